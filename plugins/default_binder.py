@@ -1,0 +1,32 @@
+"""Binds a pod by posting a Binding to the API server.
+
+Source:
+    kube-scheduler v1.36, plugins/defaultbinder/default_binder.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.errors import ApiError
+from scheduler.framework import BindPlugin, Status
+
+if TYPE_CHECKING:
+    from scheduler.framework import CycleState, PodBinder
+    from scheduler.objects.pod import PodInfo
+
+
+class DefaultBinder(BindPlugin):
+    """Binds every pod it is given."""
+
+    name = "DefaultBinder"
+
+    def __init__(self, *, binder: PodBinder) -> None:
+        self._binder = binder
+
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        try:
+            await self._binder.bind(pod, node_name)
+        except ApiError as error:
+            return Status.failed(str(error), error)
+        return None

@@ -1,0 +1,217 @@
+"""Leaves a pod the nodes its nodeSelector and node affinity choose, and prefers those it would rather have.
+
+Source:
+    kube-scheduler v1.36, plugins/nodeaffinity/node_affinity.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.framework import (
+    PASS,
+    SKIP,
+    ActionType,
+    ClusterEvent,
+    Code,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    Locality,
+    Outcome,
+    Outcomes,
+    PluginArgs,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    QueueingHint,
+    ScorePlugin,
+    Status,
+    default_normalize_score,
+)
+from scheduler.objects.selectors import (
+    METADATA_NAME,
+    NodeRule,
+    Operator,
+    RequiredNodeAffinity,
+    SelectorError,
+    node_rules,
+    parse_node_term,
+    required_node_affinity,
+)
+from scheduler.objects.selectors import (
+    NodeAffinity as NodeAffinityTerms,
+)
+from scheduler.snapshot import nodes_of, nodes_of_any, nodes_required
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+    from scheduler.errors import FieldError
+    from scheduler.framework import CycleState
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.selectors import NodeSelectorTerm, PreferredSchedulingTerm
+    from scheduler.snapshot import Int64s, Rows, Snapshot
+
+REASON_POD = "node(s) didn't match Pod's node affinity/selector"
+REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
+REASON_CONFLICT = "pod affinity terms conflict"
+
+_TABLE = (
+    PASS,
+    Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (REASON_ENFORCED,)),
+    Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (REASON_POD,)),
+)
+_PRE_FILTER = "PreFilterNodeAffinity"
+_PRE_SCORE = "PreScoreNodeAffinity"
+
+
+class NodeAffinityArgs(PluginArgs, frozen=True):
+    """Arguments of NodeAffinity.
+
+    Attributes:
+        added_affinity: holds for every pod, beside its own.
+
+    Source:
+        kube-scheduler v1.36, apis/config/validation/validation_pluginargs.go, ValidateNodeAffinityArgs.
+    """
+
+    added_affinity: NodeAffinityTerms | None = None
+
+    def faults(self) -> Iterator[FieldError]:
+        added = self.added_affinity
+        if added is None:
+            return
+        path = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+        required = added.required_during_scheduling_ignored_during_execution
+        for index, term in enumerate(required.node_selector_terms if required else ()):
+            yield from _term_faults(term, f"{path}[{index}]")
+        path = "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+        for index, preferred in enumerate(added.preferred_during_scheduling_ignored_during_execution):
+            if preferred.weight:
+                yield from _term_faults(preferred.preference, f"{path}[{index}]")
+
+
+class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
+    """Compares node labels and names with what pods select."""
+
+    name = "NodeAffinity"
+    Args = NodeAffinityArgs
+    locality = Locality.NODE
+
+    def __init__(self, *, args: NodeAffinityArgs) -> None:
+        added = args.added_affinity or NodeAffinityTerms()
+        required = added.required_during_scheduling_ignored_during_execution
+        self._added_required = None if required is None else node_rules(required)
+        self._added_preferred = _preferred_rules(added.preferred_during_scheduling_ignored_during_execution)
+        self._prefers = bool(added.preferred_during_scheduling_ignored_during_execution)
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        return frozenset(pod.pod.spec.node_selector.items()), pod.node_affinity
+
+    def events(self) -> Sequence[EventWithHint]:
+        node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
+        return (EventWithHint(node, self._after_node_change),)
+
+    def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
+        added = self._added_required
+        if added is not None and not any(rule.matches(new.name, new.labels) for rule in added):
+            return QueueingHint.SKIP
+        required = _required(pod)
+        matched = old is not None and required.matches(old.name, old.labels)
+        helps = required.matches(new.name, new.labels) and not matched
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot
+    ) -> PreFilterResult | Status | None:
+        affinity = pod.node_affinity
+        required = affinity and affinity.required_during_scheduling_ignored_during_execution
+        if required is None and self._added_required is None and not pod.pod.spec.node_selector:
+            return SKIP
+        state.write(_PRE_FILTER, _required(pod))
+        names = _named_nodes(required.node_selector_terms) if required else None
+        if names is None:
+            return None
+        if not names:
+            return Status.unschedulable(REASON_CONFLICT, resolvable=False)
+        return PreFilterResult(names)
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        found = _PRE_FILTER in state
+        required = state.read(_PRE_FILTER, RequiredNodeAffinity) if found else _required(pod)
+        index = (~nodes_required(snapshot, required)).astype(np.uint16) * np.uint16(2)
+        if self._added_required is not None:
+            index[~nodes_of_any(snapshot, self._added_required)] = 1
+        return Outcomes(index, _TABLE)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
+        preferred = _preferred(pod)
+        if not (preferred or self._prefers):
+            return SKIP
+        try:
+            rules = _preferred_rules(preferred)
+        except SelectorError as error:
+            return Status.failed(str(error), error)
+        state.write(_PRE_SCORE, rules)
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        """Return the sum of the weights of the terms that hold."""
+        rules: tuple[tuple[int, NodeRule], ...]
+        rules = state.read(_PRE_SCORE, tuple) if _PRE_SCORE in state else _preferred_rules(_preferred(pod))
+        scores = np.zeros(snapshot.n_nodes, dtype=np.int64)
+        for weight, rule in (*self._added_preferred, *rules):
+            scores += nodes_of(snapshot, rule) * np.int64(weight)
+        return scores
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
+        return default_normalize_score(scores, feasible)
+
+
+def _term_faults(term: NodeSelectorTerm, path: str) -> Iterator[FieldError]:
+    if not term.is_empty:
+        try:
+            parse_node_term(term, path)
+        except SelectorError as error:
+            yield from error.faults
+
+
+def _required(pod: PodInfo) -> RequiredNodeAffinity:
+    return required_node_affinity(pod.pod.spec.node_selector, pod.node_affinity)
+
+
+def _preferred(pod: PodInfo) -> tuple[PreferredSchedulingTerm, ...]:
+    affinity = pod.node_affinity
+    return () if affinity is None else affinity.preferred_during_scheduling_ignored_during_execution
+
+
+def _preferred_rules(terms: Sequence[PreferredSchedulingTerm]) -> tuple[tuple[int, NodeRule], ...]:
+    """Return (weight, rule) of the terms that can count.
+
+    Raises:
+        SelectorError: a term is none.
+    """
+    return tuple(
+        (term.weight, parse_node_term(term.preference, f"[{index}]"))
+        for index, term in enumerate(terms)
+        if term.weight and not term.preference.is_empty
+    )
+
+
+def _named_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
+    """Return the only nodes the terms can hold for, by name; None if some term names none."""
+    names: frozenset[str] = frozenset()
+    for term in terms:
+        named = [
+            frozenset(requirement.values)
+            for requirement in term.match_fields
+            if requirement.key == METADATA_NAME and requirement.operator == Operator.IN.value
+        ]
+        if not named:
+            return None
+        names |= named[0].intersection(*named[1:])
+    return names if terms else None

@@ -1,0 +1,53 @@
+"""Leaves a pod that names its node in spec.nodeName that node only.
+
+Source:
+    kube-scheduler v1.36, plugins/nodename/node_name.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    Locality,
+    Outcomes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from scheduler.framework import CycleState
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows, Snapshot
+
+REASON = "node(s) didn't match the requested node name"
+
+
+class NodeName(FilterPlugin):
+    """Refuses nodes of another name than the pod asks for."""
+
+    name = "NodeName"
+    locality = Locality.NODE
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        return pod.pod.spec.node_name
+
+    def events(self) -> Sequence[EventWithHint]:
+        return (EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),)
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        wanted = pod.pod.spec.node_name
+        if not wanted:
+            return Outcomes.all_pass(snapshot.n_nodes)
+        refused = np.ones(snapshot.n_nodes, dtype=np.bool_)
+        row = snapshot.row_of(wanted)
+        if row is not None:
+            refused[row] = False
+        return Outcomes.refuse(refused, REASON, resolvable=False)

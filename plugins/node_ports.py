@@ -1,0 +1,67 @@
+"""Refuses nodes where a port the pod asks for is taken.
+
+Source:
+    kube-scheduler v1.36, plugins/nodeports/node_ports.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.framework import (
+    SKIP,
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    Locality,
+    Outcomes,
+    PreFilterPlugin,
+    QueueingHint,
+)
+from scheduler.objects.host_ports import HostPort, any_conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from scheduler.framework import CycleState, Status
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows, Snapshot
+
+REASON = "node(s) didn't have free ports for the requested pod ports"
+
+_PRE_FILTER = "PreFilterNodePorts"
+
+
+class NodePorts(FilterPlugin, PreFilterPlugin):
+    """Compares the host ports a pod asks for with those in use."""
+
+    name = "NodePorts"
+    locality = Locality.NODE
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        return frozenset(pod.host_ports)
+
+    def events(self) -> Sequence[EventWithHint]:
+        pod = ClusterEvent(EventResource.POD, ActionType.DELETE)
+        node = ClusterEvent(EventResource.NODE, ActionType.ADD)
+        return (EventWithHint(pod, self._after_pod_deleted), EventWithHint(node))
+
+    def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> QueueingHint:
+        """Wake a pod that wants a port which the deleted one held, on whatever node."""
+        was_placed = old.node_name or old.pod.status.nominated_node_name
+        helps = was_placed and any_conflict(pod.host_ports, old.host_ports)
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
+        ports = pod.host_ports
+        if not ports:
+            return SKIP
+        state.write(_PRE_FILTER, ports)
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        wanted: tuple[HostPort, ...] = state.read(_PRE_FILTER, tuple)
+        refused = snapshot.used_ports.judge(lambda used: any_conflict(wanted, used))
+        return Outcomes.refuse(refused, REASON)

@@ -1,0 +1,170 @@
+"""Prefers nodes whose resources the pod would bring into balance, such as cpu and memory used alike.
+
+Source:
+    kube-scheduler v1.36, plugins/noderesources/balanced_allocation.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plugins.resource_allocation import DEFAULT_RESOURCES, ResourceSpec, usages
+from scheduler.errors import FieldError
+from scheduler.framework import (
+    MAX_NODE_SCORE,
+    SKIP,
+    Locality,
+    PluginArgs,
+    PreScorePlugin,
+    ScorePlugin,
+    divide,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+    from scheduler.framework import CycleState, Status
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Bools, Float64s, Int64s, Rows, Snapshot
+
+_PRE_SCORE = "PreScoreNodeResourcesBalancedAllocation"
+_HALF = MAX_NODE_SCORE // 2
+
+
+class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
+    """Arguments of NodeResourcesBalancedAllocation.
+
+    Attributes:
+        resources: which are balanced; cpu and memory if none are named. All weigh 1.
+
+    Source:
+        kube-scheduler v1.36, apis/config/validation/validation_pluginargs.go,
+        ValidateNodeResourcesBalancedAllocationArgs.
+    """
+
+    resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
+
+    def faults(self) -> Iterator[FieldError]:
+        seen: set[str] = set()
+        for index, resource in enumerate(self.resources):
+            if resource.name in seen:
+                yield FieldError(f"resources[{index}].name", f"{resource.name!r} is named twice")
+            seen.add(resource.name)
+            if resource.weight != 1:
+                yield FieldError(f"resources[{index}].weight", f"must be 1, was {resource.weight}")
+
+
+class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
+    """Scores by how much evener a node's resources are used with the pod than without."""
+
+    name = "NodeResourcesBalancedAllocation"
+    Args = NodeResourcesBalancedAllocationArgs
+    locality = Locality.NODE
+
+    def __init__(self, *, args: NodeResourcesBalancedAllocationArgs) -> None:
+        self._resources = args.resources or DEFAULT_RESOURCES
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        return self._requests(pod)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
+        requests = self._requests(pod)
+        if not any(requests):
+            return SKIP  # else all pods that ask for nothing would go to one node
+        state.write(_PRE_SCORE, requests)
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        """Return 75 where the balance stays, up to 100 where it improves, down to 50 where it suffers."""
+        requests: tuple[int, ...]
+        requests = state.read(_PRE_SCORE, tuple) if _PRE_SCORE in state else self._requests(pod)
+        if not any(requests):
+            return np.zeros(snapshot.n_nodes, dtype=np.int64)
+        used = usages(snapshot, self._resources, requests, snapshot.requested)
+        if not used:
+            return np.full(snapshot.n_nodes, _HALF + _HALF // 2, dtype=np.int64)
+        capacities = [usage.allocatable for usage in used]
+        present = None
+        if any(capacity.min(initial=1) <= 0 for capacity in capacities):
+            present = [capacity != 0 for capacity in capacities]
+            capacities = [
+                np.where(here, capacity, 1) for here, capacity in zip(present, capacities, strict=True)
+            ]
+        sizes = [capacity.astype(np.float64) for capacity in capacities]
+        with_pod = _balance([usage.requested for usage in used], sizes, present)
+        without_pod = _balance([usage.allocated for usage in used], sizes, present)
+        return _HALF + divide(_HALF + with_pod - without_pod, 2)
+
+    def _requests(self, pod: PodInfo) -> tuple[int, ...]:
+        balanced_score = pod.resources.balanced_score
+        return tuple([balanced_score.get(resource.name, 0) for resource in self._resources])
+
+
+def _balance(
+    amounts: Sequence[Int64s], capacities: Sequence[Float64s], present: Sequence[Bools] | None
+) -> Int64s:
+    """Return 100 where a node's resources are used in the same proportion, less where not.
+
+    Args:
+        amounts: of each resource, what is in use.
+        capacities: of each resource, what there is; anything but 0 where there is none.
+        present: of each resource, which nodes have it; None if all have all.
+
+    The order of the floating point operations is upstream's, so that the last digit is the same.
+    """
+    fractions = [_fraction(amount, capacity) for amount, capacity in zip(amounts, capacities, strict=True)]
+    deviation = _deviation(fractions) if present is None else _deviation_of_present(fractions, present)
+    balance = 1.0 - deviation
+    balance *= MAX_NODE_SCORE
+    # Negative quantities make numbers that int64 does not hold; the cast gives what Go's gives.
+    with np.errstate(invalid="ignore"):
+        return balance.astype(np.int64)
+
+
+def _fraction(amount: Int64s, capacity: Float64s) -> Float64s:
+    """Return how much of it is in use, at most 1."""
+    fraction: Float64s = amount / capacity
+    if fraction.max(initial=0.0) > 1.0:
+        np.minimum(fraction, 1.0, out=fraction)
+    return fraction
+
+
+def _deviation(fractions: Sequence[Float64s]) -> Float64s:
+    """Return the standard deviation of each node's fractions; 0 of a single one."""
+    if len(fractions) == 1:
+        return np.zeros_like(fractions[0])
+    if len(fractions) == 2:
+        half = fractions[0] - fractions[1]
+        half /= 2.0
+        return np.abs(half, out=half)
+    mean = _sum(fractions) / len(fractions)
+    squares = _sum([(fraction - mean) * (fraction - mean) for fraction in fractions])
+    deviation: Float64s = np.sqrt(squares / len(fractions))
+    return deviation
+
+
+def _deviation_of_present(fractions: Sequence[Float64s], present: Sequence[Bools]) -> Float64s:
+    """Return the same over the fractions of resources that a node has."""
+    pairs = list(zip(fractions, present, strict=True))
+    counts = _sum([here.astype(np.float64) for here in present])
+    safe_counts = np.maximum(counts, 1.0)
+
+    mean = _sum([np.where(here, fraction, 0.0) for fraction, here in pairs]) / safe_counts
+    squares = _sum([np.where(here, (fraction - mean) * (fraction - mean), 0.0) for fraction, here in pairs])
+    of_many = np.sqrt(squares / safe_counts)
+
+    highest = np.max([np.where(here, fraction, -np.inf) for fraction, here in pairs], axis=0)
+    lowest = np.min([np.where(here, fraction, np.inf) for fraction, here in pairs], axis=0)
+    of_two = (highest - lowest) / 2
+
+    return np.select([counts == 2, counts > 2], [of_two, of_many], 0.0)
+
+
+def _sum(arrays: Sequence[Float64s]) -> Float64s:
+    """Add from the first to the last."""
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = total + array
+    return total

@@ -1,0 +1,260 @@
+"""Refuses nodes without room for what the pod asks for, and scores the others by how full they are.
+
+Source:
+    kube-scheduler v1.36, plugins/noderesources/fit.go.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plugins.resource_allocation import usages
+from plugins.scoring_strategy import (
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    RequestedToCapacityRatio,
+    ScoringStrategy,
+    least_allocated,
+    mean_score,
+    most_allocated,
+    strategy_faults,
+)
+from scheduler.errors import FieldError
+from scheduler.framework import (
+    PASS,
+    ActionType,
+    ClusterEvent,
+    Code,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    Locality,
+    Outcome,
+    Outcomes,
+    PluginArgs,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueingHint,
+    ScorePlugin,
+)
+from scheduler.objects.labels import is_label_key
+from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended_resource_name
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
+
+    from scheduler.framework import CycleState, Status
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
+
+TOO_MANY_PODS = "Too many pods"
+
+_FIRST_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+_PRE_FILTER = "PreFilterNodeResourcesFit"
+_PRE_SCORE = "PreScoreNodeResourcesFit"
+
+
+class NodeResourcesFitArgs(PluginArgs, frozen=True):
+    """Arguments of NodeResourcesFit.
+
+    Attributes:
+        ignored_resources: extended resources that Filter does not look at.
+        ignored_resource_groups: the same for all resources of a domain, as in `example.com`.
+        scoring_strategy: how Score ranks.
+
+    Source:
+        kube-scheduler v1.36, apis/config/validation/validation_pluginargs.go, ValidateNodeResourcesFitArgs.
+    """
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: ScoringStrategy = ScoringStrategy(type=LEAST_ALLOCATED)
+
+    def faults(self) -> Iterator[FieldError]:
+        for index, name in enumerate(self.ignored_resources):
+            if not is_label_key(name):
+                yield FieldError(f"ignoredResources[{index}]", f"must be a resource's name, was {name!r}")
+        for index, group in enumerate(self.ignored_resource_groups):
+            if "/" in group or not is_label_key(group):
+                problem = f"must be the part of a resource's name before the slash, was {group!r}"
+                yield FieldError(f"ignoredResourceGroups[{index}]", problem)
+        yield from strategy_faults(self.scoring_strategy)
+
+
+class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
+    """Compares what a pod asks for with what nodes have left."""
+
+    name = "NodeResourcesFit"
+    Args = NodeResourcesFitArgs
+    locality = Locality.NODE
+
+    def __init__(self, *, args: NodeResourcesFitArgs) -> None:
+        strategy = args.scoring_strategy
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._resources = strategy.resources
+        self._score_one = most_allocated if strategy.type == MOST_ALLOCATED else least_allocated
+        ratio = strategy.requested_to_capacity_ratio
+        self._ratio = ratio and RequestedToCapacityRatio(
+            [(point.utilization, point.score) for point in ratio.shape]
+        )
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        return tuple(pod.resources.requests.items()), self._score_requests(pod)
+
+    def events(self) -> Sequence[EventWithHint]:
+        pod = ClusterEvent(EventResource.POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN)
+        node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE)
+        device_class = ClusterEvent(EventResource.DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE)
+        return (
+            EventWithHint(pod, self._after_pod_event),
+            EventWithHint(node, self._after_node_change),
+            EventWithHint(device_class, self._after_device_class_event),
+        )
+
+    def _after_pod_event(self, pod: PodInfo, old: PodInfo, new: PodInfo | None) -> QueueingHint:
+        if new is None:
+            helps = bool(old.node_name or old.pod.status.nominated_node_name)
+        elif new.uid == pod.uid:
+            helps = True
+        elif not new.node_name:
+            helps = False
+        else:
+            before, after = old.resources.taken, new.resources.taken
+            helps = any(
+                amount and max(0, before.get(name, 0)) > max(0, after.get(name, 0))
+                for name, amount in pod.resources.taken.items()
+            )
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
+        requests = pod.resources.requests
+        helps = _fits_empty(requests, new.allocatable) and (
+            old is None or _more_is_offered(requests, old.allocatable, new.allocatable)
+        )
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def _after_device_class_event(
+        self, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any]
+    ) -> QueueingHint:
+        """Wake a pod that asks for the resource which the device class now stands for."""
+        name = (new.get("spec") or {}).get("extendedResourceName")
+        names = {name} if name is not None else set()
+        if old is None:
+            names.add(_DEVICE_CLASS_PREFIX + new["metadata"]["name"])
+        elif ((old.get("spec") or {}).get("extendedResourceName") or "") == (name or ""):
+            return QueueingHint.SKIP
+        return QueueingHint.SKIP if names.isdisjoint(pod.resources.requests) else QueueingHint.QUEUE
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
+        requests = pod.resources.requests
+        wanted = [(name, requests[name]) for name in _FIRST_RESOURCES if requests.get(name, 0) > 0]
+        if len(wanted) < len(requests):
+            others = sorted(requests.keys() - _FIRST_RESOURCES)
+            wanted += [
+                (name, requests[name]) for name in others if requests[name] and not self._ignores(name)
+            ]
+        state.write(_PRE_FILTER, wanted)
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        wanted: list[tuple[str, int]] = state.read(_PRE_FILTER, list)
+        full = snapshot.pod_count >= snapshot.allocatable[PODS]
+        reasons, lacking = ([TOO_MANY_PODS], [full]) if full.any() else ([], [])
+        hopeless: Bools | None = None  # preemption frees at most what the node has in all
+        for resource, amount in wanted:
+            allocatable = snapshot.allocatable[resource]
+            short = amount > allocatable - snapshot.requested[resource]
+            if short.any():
+                reasons.append(f"Insufficient {resource}")
+                lacking.append(short)
+                never = short & (amount > allocatable)
+                hopeless = never if hopeless is None else hopeless | never
+        if not lacking:
+            return Outcomes.all_pass(snapshot.n_nodes)
+        if hopeless is None:
+            hopeless = np.zeros(snapshot.n_nodes, dtype=np.bool_)
+        return _outcomes(tuple(reasons), lacking, hopeless)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
+        state.write(_PRE_SCORE, self._score_requests(pod))
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        requests: tuple[int, ...]
+        requests = state.read(_PRE_SCORE, tuple) if _PRE_SCORE in state else self._score_requests(pod)
+        used = usages(snapshot, self._resources, requests, snapshot.nonzero_requested)
+        if self._ratio:
+            return self._ratio.mean_score(snapshot.n_nodes, used)
+        return mean_score(snapshot.n_nodes, used, self._score_one)
+
+    def _score_requests(self, pod: PodInfo) -> tuple[int, ...]:
+        fit_score = pod.resources.fit_score
+        return tuple([fit_score.get(resource.name, 0) for resource in self._resources])
+
+    def _ignores(self, resource: str) -> bool:
+        return is_extended_resource_name(resource) and (
+            resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
+        )
+
+
+def _outcomes(reasons: tuple[str, ...], lacking: Sequence[Bools], hopeless: Bools) -> Outcomes:
+    """Name each node's reasons, in order, with the gravest of their codes."""
+    if len(reasons) <= _FEW_REASONS:
+        index = hopeless.astype(np.uint16) * _hopeless_from(len(reasons))
+        for bit, short in enumerate(lacking):
+            index += short.astype(np.uint16) << bit
+        return Outcomes(index, _all_combinations(reasons))
+    # Of very many reasons, only the combinations that occur.
+    kinds, places = np.unique(np.stack([hopeless, *lacking]), axis=1, return_inverse=True)
+    outcomes = [_outcome(reasons, kind[1:], kind[0]) for kind in kinds.T.tolist()]
+    numbers = {PASS: 0}
+    for outcome in outcomes:
+        numbers.setdefault(outcome, len(numbers))
+    number_of_kind = np.array([numbers[outcome] for outcome in outcomes], dtype=np.uint16)
+    return Outcomes(number_of_kind[places.reshape(-1)], tuple(numbers))
+
+
+_FEW_REASONS = 4
+
+
+def _hopeless_from(n_reasons: int) -> np.uint16:
+    """What is added to the number of a combination when it is hopeless; there is no hopeless pass."""
+    return np.uint16((1 << n_reasons) - 1)
+
+
+@lru_cache(maxsize=256)
+def _all_combinations(reasons: tuple[str, ...]) -> tuple[Outcome, ...]:
+    """Return every outcome there can be: bit i of a number is reason i, hopeless ones come after the others."""
+    combinations = [
+        [bool(number >> bit & 1) for bit in range(len(reasons))] for number in range(1 << len(reasons))
+    ]
+    return tuple(
+        [_outcome(reasons, lacking, False) for lacking in combinations]
+        + [_outcome(reasons, lacking, True) for lacking in combinations[1:]]
+    )
+
+
+def _outcome(reasons: Sequence[str], lacking: Sequence[bool], hopeless: bool) -> Outcome:
+    given = tuple(reason for reason, lacks in zip(reasons, lacking, strict=True) if lacks)
+    if not given:
+        return PASS
+    return Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE, given)
+
+
+def _fits_empty(requests: Mapping[str, int], allocatable: Mapping[str, int]) -> bool:
+    """Whether the pod would fit if it were alone; ignored resources count here, as upstream."""
+    return allocatable.get(PODS, 0) >= 1 and all(
+        amount <= allocatable.get(name, 0) for name, amount in requests.items() if amount
+    )
+
+
+def _more_is_offered(requests: Mapping[str, int], old: Mapping[str, int], new: Mapping[str, int]) -> bool:
+    return new.get(PODS, 0) > old.get(PODS, 0) or any(
+        amount and new.get(name, 0) > old.get(name, 0) for name, amount in requests.items()
+    )

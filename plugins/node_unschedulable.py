@@ -1,0 +1,64 @@
+"""Refuses nodes that are cordoned, unless the pod tolerates the taint that stands for it.
+
+Source:
+    kube-scheduler v1.36, plugins/nodeunschedulable/node_unschedulable.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    Locality,
+    Outcomes,
+    QueueingHint,
+)
+from scheduler.objects.taints import NO_SCHEDULE, Taint, tolerated
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from scheduler.framework import CycleState
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows, Snapshot
+
+REASON = "node(s) were unschedulable"
+
+_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+
+
+class NodeUnschedulable(FilterPlugin):
+    """Refuses nodes with spec.unschedulable."""
+
+    name = "NodeUnschedulable"
+    locality = Locality.NODE
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        return pod.tolerations
+
+    def events(self) -> Sequence[EventWithHint]:
+        node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)
+        pod = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION)
+        return (
+            EventWithHint(node, self._after_node_change),
+            EventWithHint(pod, self._after_toleration_change),
+        )
+
+    def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
+        helps = not new.unschedulable and (old is None or old.unschedulable)
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def _after_toleration_change(self, pod: PodInfo, old: Any, new: PodInfo) -> QueueingHint:
+        helps = new.uid == pod.uid and tolerated(_TAINT, new.tolerations)
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        if tolerated(_TAINT, pod.tolerations):
+            return Outcomes.all_pass(snapshot.n_nodes)
+        return Outcomes.refuse(snapshot.unschedulable, REASON, resolvable=False)

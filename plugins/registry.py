@@ -1,0 +1,44 @@
+"""The plugins that come with the scheduler.
+
+A plugin is one file and one line here.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from plugins.default_binder import DefaultBinder
+from plugins.image_locality import ImageLocality
+from plugins.node_affinity import NodeAffinity
+from plugins.node_name import NodeName
+from plugins.node_ports import NodePorts
+from plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_unschedulable import NodeUnschedulable
+from plugins.priority_sort import PrioritySort
+from plugins.scheduling_gates import SchedulingGates
+from plugins.taint_toleration import TaintToleration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.framework import Plugin
+
+# In the order of kube-scheduler's default profile, which is the order they run in.
+_ALL: tuple[type[Plugin], ...] = (
+    SchedulingGates,
+    PrioritySort,
+    NodeUnschedulable,
+    NodeName,
+    TaintToleration,
+    NodeAffinity,
+    NodePorts,
+    NodeResourcesFit,
+    NodeResourcesBalancedAllocation,
+    ImageLocality,
+    DefaultBinder,
+)
+
+IN_TREE: Mapping[str, type[Plugin]] = MappingProxyType({plugin.name: plugin for plugin in _ALL})
+"""Name in a profile -> class, in kube-scheduler's default order."""

@@ -1,0 +1,80 @@
+"""How full nodes are, resource by resource: what the scores of resources are made of.
+
+Source:
+    kube-scheduler v1.36, plugins/noderesources/resource_allocation.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar_resource_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from scheduler.snapshot import Int64s, ResourceArrays, Snapshot
+
+
+class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A resource that counts in a score.
+
+    Attributes:
+        name: as in requests.
+        weight: how much it counts beside the others; 0 reads as 1.
+    """
+
+    name: str
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        if self.weight == 0:
+            msgspec.structs.force_setattr(self, "weight", 1)
+
+
+DEFAULT_RESOURCES = (ResourceSpec(CPU), ResourceSpec(MEMORY))
+
+
+class Usage(NamedTuple):
+    """One resource on all nodes.
+
+    Attributes:
+        weight: how much it counts.
+        allocatable: int64 (n_nodes,), milliCPU, bytes or a count; 0 where a node lacks the resource.
+        allocated: the same, what the pods on the node ask for.
+        requested: the same, the pod to place included.
+    """
+
+    weight: int
+    allocatable: Int64s
+    allocated: Int64s
+    requested: Int64s
+
+
+def usages(
+    snapshot: Snapshot,
+    specs: Iterable[ResourceSpec],
+    requests: Sequence[int],
+    allocated: ResourceArrays,
+) -> list[Usage]:
+    """Return the resources that count for a pod.
+
+    Args:
+        snapshot: the cluster.
+        specs: the resources the profile names.
+        requests: what the pod asks for of each of them.
+        allocated: where to read what cpu and memory the pods on nodes ask for: with or without the least
+            amounts that count for pods which ask for none.
+    """
+    found = []
+    for spec, request in zip(specs, requests, strict=True):
+        if spec.name in {CPU, MEMORY}:
+            taken = allocated[spec.name]
+        elif spec.name == EPHEMERAL_STORAGE or (request and is_scalar_resource_name(spec.name)):
+            taken = snapshot.requested[spec.name]
+        else:  # an extended resource says nothing about a pod that asks for none
+            continue
+        found.append(Usage(spec.weight, snapshot.allocatable[spec.name], taken, taken + request))
+    return found

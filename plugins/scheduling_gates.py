@@ -1,0 +1,44 @@
+"""Keeps pods with spec.schedulingGates out of the queue until all gates are gone.
+
+Source:
+    kube-scheduler v1.36, plugins/schedulinggates/scheduling_gates.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    PreEnqueuePlugin,
+    QueueingHint,
+    Status,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.objects.pod import PodInfo
+
+
+class SchedulingGates(PreEnqueuePlugin):
+    """Gates pods that carry scheduling gates."""
+
+    name = "SchedulingGates"
+
+    def events(self) -> Sequence[EventWithHint]:
+        eliminated = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+        return (EventWithHint(eliminated, self._after_gates_eliminated),)
+
+    def _after_gates_eliminated(self, pod: PodInfo, old: Any, new: PodInfo) -> QueueingHint:
+        return QueueingHint.QUEUE if new.uid == pod.uid else QueueingHint.SKIP
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        gates = pod.pod.spec.scheduling_gates
+        if not gates:
+            return None
+        names = " ".join(gate.name for gate in gates)
+        return Status.unschedulable(f"waiting for scheduling gates: [{names}]", resolvable=False)

@@ -1,0 +1,190 @@
+"""The ways NodeResourcesFit ranks nodes by how full they are, and how a profile chooses among them.
+
+Source:
+    kube-scheduler v1.36, plugins/noderesources: least_allocated.go, most_allocated.go,
+    requested_to_capacity_ratio.go.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from plugins.resource_allocation import DEFAULT_RESOURCES, ResourceSpec
+from scheduler.errors import FieldError
+from scheduler.framework import MAX_NODE_SCORE, divide, divide_small
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from plugins.resource_allocation import Usage
+    from scheduler.snapshot import Bools, Int64s
+
+    ResourceScore = Callable[[Int64s, Int64s], Int64s]
+    """(requested, capacity) of one resource -> score, each (n_nodes,); no capacity is 0."""
+
+LEAST_ALLOCATED = "LeastAllocated"
+MOST_ALLOCATED = "MostAllocated"
+REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
+
+_STRATEGIES = (LEAST_ALLOCATED, MOST_ALLOCATED, REQUESTED_TO_CAPACITY_RATIO)
+
+MAX_SHAPE_SCORE = 10
+"""The best score in the shape of RequestedToCapacityRatio."""
+
+_LARGE = 2**53 // MAX_NODE_SCORE
+"""Of smaller capacities, the multiple by a score can be divided the fast way: that is 81 TiB."""
+
+
+class UtilizationShapePoint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A point of the line that scores utilization: percent -> 0 to 10."""
+
+    utilization: int = 0
+    score: int = 0
+
+
+class RequestedToCapacityRatioParam(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The line itself, by rising utilization."""
+
+    shape: tuple[UtilizationShapePoint, ...] = ()
+
+
+class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How nodes are scored, and by which resources; cpu and memory if none are named."""
+
+    type: str = ""
+    resources: tuple[ResourceSpec, ...] = ()
+    requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
+
+    def __post_init__(self) -> None:
+        if not self.resources:
+            msgspec.structs.force_setattr(self, "resources", DEFAULT_RESOURCES)
+
+
+def strategy_faults(strategy: ScoringStrategy) -> Iterator[FieldError]:
+    """Yield what is wrong with a strategy; paths are relative to the arguments of NodeResourcesFit."""
+    path = "scoringStrategy"
+    if strategy.type not in _STRATEGIES:
+        yield FieldError(f"{path}.type", f"must be one of {', '.join(_STRATEGIES)}, was {strategy.type!r}")
+    for index, resource in enumerate(strategy.resources):
+        if not 0 < resource.weight <= 100:
+            yield FieldError(f"{path}.resources[{index}].weight", f"must be 1 to 100, was {resource.weight}")
+    path = f"{path}.requestedToCapacityRatio"
+    ratio = strategy.requested_to_capacity_ratio
+    if strategy.type != REQUESTED_TO_CAPACITY_RATIO:
+        if ratio is not None:
+            yield FieldError(path, f"must not be given when type is {strategy.type}")
+    elif ratio is None:
+        yield FieldError(path, f"must be given when type is {REQUESTED_TO_CAPACITY_RATIO}")
+    else:
+        yield from _shape_faults(ratio.shape, f"{path}.shape")
+
+
+def _shape_faults(shape: Sequence[UtilizationShapePoint], path: str) -> Iterator[FieldError]:
+    if not shape:
+        yield FieldError(path, "at least one point must be given")
+    for index, (before, after) in enumerate(pairwise(shape), start=1):
+        if before.utilization >= after.utilization:
+            problem = f"must rise from point to point, was {before.utilization}, then {after.utilization}"
+            yield FieldError(f"{path}[{index}].utilization", problem)
+            break
+    for index, point in enumerate(shape):
+        if not 0 <= point.utilization <= 100:
+            yield FieldError(f"{path}[{index}].utilization", f"must be 0 to 100, was {point.utilization}")
+        if not 0 <= point.score <= MAX_SHAPE_SCORE:
+            yield FieldError(f"{path}[{index}].score", f"must be 0 to {MAX_SHAPE_SCORE}, was {point.score}")
+
+
+def least_allocated(requested: Int64s, capacity: Int64s) -> Int64s:
+    """Score each node by the share of one resource it would keep free: 100 is empty, 0 is full.
+
+    Args:
+        requested: int64 (n_nodes,), the pod to place included.
+        capacity: the same; nowhere 0.
+    """
+    if _is_plain(requested, capacity):
+        return divide_small(np.maximum(capacity - requested, 0) * MAX_NODE_SCORE, capacity)
+    return np.where(requested > capacity, 0, divide((capacity - requested) * MAX_NODE_SCORE, capacity))
+
+
+def most_allocated(requested: Int64s, capacity: Int64s) -> Int64s:
+    """Score each node by the share of one resource in use: 100 is full, 0 is empty; as `least_allocated`."""
+    used = np.minimum(requested, capacity)
+    if _is_plain(requested, capacity):
+        return divide_small(used * MAX_NODE_SCORE, capacity)
+    return divide(used * MAX_NODE_SCORE, capacity)
+
+
+def mean_score(n_nodes: int, usages: Iterable[Usage], score: ResourceScore) -> Int64s:
+    """Return the weighted mean of the resources' scores, over those that a node has."""
+    total, weights = _weighted_sum(n_nodes, usages, score, lambda _: True)
+    return divide(total, weights)
+
+
+class RequestedToCapacityRatio:
+    """Scores by a line through given points of utilization; resources that score 0 do not count."""
+
+    def __init__(self, shape: Sequence[tuple[int, int]]) -> None:
+        """Take (utilization in percent, score of 0 to 10) points by rising utilization."""
+        points = [(utilization, score * (MAX_NODE_SCORE // MAX_SHAPE_SCORE)) for utilization, score in shape]
+        self._score_at = np.array([_on_line(points, percent) for percent in range(101)], dtype=np.int64)
+
+    def mean_score(self, n_nodes: int, usages: Iterable[Usage]) -> Int64s:
+        """Return the weighted mean, rounded half away from zero."""
+        total, weights = _weighted_sum(n_nodes, usages, self._score, lambda score: score > 0)
+        mean = total / weights
+        whole = np.floor(mean)
+        return (whole + (mean - whole >= 0.5)).astype(np.int64)
+
+    def _score(self, requested: Int64s, capacity: Int64s) -> Int64s:
+        # The line is level outside 0 to 100.
+        percent = divide(requested * 100, capacity).clip(0, 100)
+        return self._score_at[np.where(requested > capacity, 100, percent)]
+
+
+def _weighted_sum(
+    n_nodes: int, usages: Iterable[Usage], score: ResourceScore, counts: Callable[[Int64s], Bools | bool]
+) -> tuple[Int64s, Int64s | int]:
+    """Return the sum of weighted scores, and the weights that counted, at least 1."""
+    total = np.zeros(n_nodes, dtype=np.int64)
+    weights: Int64s | int = 0
+    for usage in usages:
+        capacity = usage.allocatable
+        present: Bools | bool = True
+        if capacity.min(initial=1) <= 0:
+            present = capacity != 0
+            capacity = np.where(present, capacity, 1)
+        scored = score(usage.requested, capacity)
+        if usage.weight != 1:
+            scored = scored * usage.weight
+        counted = counts(scored) & present
+        if counted is True:
+            total += scored
+            weights = weights + usage.weight
+        else:
+            total += np.where(counted, scored, 0)
+            weights = weights + np.where(counted, usage.weight, 0)
+    return total, max(weights, 1) if isinstance(weights, int) else np.maximum(weights, 1)
+
+
+def _is_plain(requested: Int64s, capacity: Int64s) -> bool:
+    """Whether nothing is negative or very large."""
+    return bool(
+        requested.min(initial=0) >= 0 and capacity.min(initial=1) > 0 and capacity.max(initial=1) < _LARGE
+    )
+
+
+def _on_line(points: Sequence[tuple[int, int]], at: int) -> int:
+    """Source: kube-scheduler v1.36, plugins/helper/shape_score.go, BuildBrokenLinearFunction."""
+    left, low = points[0]
+    for right, high in points:
+        if at <= right:
+            if right == left:
+                return high
+            rise, run = (high - low) * (at - left), right - left
+            return low + (rise // run if rise >= 0 else -(-rise // run))  # toward zero, as Go
+        left, low = right, high
+    return low

@@ -1,0 +1,93 @@
+"""Refuses nodes with taints that the pod does not tolerate, and prefers those with fewer it would rather avoid.
+
+Source:
+    kube-scheduler v1.36, plugins/tainttoleration/taint_toleration.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    Locality,
+    Outcomes,
+    PreScorePlugin,
+    QueueingHint,
+    ScorePlugin,
+    default_normalize_score,
+)
+from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration, tolerated
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Sequence
+
+    from scheduler.framework import CycleState, Status
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Int64s, Rows, Snapshot
+
+REASON = "node(s) had untolerated taint(s)"
+
+_PRE_SCORE = "PreScoreTaintToleration"
+
+
+class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Weighs a node's taints against the pod's tolerations."""
+
+    name = "TaintToleration"
+    locality = Locality.NODE
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        return pod.tolerations
+
+    def events(self) -> Sequence[EventWithHint]:
+        node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)
+        pod = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION)
+        return (
+            EventWithHint(node, self._after_node_change),
+            EventWithHint(pod, self._after_toleration_change),
+        )
+
+    def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
+        was_refused = old is None or _has_untolerated(old.taints, pod.tolerations)
+        helps = was_refused and not _has_untolerated(new.taints, pod.tolerations)
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def _after_toleration_change(self, pod: PodInfo, old: Any, new: PodInfo) -> QueueingHint:
+        return QueueingHint.QUEUE if new.uid == pod.uid else QueueingHint.SKIP
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        tolerations = pod.tolerations
+        refused = snapshot.taints.judge(lambda taints: _has_untolerated(taints, tolerations))
+        return Outcomes.refuse(refused, REASON, resolvable=False)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
+        # No effect means every effect.
+        relevant = tuple(
+            toleration for toleration in pod.tolerations if toleration.effect in {"", PREFER_NO_SCHEDULE}
+        )
+        state.write(_PRE_SCORE, relevant)
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        """Return how many taints the pod would rather avoid; `normalize` turns them round."""
+        tolerations: tuple[Toleration, ...] = state.read(_PRE_SCORE, tuple)
+        return snapshot.taints.measure(lambda taints: _count_intolerable(taints, tolerations))
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
+        return default_normalize_score(scores, feasible, reverse=True)
+
+
+def _has_untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
+    return any(
+        taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not tolerated(taint, tolerations) for taint in taints
+    )
+
+
+def _count_intolerable(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> int:
+    return sum(taint.effect == PREFER_NO_SCHEDULE and not tolerated(taint, tolerations) for taint in taints)

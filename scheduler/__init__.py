@@ -1,0 +1,1 @@
+"""A scheduler for Kubernetes whose plugins are single Python files."""

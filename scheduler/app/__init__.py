@@ -1,0 +1,1 @@
+"""Builds the daemon from its parts; the only package that knows the in-tree plugins."""

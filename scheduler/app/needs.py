@@ -1,0 +1,71 @@
+"""What the enabled plugins read beyond the usual, and what follows for what is watched and kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.client import resources
+from scheduler.client.resources import Resource
+from scheduler.framework.events import EventResource
+from scheduler.framework.interface import Needs
+from scheduler.objects.decode import decode_pod
+from scheduler.objects.trim import trim_bound_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.framework import Framework
+
+_KNOWN = {
+    f"{found.api_version}/{found.plural}": found
+    for found in vars(resources).values()
+    if isinstance(found, Resource)
+}
+
+
+def needs_of(frameworks: Iterable[Framework]) -> Needs:
+    """Return what all plugins of all profiles need together."""
+    needs = [plugin.needs for framework in frameworks for plugin in framework.plugins.all()]
+    return Needs(
+        kinds=frozenset[str]().union(*(need.kinds for need in needs)),
+        bound_pod_annotations=any(need.bound_pod_annotations for need in needs),
+        bound_pod_objects=any(need.bound_pod_objects for need in needs),
+    )
+
+
+def decode_pods_for(needs: Needs) -> Callable[[bytes], PodInfo]:
+    """Return a decoder that keeps of pods on nodes no more than is needed."""
+
+    def decode(raw: bytes) -> PodInfo:
+        pod = decode_pod(raw)
+        if not pod.node_name:
+            return pod
+        return trim_bound_pod(
+            pod, keep_annotations=needs.bound_pod_annotations, keep_object=needs.bound_pod_objects
+        )
+
+    return decode
+
+
+def resource_of(kind: str) -> tuple[Resource, EventResource | None]:
+    """Return where a kind lives, and what its events are called.
+
+    Args:
+        kind: `version/plural` or `group/version/plural`, as plugins name it.
+
+    Returns:
+        For a kind of kube-scheduler's, its event's resource too; any other kind's events are of no resource.
+
+    Raises:
+        ValueError: it has another shape.
+    """
+    parts = kind.split("/")
+    if len(parts) not in {2, 3} or not all(parts):
+        raise ValueError(f"a kind is version/plural or group/version/plural, was {kind!r}")
+    known = _KNOWN.get(kind)
+    if known is None:
+        group = parts[0] if len(parts) == 3 else ""
+        return Resource(group, parts[-2], parts[-1], parts[-1], namespaced=True), None
+    name = f"{known.group}/{known.kind}" if known.group else known.kind
+    return known, next((event for event in EventResource if event.value == name), None)

@@ -1,0 +1,5 @@
+"""The command line: `custom-scheduler run | demo | api-server`."""
+
+from scheduler.cli.command import main
+
+__all__ = ["main"]

@@ -1,0 +1,44 @@
+"""`custom-scheduler demo`: the daemon at work on a simulated cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from scheduler.configuration.load import Configuration, default, load
+from scheduler.demo.show import show
+from scheduler.logs import LogFormat, configure_logging
+
+
+def demo(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="KubeSchedulerConfiguration file; without it, the default plugins.", metavar="FILE"
+        ),
+    ] = None,
+    exit_: Annotated[
+        bool,
+        typer.Option(
+            "--exit", help="End by itself: with status 0 once every pod is where it should be, 1 if not."
+        ),
+    ] = False,
+) -> None:
+    """Watch the daemon place pods on a simulated cluster of 30 nodes; nothing else is needed."""
+    configure_logging(logging.ERROR, LogFormat.TEXT)
+    configuration = default() if config is None else load(config)
+    raise typer.Exit(asyncio.run(_demo(configuration, exit_when_settled=exit_)))
+
+
+async def _demo(configuration: Configuration, *, exit_when_settled: bool) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    return await show(Console(), configuration, stop, exit_when_settled=exit_when_settled)

@@ -1,0 +1,74 @@
+"""`custom-scheduler run`: the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scheduler.app.daemon import Daemon
+from scheduler.client.connect import connect
+from scheduler.clock import SystemClock
+from scheduler.configuration.load import Configuration, default, load
+from scheduler.logs import LogFormat, configure_logging
+from scheduler.server.http_server import application, serving
+
+logger = logging.getLogger(__name__)
+
+
+def run(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="KubeSchedulerConfiguration file; without it, the default plugins.", metavar="FILE"
+        ),
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            help="How to reach the API server; without it, as a pod in the cluster.", metavar="FILE"
+        ),
+    ] = None,
+    bind_address: Annotated[
+        str, typer.Option(help="Address for /metrics and /healthz.", metavar="ADDRESS")
+    ] = "0.0.0.0",  # noqa: S104 - a pod is probed and scraped from outside
+    http_port: Annotated[
+        int, typer.Option(help="Port for /metrics and /healthz; 0 takes any that is free.", metavar="PORT")
+    ] = 10251,
+    v: Annotated[
+        int, typer.Option("--v", "-v", help="How much is logged: 0 little, 4 every decision.", metavar="N")
+    ] = 0,
+    logging_format: Annotated[
+        LogFormat | None,
+        typer.Option(help="How log lines look; without it, text on a terminal and JSON elsewhere."),
+    ] = None,
+) -> None:
+    """Place the pods whose spec.schedulerName is one of the configuration's profiles."""
+    configure_logging(logging.DEBUG if v >= 4 else logging.INFO, logging_format)
+    configuration = default() if config is None else load(config)
+    for note in configuration.notes:
+        logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
+    asyncio.run(_run(configuration, kubeconfig, bind_address, http_port))
+
+
+async def _run(configuration: Configuration, kubeconfig: Path | None, host: str, port: int) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    async with connect(None if kubeconfig is None else str(kubeconfig)) as connection:
+        daemon = Daemon(connection, configuration, clock=SystemClock(), random=random.Random())
+        routes = application(
+            metrics=daemon.metrics.text,
+            live={"ping": lambda: ""},
+            ready={"informer-sync": lambda: "" if daemon.has_synced else "not everything was read yet"},
+        )
+        async with serving(routes, host, port) as bound_port:
+            logger.info("Serving /metrics and /healthz", extra={"address": host, "port": bound_port})
+            await daemon.run(stop)
+    logger.info("Stopped")

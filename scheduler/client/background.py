@@ -1,0 +1,226 @@
+"""The lane for what can wait: status patches, then events, never in the way of binds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from scheduler.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scheduler.client.backoff import Backoff
+    from scheduler.client.connection import ApiConnection
+
+logger = logging.getLogger(__name__)
+
+
+class Job(Protocol):
+    """One thing to write."""
+
+    @property
+    def about(self) -> str:
+        """The key of the object it is about, for logs."""
+        ...
+
+    async def send(self, connection: ApiConnection) -> None:
+        """Write it, as it is when its turn comes.
+
+        Raises:
+            ApiError: it was not written.
+        """
+        ...
+
+    def should_retry(self, error: ApiError) -> bool:
+        """Say whether to send it again after an error; also counts the tries."""
+        ...
+
+    def finished(self, error: ApiError | None) -> None:
+        """Take note that it was written, or given up with an error."""
+        ...
+
+
+J = TypeVar("J", bound=Job)
+
+
+class JobQueue(Generic[J]):
+    """Jobs of one kind, first in, first out, of bounded number.
+
+    Attributes:
+        name: for logs and metrics.
+        dropped: how many jobs found the queue full.
+        in_flight: how many were taken and not yet done.
+    """
+
+    def __init__(self, name: str, capacity: int) -> None:
+        self.name = name
+        self.dropped = 0
+        self.in_flight = 0
+        self._capacity = capacity
+        self._jobs: deque[J] = deque()
+        self._is_dropping = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def put(self, job: J) -> bool:
+        """Queue a job; False if there is no room."""
+        if len(self) >= self._capacity:
+            self.dropped += 1
+            if not self._is_dropping:
+                self._is_dropping = True
+                logger.warning(
+                    "Write queue is full, dropping",
+                    extra={"queue": self.name, "capacity": self._capacity, "object": job.about},
+                )
+            return False
+        self._append(job)
+        self._idle.clear()
+        return True
+
+    def take(self) -> J | None:
+        """Hand out the next job to be sent now, if there is one."""
+        job = self._pop()
+        if job is None:
+            return None
+        self.in_flight += 1
+        if self._is_dropping and len(self) <= self._capacity // 2:
+            self._is_dropping = False
+            logger.warning(
+                "Write queue has room again", extra={"queue": self.name, "dropped_in_all": self.dropped}
+            )
+        return job
+
+    def put_back(self, job: J) -> None:
+        """Take back a job that is to be sent again, before all others."""
+        self.in_flight -= 1
+        self._push_front(job)
+
+    def done(self, job: J) -> None:
+        """Forget a job that was taken."""
+        self.in_flight -= 1
+        self._note_if_idle()
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing is queued or under way."""
+        while not self._idle.is_set():
+            await self._idle.wait()
+
+    def _note_if_idle(self) -> None:
+        if len(self) == 0 and self.in_flight == 0:
+            self._idle.set()
+
+    def _append(self, job: J) -> None:
+        self._jobs.append(job)
+
+    def _pop(self) -> J | None:
+        return self._jobs.popleft() if self._jobs else None
+
+    def _push_front(self, job: J) -> None:
+        self._jobs.appendleft(job)
+
+
+class BackgroundLane:
+    """Sends the jobs of several queues, the first queue first.
+
+    Of the places at a time, the first queue leaves one free, so that a flood of patches does not stop the
+    events. When the server has too much to do or cannot be reached, all wait together.
+    """
+
+    def __init__(
+        self,
+        connection: ApiConnection,
+        queues: Sequence[JobQueue[Any]],
+        *,
+        places: Callable[[], int],
+        backoff: Backoff,
+    ) -> None:
+        """Prepare an idle lane.
+
+        Args:
+            connection: to the API server.
+            queues: the more urgent first.
+            places: how many jobs may be under way now, at least 2.
+            backoff: between tries while the server does not answer.
+        """
+        self._connection = connection
+        self._queues = queues
+        self._places = places
+        self._backoff = backoff
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._resume: asyncio.TimerHandle | None = None
+
+    def wake(self) -> None:
+        """Begin what there is room for; to be called when a job was queued."""
+        while self._resume is None and len(self._tasks) < self._places():
+            found = self._next()
+            if found is None:
+                return
+            queue, job = found
+            task = asyncio.create_task(self._carry_out(queue, job), name=f"write {queue.name} {job.about}")
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    async def close(self) -> None:
+        """Drop everything."""
+        if self._resume is not None:
+            self._resume.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.remove_done_callback(self._ended)
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _next(self) -> tuple[JobQueue[Any], Job] | None:
+        *urgent, last = self._queues
+        for queue in urgent:
+            if queue.in_flight < self._places() - 1 and (job := queue.take()) is not None:
+                return queue, job
+        job = last.take()
+        return None if job is None else (last, job)
+
+    async def _carry_out(self, queue: JobQueue[Any], job: Job) -> None:
+        failure: ApiError | None = None
+        try:
+            await job.send(self._connection)
+            self._backoff.reset()
+        except ApiError as error:
+            if job.should_retry(error):
+                queue.put_back(job)
+                self._wait(error)
+                return
+            logger.log(
+                logging.DEBUG if error.status == 404 else logging.WARNING,  # 404: it was deleted meanwhile
+                "Write was given up",
+                extra={"queue": queue.name, "object": job.about, "status": error.status, "error": str(error)},
+            )
+            failure = error
+        except Exception as error:
+            # A fault of ours in one write must not stop those behind it.
+            logger.exception("Write failed", extra={"queue": queue.name, "object": job.about})
+            failure = ApiError(0, "InternalError", f"{job.about}: {error!r}")
+        job.finished(failure)  # which may queue it anew, and then the queue is not idle
+        queue.done(job)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self.wake()
+
+    def _wait(self, error: ApiError) -> None:
+        """Begin nothing for a while."""
+        seconds = max(self._backoff.next_seconds(), error.retry_after_seconds or 0.0)
+        loop = asyncio.get_running_loop()
+        if self._resume is not None:
+            if self._resume.when() >= loop.time() + seconds:
+                return
+            self._resume.cancel()
+        self._resume = loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        self._resume = None
+        self.wake()

@@ -1,0 +1,186 @@
+"""Events about pods and other objects, as `kubectl describe` shows them: events.k8s.io/v1.
+
+An event that repeats becomes a series: its second occurrence is patched into the first, the next ones are
+only counted, and the count is written every half hour and when nothing was added for six minutes.
+
+Source: kube-scheduler v1.36, staging/src/k8s.io/client-go/tools/events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import uuid
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+from scheduler.client.recorded_event import EventBody, EventMetadata, ObjectReference, RecordedEvent
+from scheduler.client.resources import EVENTS
+from scheduler.clock import rfc3339_micro
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from scheduler.client.background import Job
+    from scheduler.clock import Clock
+    from scheduler.objects.pod import PodInfo
+
+NORMAL = "Normal"
+WARNING = "Warning"
+
+FINISH_SECONDS = 360.0
+"""A series that nothing was added to for so long is over; the next occurrence is a new event."""
+REFRESHES_AFTER = 5
+"""A series' count is written every so many times FINISH_SECONDS: every half hour."""
+KNOWN_LIMIT = 20_000
+"""How many events are remembered; the oldest beyond it become new ones should they happen again."""
+NOTE_BYTES = 1024
+_CUT = " ..."
+_NAME_LIMIT = 253
+
+
+class EventSink(Protocol):
+    """Where events go: the writer's event queue."""
+
+    def queue_event(self, job: Job) -> bool:
+        """Queue an event to be sent when there is time; False if there is no room."""
+        ...
+
+
+class EventRecorder:
+    """Records the events of one scheduler name; never waits.
+
+    `run` must run beside it, to write what is counted.
+    """
+
+    def __init__(
+        self, sink: EventSink, clock: Clock, controller: str, *, hostname: str | None = None
+    ) -> None:
+        """Prepare a recorder.
+
+        Args:
+            sink: the writer.
+            clock: for the events' times.
+            controller: the scheduler's name.
+            hostname: of this machine; None to ask it.
+        """
+        self._sink = sink
+        self._clock = clock
+        self._controller = controller
+        self._instance = f"{controller}-{socket.gethostname() if hostname is None else hostname}"
+        self._known: dict[tuple[object, ...], RecordedEvent] = {}
+        self._last_nanoseconds = 0
+
+    def record(
+        self,
+        regarding: PodInfo | ObjectReference,
+        *,
+        type_: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: PodInfo | ObjectReference | None = None,
+    ) -> None:
+        """Queue an event, or count it if it is one that happened before.
+
+        Args:
+            regarding: what it is about.
+            type_: "Normal" or "Warning".
+            reason: why, in one word: `FailedScheduling`.
+            action: what was done, in one word: `Scheduling`.
+            note: for people; cut to 1024 bytes.
+            related: the other object in it, as the preemptor when a pod was preempted.
+        """
+        about = _reference(regarding)
+        other = None if related is None else _reference(related)
+        key = (type_, action, reason, about, other)
+        now = self._clock.utc_now()
+        known = self._known.get(key)
+        if known is not None:
+            known.count += 1
+            known.last_observed = now
+            if known.count == 2:
+                known.queue()
+            return
+        event = RecordedEvent(
+            EventBody(
+                kind=EVENTS.kind,
+                api_version=EVENTS.api_version,
+                metadata=EventMetadata(self._event_name(about.name, now), about.namespace or "default"),
+                event_time=rfc3339_micro(now),
+                reporting_controller=self._controller,
+                reporting_instance=self._instance,
+                action=action,
+                reason=reason,
+                regarding=about,
+                note=_shortened(note),
+                type=type_,
+                related=other,
+            ),
+            now,
+            self._sink.queue_event,
+        )
+        if event.queue():
+            self._known[key] = event
+            if len(self._known) > KNOWN_LIMIT:
+                self._forget(next(iter(self._known)))
+
+    async def run(self) -> NoReturn:
+        """Finish and refresh series until cancelled."""
+        for rounds in itertools.count(1):
+            await asyncio.sleep(FINISH_SECONDS)
+            self.finish_series()
+            if rounds % REFRESHES_AFTER == 0:
+                self.flush()
+        raise AssertionError("counting ends nowhere")
+
+    def finish_series(self) -> None:
+        """Forget what did not happen again for a while, and queue its last count."""
+        now = self._clock.utc_now()
+        for key, event in list(self._known.items()):
+            if (now - event.last_observed).total_seconds() > FINISH_SECONDS:
+                self._forget(key)
+
+    def flush(self) -> None:
+        """Queue the count of every series: it also keeps the server from dropping the event for its age."""
+        for event in self._known.values():
+            if event.count > 1:
+                event.queue()
+
+    def _forget(self, key: tuple[object, ...]) -> None:
+        event = self._known.pop(key)
+        if event.is_uncounted:
+            event.queue()
+
+    def _event_name(self, about: str, now: datetime) -> str:
+        """Return `<name>.<hex nanoseconds>`, as unique as a clock of microseconds allows, and then some."""
+        nanoseconds = int(now.timestamp()) * 1_000_000_000 + now.microsecond * 1_000
+        self._last_nanoseconds = max(nanoseconds, self._last_nanoseconds + 1)
+        name = f"{about}.{self._last_nanoseconds:x}"
+        # As client-go, where the name would be too long for an object's.
+        return name if len(name) <= _NAME_LIMIT else str(uuid.uuid4())
+
+
+def _reference(about: PodInfo | ObjectReference) -> ObjectReference:
+    if isinstance(about, ObjectReference):
+        return about
+    return ObjectReference(
+        kind="Pod",
+        namespace=about.namespace,
+        name=about.name,
+        uid=about.uid,
+        api_version="v1",
+        resource_version=about.resource_version,
+    )
+
+
+def _shortened(note: str) -> str:
+    """Cut a note to what the API server takes, between characters.
+
+    Source:
+        kube-scheduler v1.36, schedule_one.go, truncateMessage.
+    """
+    encoded = note.encode()
+    if len(encoded) <= NOTE_BYTES:
+        return note
+    return encoded[: NOTE_BYTES - len(_CUT)].decode(errors="ignore") + _CUT

@@ -1,0 +1,144 @@
+"""A lane for urgent requests: as many under way as the server bears, the first come served first."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from typing import TYPE_CHECKING
+
+from scheduler.client.connection import TIMEOUT
+from scheduler.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from scheduler.client.adaptive_limit import AdaptiveLimit
+    from scheduler.client.connection import Response
+
+MAX_TRIES = 10
+"""How often one request is sent while the server asks to come later; as client-go."""
+_DEFAULT_RETRY_SECONDS = 1.0
+
+
+class Lane:
+    """Sends requests of its callers' own tasks, in order of their coming.
+
+    A request that the server puts off (429, or 503 with Retry-After: it did not begin with it) stops the
+    whole lane for as long as the server asks, and then goes before those that came later.
+    """
+
+    def __init__(self, limit: AdaptiveLimit) -> None:
+        self._limit = limit
+        self._tickets = itertools.count()
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []  # a heap by ticket
+        self._in_flight = 0
+        self._present = 0
+        self._resume_at = float("-inf")
+        self._resume: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def limit(self) -> int:
+        """How many requests may be under way now."""
+        return self._limit.value
+
+    @property
+    def present(self) -> int:
+        """How many requests are waiting or under way."""
+        return self._present
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether requests wait for their turn."""
+        return self._present > self._in_flight
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing is waiting or under way."""
+        await self._idle.wait()
+
+    async def send(self, request: Callable[[], Awaitable[Response]]) -> Response:
+        """Send one request when its turn comes, again if the server puts it off.
+
+        Raises:
+            ApiError: of the request; 429 after `MAX_TRIES`.
+        """
+        ticket = next(self._tickets)
+        self._present += 1
+        self._idle.clear()
+        try:
+            for tries_left in reversed(range(MAX_TRIES)):
+                await self._wait_turn(ticket)
+                try:
+                    return await self._send_once(request)
+                except ApiError as error:
+                    if not _was_put_off(error) or not tries_left:
+                        raise
+                finally:
+                    self._in_flight -= 1
+                    self._grant()
+            raise AssertionError("the last try returns or raises")
+        finally:
+            self._present -= 1
+            if not self._present:
+                self._idle.set()
+
+    async def _send_once(self, request: Callable[[], Awaitable[Response]]) -> Response:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            response = await request()
+        except ApiError as error:
+            if _was_put_off(error):
+                self._stop(
+                    _DEFAULT_RETRY_SECONDS if error.retry_after_seconds is None else error.retry_after_seconds
+                )
+            if _was_put_off(error) or error.reason == TIMEOUT:
+                self._limit.overloaded(started=started, now=loop.time())
+            raise
+        self._limit.answered(started=started, now=loop.time(), all_used=self.is_crowded)
+        return response
+
+    async def _wait_turn(self, ticket: int) -> None:
+        """Wait for a place in flight and take it."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (ticket, turn))
+        self._grant()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._in_flight -= 1
+                self._grant()
+            raise
+
+    def _grant(self) -> None:
+        """Give the free places to those who wait longest, unless the server asked to wait."""
+        if asyncio.get_running_loop().time() < self._resume_at:
+            return
+        while self._waiting and self._in_flight < self._limit.value:
+            _, turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                turn.set_result(None)
+                self._in_flight += 1
+
+    def _stop(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        resume_at = loop.time() + seconds
+        if resume_at <= self._resume_at:
+            return
+        self._resume_at = resume_at
+        if self._resume is not None:
+            self._resume.cancel()
+        self._resume = loop.call_at(resume_at, self._go_on)
+
+    def _go_on(self) -> None:
+        # A timer may fire a clock tick early.
+        self._resume_at = float("-inf")
+        self._resume = None
+        self._grant()
+
+
+def _was_put_off(error: ApiError) -> bool:
+    return error.status == 429 or (error.status == 503 and error.retry_after_seconds is not None)

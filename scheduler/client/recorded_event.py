@@ -1,0 +1,147 @@
+"""One event and its series, as it is written to the API server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scheduler.client.resources import EVENTS
+from scheduler.client.status_patch import STRATEGIC_MERGE_PATCH
+from scheduler.clock import rfc3339_micro
+from scheduler.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from scheduler.client.connection import ApiConnection
+
+_MAX_TRIES = 12
+_RETRIED = frozenset({0, 429, 503})
+
+
+class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """v1.ObjectReference: what an event is about."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    resource_version: str = ""
+
+
+class EventMetadata(msgspec.Struct, frozen=True):
+    """The metadata of an event to be created."""
+
+    name: str
+    namespace: str
+
+
+class _Series(msgspec.Struct, frozen=True, rename="camel"):
+    count: int
+    last_observed_time: str
+
+
+class EventBody(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """An events.k8s.io/v1 Event; very many are held for some minutes, hence no dict."""
+
+    kind: str
+    api_version: str
+    metadata: EventMetadata
+    event_time: str
+    reporting_controller: str
+    reporting_instance: str
+    action: str
+    reason: str
+    regarding: ObjectReference
+    note: str
+    type: str
+    related: ObjectReference | None = None
+    series: _Series | None = None
+
+
+class RecordedEvent:
+    """One event, and how often it happened.
+
+    Attributes:
+        about: namespace/name of what it is about.
+        count: how often it happened.
+        last_observed: when it happened last.
+    """
+
+    def __init__(self, body: EventBody, event_time: datetime, queue: Callable[[RecordedEvent], bool]) -> None:
+        self.count = 1
+        self.last_observed = event_time
+        self._body = body
+        self._queue = queue
+        self._is_created = False
+        self._sent_count = 0
+        self._tries = 0
+        self._waits = False
+        self._is_sending = False
+
+    @property
+    def about(self) -> str:
+        return f"{self._body.regarding.namespace}/{self._body.regarding.name}"
+
+    @property
+    def is_uncounted(self) -> bool:
+        """Whether the server does not know how often it happened."""
+        return self.count > 1 and self.count > self._sent_count
+
+    def queue(self) -> bool:
+        """Queue it to be sent; what is sent is what it is then. False if there is no room."""
+        if not self._waits and not self._is_sending:
+            self._waits = self._queue(self)
+        return self._waits or self._is_sending
+
+    async def send(self, connection: ApiConnection) -> None:
+        self._waits, self._is_sending = False, True
+        count = self.count
+        if self._is_created:
+            try:
+                await self._patch(connection)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                await self._create(connection)  # it has expired
+        else:
+            try:
+                await self._create(connection)
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+                # Created by a try whose answer was lost.
+                if count > 1:
+                    await self._patch(connection)
+        self._is_created = True
+        self._sent_count = count
+
+    def should_retry(self, error: ApiError) -> bool:
+        self._is_sending = False
+        self._tries += 1
+        self._waits = error.status in _RETRIED and self._tries < _MAX_TRIES
+        return self._waits
+
+    def finished(self, error: ApiError | None) -> None:
+        self._is_sending = False
+        self._tries = 0
+        if error is None and self.count > 1 and self._sent_count == 1:
+            self.queue()  # it happened again while it was sent
+
+    async def _create(self, connection: ApiConnection) -> None:
+        body = self._body
+        if self.count > 1:
+            body = msgspec.structs.replace(body, series=self._series())
+        path = EVENTS.path(body.metadata.namespace)
+        await connection.request("POST", path, body=msgspec.json.encode(body))
+
+    async def _patch(self, connection: ApiConnection) -> None:
+        path = EVENTS.path(self._body.metadata.namespace, self._body.metadata.name)
+        body = msgspec.json.encode({"series": self._series()})
+        await connection.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
+
+    def _series(self) -> _Series:
+        return _Series(self.count, rfc3339_micro(self.last_observed))

@@ -1,0 +1,257 @@
+"""The third part of list-and-watch: for ever.
+
+Every way a watch can end, and how long to wait before the next:
+
+    in order, or silent          go on from the last version, at once
+    cut off, server in trouble   go on from the last version, after a growing wait
+    410, version too old         list again, and tell the difference
+    401, 403, 404                say once what to do about it, ask again slowly
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
+
+from scheduler.client.backoff import Backoff
+from scheduler.client.connection import TIMEOUT
+from scheduler.client.store import Handler, Store
+from scheduler.client.watch import Cursor, Mark, Query, list_then_watch
+from scheduler.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from random import Random
+
+    from scheduler.client.connection import ApiConnection
+    from scheduler.client.resources import Resource
+    from scheduler.client.watch import Step
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+WATCH_SECONDS = (300, 600)
+"""How long the server is asked to keep a watch open: a random time between, as client-go."""
+SILENCE_SECONDS = 150.0
+"""How long a watch may send nothing before it counts as lost; bookmarks come once a minute."""
+REFUSED_SECONDS = 30.0
+"""How often to ask again for what one may not read, or is not there."""
+STEADY_SECONDS = 60.0
+"""A watch that lived this long was no failure, even if nothing happened in it."""
+SHORT_SECONDS = 1.0
+"""A watch that ended sooner is not followed by the next at once, whatever it brought."""
+_REFUSALS_BEFORE_LIST = 5
+"""After so many refusals to go on from a version, list again: perhaps it is the version."""
+
+
+class ReflectorObserver(Protocol):
+    """Who counts."""
+
+    def listed(self, resource: Resource) -> None:
+        """Count a full list that was completed; every one but the first is a relist."""
+        ...
+
+    def watch_ended(self, resource: Resource, reason: str) -> None:
+        """Count the end of a watch: `closed`, `stalled`, `expired`, or `error`."""
+        ...
+
+
+class Reflector(Generic[T]):
+    """Keeps a store of one kind in step with the API server, for as long as `run` runs.
+
+    Attributes:
+        store: namespace/name -> the last version that could be read.
+    """
+
+    def __init__(
+        self,
+        connection: ApiConnection,
+        resource: Resource,
+        *,
+        decode: Callable[[bytes], T],
+        handler: Handler[T],
+        random: Random,
+        observer: ReflectorObserver | None = None,
+        field_selector: str = "",
+        label_selector: str = "",
+        namespace: str = "",
+        optional: bool = False,
+        silence_seconds: float = SILENCE_SECONDS,
+    ) -> None:
+        """Prepare; nothing is asked before `run`.
+
+        Args:
+            connection: to the API server.
+            resource: what to watch.
+            decode: from an object's JSON; raises ObjectError.
+            handler: told of every change, see `store.Handler`.
+            random: for jitter.
+            observer: counts lists and ends of watches.
+            field_selector: as in `status.phase!=Failed`.
+            label_selector: as in `app=web`.
+            namespace: "" for all.
+            optional: a server that lacks the kind (404) is taken to have no objects of it, instead of
+                holding up whoever waits for the first list.
+            silence_seconds: how long a watch may send nothing.
+        """
+        self.resource = resource
+        self._connection = connection
+        self._random = random
+        self._observer = observer
+        self._optional = optional
+        self._path = resource.path(namespace)
+        self._selectors = {
+            name: selector
+            for name, selector in (("fieldSelector", field_selector), ("labelSelector", label_selector))
+            if selector
+        }
+        self._silence_seconds = silence_seconds
+        self._store = Store(resource.kind, decode, handler)
+        self._cursor = Cursor()
+        self._backoff = Backoff(random, initial_seconds=0.8, maximum_seconds=30.0)
+        self._synced = asyncio.Event()
+        self._progressed = False
+        self._refusals = 0
+        self._told: int | None = None  # the status last complained about
+
+    @property
+    def store(self) -> Mapping[str, T]:
+        return self._store.objects
+
+    @property
+    def resource_version(self) -> str:
+        """Up to where everything is known; "" before the first list and after an expiry."""
+        return self._cursor.resource_version
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the first full list has been taken in."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        """Wait for the first full list."""
+        await self._synced.wait()
+
+    async def run(self) -> NoReturn:
+        """List and watch until cancelled."""
+        while True:
+            seconds = await self._watch_until_it_ends()
+            await asyncio.sleep(seconds)
+
+    async def _watch_until_it_ends(self) -> float:
+        """Go on from the cursor, once; return the seconds to wait before the next time."""
+        loop = asyncio.get_running_loop()
+        self._progressed = False
+        started = loop.time()
+        query = Query(
+            self._path, self._selectors, self._random.randint(*WATCH_SECONDS), self._silence_seconds
+        )
+        failure: ApiError | None = None
+        try:
+            async with aclosing(list_then_watch(self._connection, query, self._cursor)) as steps:
+                async for step in steps:
+                    self._take(step)
+        except ApiError as error:
+            failure = error
+        lived = loop.time() - started
+        if self._progressed or lived >= STEADY_SECONDS:
+            self._backoff.reset()
+            self._refusals = 0
+            at_once = lived >= SHORT_SECONDS
+        else:
+            at_once = False
+        if failure is None:
+            self._count_end("closed")
+            return 0.0 if at_once else self._backoff.next_seconds()
+        return self._after(failure, at_once=at_once)
+
+    def _take(self, step: Step) -> None:
+        if step is Mark.REPLACE_BEGINS:
+            self._store.begin_replace()
+            return
+        if step is Mark.REPLACE_ENDS:
+            self._store.end_replace()
+            self._synced.set()
+            if self._observer is not None:
+                self._observer.listed(self.resource)
+        elif not isinstance(step, Mark):
+            if step.deleted:
+                self._store.delete(step.identity)
+            else:
+                self._store.put(step.identity, step.raw)
+        # The objects of a list that is never completed are no progress.
+        if self._cursor.resource_version:
+            self._progressed = True
+            self._told = None
+
+    def _after(self, error: ApiError, *, at_once: bool) -> float:
+        """Decide what an ended watch means for the cursor; return the seconds to wait."""
+        if _is_expired(error):
+            self._count_end("expired")
+            logger.info("Watch expired, listing again", extra=self._fields(error))
+            self._cursor.resource_version = ""
+            return 0.0 if at_once else self._backoff.next_seconds()
+        if error.status in {401, 403, 404}:
+            self._count_end("error")
+            self._complain(error)
+            if error.status == 404 and self._optional:
+                self._store.begin_replace()
+                self._store.end_replace()
+                self._synced.set()
+            return max(REFUSED_SECONDS, error.retry_after_seconds or 0.0)
+        if error.reason == TIMEOUT and error.status == 0:
+            self._count_end("stalled")
+            if not self._cursor.resource_version:
+                # A server that ignores `sendInitialEvents` never tells that they have ended.
+                self._cursor.initial_events = False
+            logger.info("Watch fell silent", extra=self._fields(error))
+            return 0.0 if at_once else self._backoff.next_seconds()
+        self._count_end("error")
+        seconds = max(0.0 if at_once else self._backoff.next_seconds(), error.retry_after_seconds or 0.0)
+        logger.warning("Watch failed", extra={**self._fields(error), "retry_seconds": round(seconds, 3)})
+        if error.status not in {0, 429}:
+            self._refusals += 1
+            if self._refusals >= _REFUSALS_BEFORE_LIST:
+                self._refusals = 0
+                self._cursor.resource_version = ""
+        if error.status in {400, 422} and not self._cursor.resource_version:
+            self._cursor.initial_events = False
+        return seconds
+
+    def _complain(self, error: ApiError) -> None:
+        """Say once, until it works again, what has to be done."""
+        if self._told == error.status:
+            return
+        self._told = error.status
+        if error.status == 404:
+            logger.log(
+                logging.INFO if self._optional else logging.ERROR,
+                "The API server does not serve this kind; install or enable it",
+                extra={**self._fields(error), "api_version": self.resource.api_version},
+            )
+            return
+        fix = (
+            "give the client valid credentials"
+            if error.status == 401
+            else f"allow the verbs list and watch on {self.resource.plural} in API group "
+            f'"{self.resource.group}" in a ClusterRole bound to this client'
+        )
+        logger.error(
+            "May not list and watch this kind",
+            extra={**self._fields(error), "verbs": "list,watch", "fix": fix},
+        )
+
+    def _fields(self, error: ApiError) -> dict[str, object]:
+        return {"resource": str(self.resource), "status": error.status, "error": str(error)}
+
+    def _count_end(self, reason: str) -> None:
+        if self._observer is not None:
+            self._observer.watch_ended(self.resource, reason)
+
+
+def _is_expired(error: ApiError) -> bool:
+    # A version from the future: the server's storage was restored from a backup.
+    return error.status == 410 or "Too large resource version" in error.message

@@ -1,0 +1,86 @@
+"""What a pod's status should say, as the patch that kube-scheduler would send."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.clock import rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from scheduler.objects.pod import PodCondition, PodInfo
+
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+# Fields of a condition in the order of Go's JSON, without lastProbeTime, which kube-scheduler never sets.
+_FIELDS = (
+    ("message", "message"),
+    ("observedGeneration", "observed_generation"),
+    ("reason", "reason"),
+    ("status", "status"),
+)
+
+
+def status_patch(
+    pod: PodInfo, conditions: Iterable[PodCondition], nominated_node_name: str | None, now: datetime
+) -> bytes | None:
+    """Return the patch that brings a pod's status to what is wanted, None if it says so already.
+
+    A condition counts as changed when its status, reason or message differs, not when only its
+    observedGeneration does; its lastTransitionTime moves only with its status.
+
+    Args:
+        pod: as last seen.
+        conditions: wanted, at most one of a type; their observed generation becomes the pod's.
+        nominated_node_name: wanted; "" to clear it, None to leave it.
+        now: for lastTransitionTime.
+
+    Source:
+        kube-scheduler v1.36, schedule_one.go, updatePod; util/utils.go, PatchPodStatus;
+        pkg/api/v1/pod/util.go, UpdatePodCondition and CalculatePodConditionObservedGeneration.
+    """
+    present = pod.pod.status.conditions
+    order = [condition.type for condition in present]
+    patches = []
+    for condition in conditions:
+        wanted = msgspec.structs.replace(condition, observed_generation=pod.pod.metadata.generation)
+        old = next((each for each in present if each.type == wanted.type), None)
+        if old is None:
+            order.append(wanted.type)
+            patches.append(_new_condition(wanted, now))
+        elif (old.status, old.reason, old.message) != (wanted.status, wanted.reason, wanted.message):
+            patches.append(_changed_condition(old, wanted, now))
+    status: dict[str, Any] = {}
+    if patches:
+        if present:
+            status["$setElementOrder/conditions"] = [{"type": kind} for kind in order]
+        status["conditions"] = patches
+    if nominated_node_name is not None and nominated_node_name != pod.pod.status.nominated_node_name:
+        status["nominatedNodeName"] = nominated_node_name or None
+    return msgspec.json.encode({"status": status}) if status else None
+
+
+def _new_condition(wanted: PodCondition, now: datetime) -> dict[str, Any]:
+    patch: dict[str, Any] = {"lastProbeTime": None, "lastTransitionTime": rfc3339(now)}
+    for name, attribute in _FIELDS:
+        value = getattr(wanted, attribute)
+        if value or name == "status":
+            patch[name] = value
+    patch["type"] = wanted.type
+    return patch
+
+
+def _changed_condition(old: PodCondition, wanted: PodCondition, now: datetime) -> dict[str, Any]:
+    patch: dict[str, Any] = {}
+    if old.status != wanted.status:
+        patch["lastTransitionTime"] = rfc3339(now)
+    for name, attribute in _FIELDS:
+        value = getattr(wanted, attribute)
+        if value != getattr(old, attribute):
+            patch[name] = value or None  # Go omits what is empty, and so removes it
+    patch["type"] = wanted.type
+    return patch

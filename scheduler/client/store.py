@@ -1,0 +1,130 @@
+"""What is known of one kind, kept in step with the API server and told to one handler.
+
+No I/O and no waiting: a reflector feeds it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from scheduler.errors import ObjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scheduler.client.wire import ObjectIdentity
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Handler(Protocol[T_contra]):
+    """Who is told of every change of one kind, in the order of the API server's.
+
+    Called synchronously, after the store has changed. An exception is logged with the object's key and goes
+    no further.
+    """
+
+    def on_add(self, obj: T_contra) -> None:
+        """Note an object that was not known."""
+        ...
+
+    def on_update(self, old: T_contra, new: T_contra) -> None:
+        """Note another version of the same object: the uid is the same."""
+        ...
+
+    def on_delete(self, old: T_contra) -> None:
+        """Note that an object is gone; `old` is what was last told of it."""
+        ...
+
+    def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
+        """Note a version that nobody can read; called once for each such version.
+
+        An earlier version that could be read stays in the store, with no call of `on_delete`: a bound pod
+        goes on using its node whatever its latest version says. It leaves when the object is deleted, or
+        replaced by one of another uid.
+        """
+        ...
+
+
+class Store(Generic[T]):
+    """All objects of one kind, by key.
+
+    Attributes:
+        objects: `namespace/name`, or `name` -> the last version that could be read. Not to be changed.
+    """
+
+    def __init__(self, kind: str, decode: Callable[[bytes], T], handler: Handler[T]) -> None:
+        self._kind = kind
+        self._decode = decode
+        self._handler = handler
+        self._objects: dict[str, T] = {}
+        # key -> (uid, resourceVersion) last seen, of objects that cannot be read too
+        self._versions: dict[str, tuple[str, str]] = {}
+        self._unseen: set[str] = set()
+
+    @property
+    def objects(self) -> Mapping[str, T]:
+        return self._objects
+
+    def begin_replace(self) -> None:
+        """Begin a full list: what `put` does not name before `end_replace` is gone."""
+        self._unseen = set(self._versions)
+
+    def end_replace(self) -> None:
+        """Delete what the full list did not name."""
+        for key in [key for key in self._versions if key in self._unseen]:
+            self._remove(key)
+        self._unseen = set()
+
+    def put(self, identity: ObjectIdentity, raw: bytes) -> None:
+        """Take a version of an object; one that is known already changes nothing and is told to nobody."""
+        key = identity.key
+        self._unseen.discard(key)
+        version = (identity.uid, identity.resource_version)
+        known = self._versions.get(key)
+        if known == version and identity.resource_version:
+            return
+        if known is not None and known[0] != identity.uid:
+            self._remove(key)
+        self._versions[key] = version
+        try:
+            new = self._decode(raw)
+        except ObjectError as error:
+            self._tell("on_undecodable", key, identity, error)
+            return
+        except Exception as error:
+            logger.exception("Decoder failed", extra={"kind": self._kind, "object": key})
+            reported = ObjectError(self._kind, key, "", f"decoder failed: {error!r}")
+            self._tell("on_undecodable", key, identity, reported)
+            return
+        old = self._objects.get(key)
+        self._objects[key] = new
+        if old is None:
+            self._tell("on_add", key, new)
+        else:
+            self._tell("on_update", key, old, new)
+
+    def delete(self, identity: ObjectIdentity) -> None:
+        """Take note that an object is gone."""
+        known = self._versions.get(identity.key)
+        # Of another uid: its successor is known already.
+        if known is not None and known[0] == identity.uid:
+            self._remove(identity.key)
+
+    def _remove(self, key: str) -> None:
+        del self._versions[key]
+        self._unseen.discard(key)
+        if key in self._objects:
+            self._tell("on_delete", key, self._objects.pop(key))
+
+    def _tell(self, method: str, key: str, *arguments: object) -> None:
+        try:
+            getattr(self._handler, method)(*arguments)
+        except Exception:
+            logger.exception(
+                "Event handler failed", extra={"kind": self._kind, "object": key, "handler": method}
+            )

@@ -1,0 +1,224 @@
+"""Everything the scheduler writes: bindings in a lane of their own, the rest when there is room.
+
+A bind never waits for a status patch of another pod, nor for an event. There is no fixed rate: see
+`adaptive_limit`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol, Self
+
+import msgspec
+
+from scheduler.client.adaptive_limit import AdaptiveLimit
+from scheduler.client.background import BackgroundLane, Job, JobQueue
+from scheduler.client.backoff import Backoff
+from scheduler.client.lane import Lane
+from scheduler.client.resources import PODS
+from scheduler.client.status_queue import StatusPatch, StatusQueue
+from scheduler.errors import ApiError
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from scheduler.client.connection import ApiConnection, Response
+    from scheduler.clock import Clock
+    from scheduler.objects.pod import PodCondition, PodInfo
+
+logger = logging.getLogger(__name__)
+
+STATUS_CAPACITY = 50_000
+"""How many pods' status may wait to be patched; beyond it a pod waits for its next attempt to say why."""
+EVENT_CAPACITY = 10_000
+"""How many events may wait: what a large burst of pods needs, at about 2 KB each."""
+_PLACES = 16
+_PLACES_WHILE_BINDS_WAIT = 4
+
+
+class WriterObserver(Protocol):
+    """Who counts."""
+
+    def bind_answered(self, status: int, seconds: float) -> None:
+        """Count a bind that ended: the HTTP status, 0 without an answer, and how long it took in all."""
+        ...
+
+    def dropped(self, queue: str) -> None:
+        """Count a write for which there was no room: queue `status` or `events`."""
+        ...
+
+
+class ApiWriter:
+    """Writes to the API server. An async context manager; `drain` before leaving it loses nothing."""
+
+    def __init__(
+        self,
+        connection: ApiConnection,
+        clock: Clock,
+        *,
+        random: Random,
+        observer: WriterObserver | None = None,
+        status_capacity: int = STATUS_CAPACITY,
+        event_capacity: int = EVENT_CAPACITY,
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._observer = observer
+        self._binds = Lane(AdaptiveLimit())
+        self._deletes = Lane(AdaptiveLimit())
+        self._status = StatusQueue(status_capacity)
+        self._events: JobQueue[Job] = JobQueue("events", event_capacity)
+        self._background = BackgroundLane(
+            connection,
+            [self._status, self._events],
+            places=lambda: _PLACES_WHILE_BINDS_WAIT if self._binds.is_crowded else _PLACES,
+            backoff=Backoff(random, initial_seconds=0.05, maximum_seconds=10.0),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._background.close()
+
+    @property
+    def bind_limit(self) -> int:
+        """How many binds may be under way now."""
+        return self._binds.limit
+
+    def pending(self) -> dict[str, int]:
+        """Return how many writes of each kind wait or are under way."""
+        return {
+            "binds": self._binds.present,
+            "status": len(self._status) + self._status.in_flight,
+            "events": len(self._events) + self._events.in_flight,
+        }
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        """Bind a pod to a node.
+
+        What waited to be said of its failed attempts is dropped, and what is being said at this moment is
+        waited for: after the bind it would be wrong.
+
+        Raises:
+            ApiError: refused (409: bound already, or another pod by now; 404: deleted); with status 0 there
+                was no answer, and the bind may have taken effect.
+        """
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        await self._status.withdraw(pod.uid)
+        path = PODS.path(pod.namespace, pod.name, "binding")
+        body = msgspec.json.encode(
+            {
+                "kind": "Binding",
+                "apiVersion": "v1",
+                "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+                "target": {"kind": "Node", "name": node_name},
+            }
+        )
+        status = 0
+        try:
+            answer = await self._binds.send(lambda: self._connection.request("POST", path, body=body))
+            status = answer.status
+        except ApiError as error:
+            status = error.status
+            raise
+        finally:
+            if self._observer is not None:
+                self._observer.bind_answered(status, loop.time() - started)
+
+    def patch_pod_status(
+        self,
+        pod: PodInfo,
+        *,
+        condition: PodCondition | None = None,
+        nominated_node_name: str | None = None,
+    ) -> bool:
+        """Queue a patch of a pod's status; a failure is logged.
+
+        Of several patches of one pod that wait, the newest wins, field by field.
+
+        Args:
+            pod: as last seen.
+            condition: wanted; its observed generation is filled in. None to leave all.
+            nominated_node_name: wanted; "" to clear it, None to leave it.
+
+        Returns:
+            Whether there was anything to change and room to queue it.
+        """
+        return self._queue_status(StatusPatch(self._clock, pod, condition, nominated_node_name))
+
+    async def wait_pod_status_patched(
+        self,
+        pod: PodInfo,
+        *,
+        condition: PodCondition | None = None,
+        nominated_node_name: str | None = None,
+    ) -> None:
+        """Patch a pod's status as `patch_pod_status`, and wait until it is done.
+
+        Raises:
+            ApiError: it was not; status 429 without asking if there was no room to queue it.
+        """
+        patch = StatusPatch(self._clock, pod, condition, nominated_node_name)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        patch.waiters.append(done)
+        if self._queue_status(patch):
+            await done
+        elif patch.body() is not None:
+            raise ApiError(429, "", f"patch of {pod.key}: too many status patches wait already")
+
+    async def delete_pod(self, pod: PodInfo) -> Response:
+        """Delete a pod gracefully, if it is still this pod.
+
+        Raises:
+            ApiError: refused (404: gone; 409: another pod by that name), or without an answer.
+        """
+        body = msgspec.json.encode(
+            {
+                "kind": "DeleteOptions",
+                "apiVersion": "v1",
+                "preconditions": {"uid": pod.uid},
+            }
+        )
+        path = PODS.path(pod.namespace, pod.name)
+        return await self._deletes.send(lambda: self._connection.request("DELETE", path, body=body))
+
+    def queue_event(self, job: Job) -> bool:
+        """Queue an event to be sent when there is time; False if there is no room."""
+        if not self._events.put(job):
+            self._count_drop("events")
+            return False
+        self._background.wake()
+        return True
+
+    async def drain(self, timeout_seconds: float) -> bool:
+        """Wait until all binds, then all status patches, then all events are written.
+
+        Returns:
+            False if the time was not enough; what is left is logged.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._binds.wait_idle()
+                await self._deletes.wait_idle()
+                await self._status.wait_idle()
+                await self._events.wait_idle()
+        except TimeoutError:
+            logger.warning("Writes were left unfinished", extra={"pending": self.pending()})
+            return False
+        return True
+
+    def _queue_status(self, patch: StatusPatch) -> bool:
+        if patch.body() is None and not self._status.is_pending(patch.pod.uid):
+            return False
+        if not self._status.put(patch):
+            self._count_drop("status")
+            return False
+        self._background.wake()
+        return True
+
+    def _count_drop(self, queue: str) -> None:
+        if self._observer is not None:
+            self._observer.dropped(queue)

@@ -1,0 +1,105 @@
+"""Which plugins run when a profile says nothing, and the arguments they take by default.
+
+Source:
+    kube-scheduler v1.36, pkg/scheduler/apis/config/v1/default_plugins.go, getDefaultPlugins, with the
+    default feature gates; the arguments: defaults.go beside it; the names:
+    pkg/scheduler/framework/plugins/names/names.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.configuration.types import Plugin, Plugins, PluginSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_PLUGINS = Plugins(
+    multi_point=PluginSet(
+        enabled=(
+            Plugin(name="SchedulingGates"),
+            Plugin(name="PrioritySort"),
+            Plugin(name="NodeUnschedulable"),
+            Plugin(name="NodeName"),
+            Plugin(name="TaintToleration", weight=3),
+            Plugin(name="NodeAffinity", weight=2),
+            Plugin(name="NodePorts"),
+            Plugin(name="NodeResourcesFit", weight=1),
+            Plugin(name="VolumeRestrictions"),
+            Plugin(name="NodeVolumeLimits"),
+            Plugin(name="VolumeBinding"),
+            Plugin(name="VolumeZone"),
+            Plugin(name="PodTopologySpread", weight=2),
+            Plugin(name="InterPodAffinity", weight=2),
+            # Before DefaultPreemption: giving back an idle claim is better than evicting a pod.
+            Plugin(name="DynamicResources", weight=2),
+            Plugin(name="DefaultPreemption"),
+            Plugin(name="NodeResourcesBalancedAllocation", weight=1),
+            Plugin(name="ImageLocality", weight=1),
+            Plugin(name="DefaultBinder"),
+            Plugin(name="NodeDeclaredFeatures"),
+        )
+    )
+)
+"""The default plugins in the order in which they run."""
+
+UPSTREAM_PLUGINS = frozenset(plugin.name for plugin in DEFAULT_PLUGINS.multi_point.enabled) | {
+    "GangScheduling",
+    "PodGroupPodsCount",
+    "TopologyPlacementGenerator",
+}
+"""Every plugin that is part of kube-scheduler, those behind alpha feature gates included."""
+
+REMOVED_PLUGINS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
+"""Plugins that kube-scheduler had and refuses by name; NodeVolumeLimits does their work."""
+
+_CPU_AND_MEMORY = [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]
+
+DEFAULT_ARGS: Mapping[str, Mapping[str, Any]] = {
+    "DefaultPreemption": {"minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 100},
+    "DynamicResources": {"filterTimeout": "10s", "bindingTimeout": "10m0s"},
+    "InterPodAffinity": {"hardPodAffinityWeight": 1, "ignorePreferredTermsOfExistingPods": False},
+    "NodeAffinity": {},
+    "NodeResourcesBalancedAllocation": {"resources": _CPU_AND_MEMORY},
+    "NodeResourcesFit": {"scoringStrategy": {"type": "LeastAllocated", "resources": _CPU_AND_MEMORY}},
+    "PodTopologySpread": {"defaultingType": "System"},
+    "VolumeBinding": {"bindTimeoutSeconds": 600},
+}
+"""Plugin -> the arguments it has when none are given, for those of kube-scheduler that take any."""
+
+
+def with_default_args(plugin: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Fill in what kube-scheduler would; what is of a wrong type stays for the plugin to complain about.
+
+    Source:
+        kube-scheduler v1.36, pkg/scheduler/apis/config/v1/defaults.go, SetDefaults_*Args.
+    """
+    if plugin not in DEFAULT_ARGS:
+        return dict(args)
+    given = {key: value for key, value in args.items() if value is not None}
+    filled = {**given, **{key: value for key, value in DEFAULT_ARGS[plugin].items() if key not in given}}
+    match plugin:
+        case "PodTopologySpread" if filled["defaultingType"] == "":
+            filled["defaultingType"] = "System"
+        case "NodeResourcesBalancedAllocation":
+            filled["resources"] = _with_weights(filled["resources"])
+        case "NodeResourcesFit" if isinstance(filled["scoringStrategy"], dict):
+            strategy = filled["scoringStrategy"]
+            resources = _with_weights(strategy.get("resources"))
+            filled["scoringStrategy"] = {**strategy, "resources": resources}
+    return filled
+
+
+def _with_weights(resources: Any) -> Any:
+    """Nothing becomes cpu and memory; a weight that is absent or 0 becomes 1."""
+    if resources is None or resources == []:
+        return _CPU_AND_MEMORY
+    if not isinstance(resources, list):
+        return resources
+    return [{**item, "weight": 1} if _lacks_weight(item) else item for item in resources]
+
+
+def _lacks_weight(resource: Any) -> bool:
+    weight = resource.get("weight") if isinstance(resource, dict) else False
+    return weight is None or (weight == 0 and not isinstance(weight, bool))

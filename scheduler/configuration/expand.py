@@ -1,0 +1,175 @@
+"""From a profile's plugin sets to the list of plugins at each extension point.
+
+Source:
+    kube-scheduler v1.36, pkg/scheduler/framework/runtime/framework.go, NewFramework, updatePluginList,
+    expandMultiPointPlugins, getValidScoreWeights; pkg/scheduler/profile/profile.go, cfgValidator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from scheduler.configuration.args import find_args
+from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
+from scheduler.configuration.defaults import enabled_names
+from scheduler.configuration.merge import ALL
+from scheduler.configuration.wording import did_you_mean, entry, quoted
+from scheduler.errors import ConfigurationError, FieldError
+from scheduler.framework.points import ExtensionPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from scheduler.configuration.types import KubeSchedulerConfiguration, Plugin, Plugins, Profile
+
+    Expansion = Mapping[ExtensionPoint, tuple["EnabledPlugin", ...]]
+    PointsOf = Mapping[
+        str, frozenset[ExtensionPoint]
+    ]  # plugin's name in the configuration -> what it implements
+
+_MAX_SCORE = 100
+_MAX_TOTAL_SCORE = 2**63 - 1  # a node's weighted scores are added up as int64
+
+
+class EnabledPlugin(NamedTuple):
+    """A plugin at one extension point; the weight is at least 1 at Score, and 0 elsewhere."""
+
+    name: str
+    weight: int
+
+
+def expand_profiles(settings: KubeSchedulerConfiguration, points_of: PointsOf) -> dict[str, Expansion]:
+    """Expand all profiles: scheduler name -> its plugins.
+
+    Raises:
+        ConfigurationError: what `expand` finds in any profile, or profiles that sort the queue differently:
+            they share one queue.
+    """
+    errors: list[FieldError] = []
+    expansions: dict[str, Expansion] = {}
+    sorters: list[tuple[str, Profile, str]] = []  # path, profile, its queue sort plugin
+    for i, profile in enumerate(settings.profiles):
+        path = entry("profiles", i)
+        try:
+            expansion = expand(profile, points_of, path)
+        except ConfigurationError as error:
+            errors.extend(error.errors)
+            continue
+        expansions[profile.scheduler_name] = expansion
+        sorters.append((path, profile, expansion[ExtensionPoint.QUEUE_SORT][0].name))
+    errors.extend(_queue_sort_faults(sorters))
+    if errors:
+        raise ConfigurationError(errors)
+    return expansions
+
+
+def expand(profile: Profile, points_of: PointsOf, path: str = "profiles[0]") -> Expansion:
+    """List the plugins of every extension point, in the order in which they run.
+
+    A plugin of kube-scheduler that `points_of` does not know is left out: this scheduler lacks it.
+
+    Args:
+        profile: merged with the default plugins.
+        points_of: for every plugin that can be loaded, the extension points it implements.
+        path: of the profile, for errors.
+
+    Raises:
+        ConfigurationError: a plugin that is unknown, or enabled where it implements nothing; not exactly one
+            queue sort plugin; no bind plugin; weights too large to add up scores.
+    """
+    errors = list(_unknown_plugins(profile, points_of, path))
+    errors.extend(_misplaced_plugins(profile, points_of, path))
+    expansion: dict[ExtensionPoint, tuple[EnabledPlugin, ...]] = {}
+    weights = _score_weights(profile.plugins, points_of)
+    for point in ExtensionPoint:
+        names = _order(profile.plugins, point, points_of)
+        expansion[point] = tuple(
+            EnabledPlugin(name, weights[name] if point is ExtensionPoint.SCORE else 0) for name in names
+        )
+    if sum(weights.values()) * _MAX_SCORE > _MAX_TOTAL_SCORE:
+        errors.append(
+            FieldError(f"{path}.plugins", "the weights are so large that the sum of scores could overflow")
+        )
+    sorters = [plugin.name for plugin in expansion[ExtensionPoint.QUEUE_SORT]]
+    if len(sorters) != 1:
+        found = ", ".join(sorters) or "none"
+        errors.append(
+            FieldError(f"{path}.plugins.queueSort", f"exactly one queue sort plugin is needed, found {found}")
+        )
+    if not expansion[ExtensionPoint.BIND]:
+        errors.append(FieldError(f"{path}.plugins.bind", "at least one bind plugin is needed, found none"))
+    if errors:
+        raise ConfigurationError(errors)
+    return expansion
+
+
+def _order(plugins: Plugins, point: ExtensionPoint, points_of: PointsOf) -> list[str]:
+    """The names of one extension point's plugins.
+
+    First those that the point itself lists and multiPoint brings too, in the point's order; then the others
+    of multiPoint; then the others of the point.
+    """
+
+    def implements(plugin: Plugin) -> bool:
+        return point in points_of.get(plugin.name, frozenset())
+
+    own = plugins.at(point)
+    listed = [plugin.name for plugin in own.enabled if implements(plugin)]
+    disabled = {plugin.name for plugin in own.disabled}
+    if ALL in disabled:
+        return listed
+    brought = [
+        plugin.name
+        for plugin in plugins.multi_point.enabled
+        if implements(plugin) and plugin.name not in disabled
+    ]
+    overriding = [name for name in listed if name in brought]
+    return [
+        *overriding,
+        *(name for name in brought if name not in listed),
+        *(name for name in listed if name not in overriding),
+    ]
+
+
+def _score_weights(plugins: Plugins, points_of: PointsOf) -> dict[str, int]:
+    """The weight of every scoring plugin: Score's own, else multiPoint's; 0 becomes 1."""
+    weights: dict[str, int] = {}
+    for plugin in (*plugins.score.enabled, *plugins.multi_point.enabled):
+        if ExtensionPoint.SCORE in points_of.get(plugin.name, frozenset()):
+            weights.setdefault(plugin.name, plugin.weight or 1)
+    return weights
+
+
+def _unknown_plugins(profile: Profile, points_of: PointsOf, path: str) -> Iterator[FieldError]:
+    known = {*points_of, *UPSTREAM_PLUGINS}
+    for name in enabled_names(profile.plugins):
+        if name not in known:
+            yield FieldError(
+                f"{path}.plugins", f"no plugin {quoted(name)} is known{did_you_mean(name, known)}"
+            )
+
+
+def _misplaced_plugins(profile: Profile, points_of: PointsOf, path: str) -> Iterator[FieldError]:
+    for point in ExtensionPoint:
+        for plugin in profile.plugins.at(point).enabled:
+            if plugin.name in points_of and point not in points_of[plugin.name]:
+                yield FieldError(
+                    f"{path}.plugins.{point.value}",
+                    f"the plugin {quoted(plugin.name)} does not implement {point.metric_name}",
+                )
+
+
+def _queue_sort_faults(sorters: list[tuple[str, Profile, str]]) -> Iterator[FieldError]:
+    for path, profile, name in sorters[1:]:
+        first_path, first_profile, first_name = sorters[0]
+        if name != first_name:
+            yield FieldError(
+                f"{path}.plugins.queueSort",
+                f"must be the same in all profiles, was {name}, but {first_name} in {first_path}",
+            )
+            continue
+        args, args_path = find_args(profile, name, path)
+        if args != find_args(first_profile, name, first_path)[0]:
+            yield FieldError(
+                args_path, f"the arguments of {name} must be those in {first_path}: it sorts for all"
+            )

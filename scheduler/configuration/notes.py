@@ -1,0 +1,69 @@
+"""What a configuration says in vain: allowed, but whoever wrote it may expect an effect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
+from scheduler.configuration.defaults import enabled_names
+from scheduler.configuration.merge import ALL
+from scheduler.configuration.types import KubeSchedulerConfiguration, Plugins
+from scheduler.configuration.wording import did_you_mean, entry, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduler.configuration.types import Profile
+
+_DEFAULT = KubeSchedulerConfiguration()
+
+
+class Note(NamedTuple):
+    """One thing worth a line in the log at start-up."""
+
+    path: str
+    text: str
+
+
+def notes(settings: KubeSchedulerConfiguration) -> Iterator[Note]:
+    """Yield what was set and does nothing; not what merely repeats the default.
+
+    Expects profiles as the file gives them, not yet merged with the default plugins.
+    """
+    client = settings.client_connection
+    if settings.parallelism != _DEFAULT.parallelism:
+        yield Note("parallelism", "has no effect: all nodes are judged at once, in one thread")
+    if client.accept_content_types:
+        yield Note("clientConnection.acceptContentTypes", "has no effect: answers are asked for in JSON")
+    if client.content_type not in {"application/json", _DEFAULT.client_connection.content_type}:
+        yield Note("clientConnection.contentType", "has no effect: requests are sent as JSON")
+    if client.burst and client.qps <= 0:
+        yield Note("clientConnection.burst", "has no effect without a qps: the rate of requests adapts")
+    if not settings.enable_profiling:
+        yield Note("enableProfiling", "has no effect: there are no Go profiles to serve")
+    if settings.enable_contention_profiling not in {None, settings.enable_profiling}:
+        yield Note("enableContentionProfiling", "has no effect: there are no Go profiles to serve")
+    for i, profile in enumerate(settings.profiles):
+        yield from _profile_notes(profile, entry("profiles", i))
+
+
+def _profile_notes(profile: Profile, path: str) -> Iterator[Note]:
+    plugins = profile.plugins
+    for key, plugin_set in (
+        ("placementGenerate", plugins.placement_generate),
+        ("placementScore", plugins.placement_score),
+    ):
+        if plugin_set.enabled:
+            yield Note(
+                f"{path}.plugins.{key}",
+                "has no effect: placements of pod groups are an alpha feature of kube-scheduler, off by default",
+            )
+    known = {*UPSTREAM_PLUGINS, *enabled_names(plugins)}
+    for name, key in zip(Plugins.__struct_fields__, Plugins.__struct_encode_fields__, strict=True):
+        for i, plugin in enumerate(getattr(plugins, name).disabled):
+            if plugin.name not in known and plugin.name != ALL:
+                yield Note(
+                    f"{entry(f'{path}.plugins.{key}.disabled', i)}.name",
+                    f"disables nothing: no plugin {quoted(plugin.name)} is enabled"
+                    f"{did_you_mean(plugin.name, known)}",
+                )

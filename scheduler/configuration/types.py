@@ -1,0 +1,196 @@
+"""KubeSchedulerConfiguration, kubescheduler.config.k8s.io/v1: every field of kube-scheduler 1.36.
+
+The defaults here are those of an absent field. What a profile's absent parts become is in `defaults`.
+
+Source:
+    kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/config/v1/types.go; the defaults:
+    pkg/scheduler/apis/config/v1/defaults.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from scheduler.configuration.durations import Duration
+
+if TYPE_CHECKING:
+    from scheduler.framework.points import ExtensionPoint
+
+API_VERSION = "kubescheduler.config.k8s.io/v1"
+KIND = "KubeSchedulerConfiguration"
+
+_MAX_INT32 = 2**31 - 1
+_MAX_INT64 = 2**63 - 1
+
+Percentage = Annotated[int, msgspec.Meta(ge=0, le=100)]
+
+
+class ConfigurationStruct(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """The base of all parts of a configuration: immutable, camelCase in the file."""
+
+
+class LeaderElection(ConfigurationStruct, frozen=True, kw_only=True):
+    """Who of several schedulers works.
+
+    Source:
+        staging/src/k8s.io/component-base/config/v1alpha1/types.go, LeaderElectionConfiguration.
+    """
+
+    leader_elect: bool = True
+    lease_duration: Duration = Duration(15_000_000_000)
+    """How long others wait after the last renewal they saw before they take over."""
+    renew_deadline: Duration = Duration(10_000_000_000)
+    """How long the leader tries to renew before it stops working."""
+    retry_period: Duration = Duration(2_000_000_000)
+    resource_lock: str = "leases"
+    resource_name: str = "custom-scheduler"
+    """The Lease's name; kube-scheduler's own default is `kube-scheduler`."""
+    resource_namespace: str = "kube-system"
+
+
+class ClientConnection(ConfigurationStruct, frozen=True, kw_only=True):
+    """How to talk to the API server.
+
+    Source:
+        staging/src/k8s.io/component-base/config/v1alpha1/types.go, ClientConnectionConfiguration.
+    """
+
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = "application/vnd.kubernetes.protobuf"
+    qps: float = 0.0
+    """Requests a second. 0, the default, sets no limit: concurrency follows latency and 429 answers, where
+    kube-scheduler would take 50. As in client-go a negative number sets no limit either."""
+    burst: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INT32)] = 0
+    """Requests that may go out at once above `qps`; 0 is unset. Without a `qps` it has no effect."""
+
+
+class Plugin(ConfigurationStruct, frozen=True, kw_only=True):
+    """One plugin in a list.
+
+    Attributes:
+        name: kube-scheduler's name, an entry point's, `module:Class`, or a path to a .py file relative to
+            the configuration's folder.
+        weight: of its scores; 0 stands for 1.
+    """
+
+    name: str = ""
+    weight: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INT32)] = 0
+
+
+class PluginSet(ConfigurationStruct, frozen=True, kw_only=True):
+    """What a profile changes at one extension point: `disabled` of the defaults, `enabled` besides them."""
+
+    enabled: tuple[Plugin, ...] = ()
+    disabled: tuple[Plugin, ...] = ()
+
+
+class Plugins(ConfigurationStruct, frozen=True, kw_only=True):
+    """The plugin sets of a profile; `multi_point` speaks for every point its plugins implement."""
+
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    multi_point: PluginSet = PluginSet()
+    placement_generate: PluginSet = PluginSet()
+    placement_score: PluginSet = PluginSet()
+
+    def at(self, point: ExtensionPoint) -> PluginSet:
+        """The plugin set of one extension point, without what `multi_point` adds."""
+        found: PluginSet = getattr(self, point.name.lower())
+        return found
+
+
+class PluginConfig(ConfigurationStruct, frozen=True, kw_only=True):
+    """The arguments of one plugin, as plain values: each plugin says itself what it takes."""
+
+    name: str = ""
+    args: dict[str, Any] = {}
+
+
+class Profile(ConfigurationStruct, frozen=True, kw_only=True):
+    """How pods of one `spec.schedulerName` are scheduled.
+
+    Attributes:
+        percentage_of_nodes_to_score: None takes the configuration's.
+    """
+
+    scheduler_name: str = ""
+    percentage_of_nodes_to_score: Percentage | None = None
+    plugins: Plugins = Plugins()
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+
+class ExtenderTLS(ConfigurationStruct, frozen=True, kw_only=True):
+    """ExtenderTLSConfig: data take precedence over files, and are base64 in the file."""
+
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = msgspec.field(name="caFile", default="")
+    cert_data: bytes = b""
+    key_data: bytes = b""
+    ca_data: bytes = msgspec.field(name="caData", default=b"")
+
+
+class ManagedResource(ConfigurationStruct, frozen=True, kw_only=True):
+    """ExtenderManagedResource: an extended resource; only pods that ask for one are sent to the extender."""
+
+    name: str = ""
+    ignored_by_scheduler: bool = False
+
+
+class Extender(ConfigurationStruct, frozen=True, kw_only=True):
+    """An HTTP service asked in every scheduling cycle. An empty verb is not called.
+
+    Source:
+        staging/src/k8s.io/kube-scheduler/config/v1/types.go, Extender; the timeout of 5 seconds:
+        pkg/scheduler/extender.go, DefaultExtenderTimeout.
+    """
+
+    url_prefix: str = ""
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    weight: Annotated[int, msgspec.Meta(ge=-_MAX_INT64 - 1, le=_MAX_INT64)] = 0
+    bind_verb: str = ""
+    enable_https: bool = msgspec.field(name="enableHTTPS", default=False)
+    tls_config: ExtenderTLS | None = None
+    http_timeout: Duration = Duration(5_000_000_000)
+    node_cache_capable: bool = False
+    managed_resources: tuple[ManagedResource, ...] = ()
+    ignorable: bool = False
+
+
+class KubeSchedulerConfiguration(ConfigurationStruct, frozen=True, kw_only=True):
+    """All settings; `load` gives them with every default filled in."""
+
+    parallelism: Annotated[int, msgspec.Meta(ge=1, le=_MAX_INT32)] = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool | None = None
+    """None takes `enable_profiling`."""
+    percentage_of_nodes_to_score: Percentage = 100
+    """The share of the nodes that is searched for a feasible one. 100, the default, judges every node;
+    0 is kube-scheduler's own default, a share that shrinks from 50 to 5 as the cluster grows."""
+    pod_initial_backoff_seconds: Annotated[int, msgspec.Meta(gt=0, le=_MAX_INT64)] = 1
+    pod_max_backoff_seconds: Annotated[int, msgspec.Meta(le=_MAX_INT64)] = 10
+    profiles: tuple[Profile, ...] = ()
+    extenders: tuple[Extender, ...] = ()
+    delay_cache_until_active: bool = False
+    """Whether to read the cluster only once leading: less memory while waiting, a slower take-over."""

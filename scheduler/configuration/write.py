@@ -1,0 +1,46 @@
+"""A configuration in effect as YAML, for `--write-config-to` and for whoever wonders about a default."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from scheduler.configuration.durations import Duration
+from scheduler.configuration.types import API_VERSION, KIND, ConfigurationStruct, Plugin, PluginSet
+from scheduler.configuration.yaml_syntax import write
+
+if TYPE_CHECKING:
+    from scheduler.configuration.load import Configuration
+
+
+def to_yaml(configuration: Configuration) -> str:
+    """Write a configuration with every default filled in; `parse` reads an equal one back.
+
+    Left out is what nothing stands for: extension points at which the profile says nothing, the weight 0,
+    a profile's percentage when it takes the configuration's. Paths of plugins stay relative to where the
+    configuration came from. Keys of extenders are written as they are.
+    """
+    return write({"apiVersion": API_VERSION, "kind": KIND, **_plain(configuration.settings)})
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case ConfigurationStruct():
+            fields = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+            named = ((key, getattr(value, name)) for name, key in fields)
+            return {key: _plain(item) for key, item in named if not _says_nothing(value, key, item)}
+        case tuple():
+            return [_plain(item) for item in value]
+        case Duration():
+            return str(value)
+        case bytes():
+            return base64.b64encode(value).decode("ascii")
+    return value
+
+
+def _says_nothing(parent: ConfigurationStruct, key: str, value: Any) -> bool:
+    if isinstance(parent, Plugin):
+        return key == "weight" and value == 0
+    if isinstance(parent, PluginSet):
+        return not value
+    return value is None or value == PluginSet()

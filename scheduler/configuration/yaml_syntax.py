@@ -1,0 +1,100 @@
+"""PyYAML, put together so that it reads and writes by the same rules."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+from yaml.composer import Composer
+from yaml.emitter import Emitter
+from yaml.parser import Parser
+from yaml.reader import Reader
+from yaml.representer import SafeRepresenter
+from yaml.resolver import BaseResolver
+from yaml.scanner import Scanner
+from yaml.serializer import Serializer
+
+TAG = "tag:yaml.org,2002:"
+"""What the names of YAML's own types begin with."""
+
+
+def compose(text: str) -> list[yaml.Node]:
+    """Read the documents of a text, without the empty ones.
+
+    Raises:
+        yaml.YAMLError: not YAML.
+        RecursionError: nested too deeply.
+        ValueError, OverflowError: an escape that stands for no character.
+    """
+    reader = _NodeReader(text)
+    nodes = []
+    while reader.check_node():
+        node = reader.get_node()
+        if node is not None and node.tag != TAG + "null":
+            nodes.append(node)
+    return nodes
+
+
+def write(value: Any) -> str:
+    """Write plain values so that they are read back as they were."""
+    return yaml.dump(
+        value, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=110
+    )
+
+
+class _Resolver(BaseResolver):
+    """Which plain scalars are not text: the rules of YAML 1.1 that Kubernetes' own reader has."""
+
+
+for _name, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", [*"~nN", ""]),
+    ("bool", r"true|True|TRUE|yes|Yes|YES|on|On|ON|false|False|FALSE|no|No|NO|off|Off|OFF", [*"tTyYoOfFnN"]),
+    ("int", r"[-+]?(?:0|[1-9][0-9_]*|0o?[0-7_]+|0x[0-9a-fA-F_]+|0b[01_]+)", [*"-+0123456789"]),
+    ("float", r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?", [*"-+.0123456789"]),
+    ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", [*"-+."]),
+    ("merge", r"<<", ["<"]),
+):
+    _Resolver.add_implicit_resolver(TAG + _name, re.compile(rf"(?:{_pattern})\Z"), _first)
+
+
+class _NodeReader(Reader, Scanner, Parser, Composer, _Resolver):
+    """Text to nodes."""
+
+    def __init__(self, text: str) -> None:
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+        Composer.__init__(self)
+        _Resolver.__init__(self)
+
+
+class _Dumper(Emitter, Serializer, SafeRepresenter, _Resolver):
+    """Values to text; quotes exactly the text that `_Resolver` would take for something else."""
+
+    def __init__(
+        self,
+        stream: Any,
+        *,
+        allow_unicode: bool,
+        width: int,
+        default_flow_style: bool,
+        sort_keys: bool,
+        **_unused: Any,
+    ) -> None:
+        Emitter.__init__(self, stream, allow_unicode=allow_unicode, width=width)
+        Serializer.__init__(self)
+        SafeRepresenter.__init__(self, default_flow_style=default_flow_style, sort_keys=sort_keys)
+        _Resolver.__init__(self)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write what occurs twice twice: anchors confuse readers."""
+        return True
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Escape line breaks of Unicode, which PyYAML would fold into spaces."""
+        style = '"' if any(character in text for character in "\r\x85\u2028\u2029") else None
+        return self.represent_scalar(TAG + "str", text, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)

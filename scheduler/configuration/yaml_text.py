@@ -1,0 +1,220 @@
+"""YAML text to plain values, as strictly as a configuration deserves.
+
+PyYAML's own loaders take the last of two equal keys in silence, turn `2024-01-01` into a date and
+`1:30` into 90, and follow an alias into itself. Here values are what JSON can say (mappings with text
+keys, lists, text, numbers, booleans, null), and every fault has its path or its line.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from yaml.reader import ReaderError
+
+from scheduler.configuration.wording import child, entry, quoted
+from scheduler.configuration.yaml_syntax import TAG, compose
+from scheduler.errors import FieldError
+
+_MAX_DEPTH = 64
+_MAX_VALUES = 100_000  # aliases within aliases would otherwise expand without end
+
+
+@dataclass(slots=True)
+class Document:
+    """What a text says.
+
+    Attributes:
+        value: plain values; None for an empty text. What has a fault of its own is left out.
+        errors: the faults of the text itself.
+    """
+
+    value: Any = None
+    errors: list[FieldError] = field(default_factory=list)
+
+
+def read(text: str) -> Document:
+    """Read a text that holds one YAML document; never raises."""
+    try:
+        nodes = compose(text)
+    except yaml.YAMLError as error:
+        return Document(errors=[_syntax_error(text, error)])
+    except RecursionError:
+        return Document(errors=[_TOO_DEEP])
+    except (ValueError, OverflowError):  # PyYAML lets chr() raise on "\U00110000"
+        return Document(errors=[FieldError("", "not YAML: an escape stands for no character")])
+    if len(nodes) > 1:
+        line = nodes[1].start_mark.line + 1
+        return Document(
+            errors=[FieldError(f"line {line}", "a second document begins, one configuration is one document")]
+        )
+    return _ValueReader().document(nodes[0]) if nodes else Document()
+
+
+def _syntax_error(text: str, error: yaml.YAMLError) -> FieldError:
+    if isinstance(error, ReaderError):
+        before = text[: error.position]
+        line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+        return FieldError(f"line {line}, column {column}", "not YAML: a control character")
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    problem = getattr(error, "problem", None) or getattr(error, "context", None) or "cannot be read"
+    place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    return FieldError(place, f"not YAML: {problem}")
+
+
+_FAULTY = object()  # stands for a value whose fault has been noted
+_TOO_DEEP = FieldError("", f"nested deeper than {_MAX_DEPTH} levels")
+
+
+class _OutOfBoundsError(Exception):
+    """The document is too deep or too large to go on."""
+
+    def __init__(self, problem: FieldError) -> None:
+        self.problem = problem
+        super().__init__(str(problem))
+
+
+class _ValueReader:
+    """Nodes to values; notes faults and goes on without the faulty value."""
+
+    def __init__(self) -> None:
+        self.errors: list[FieldError] = []
+        self._count = 0
+
+    def document(self, root: yaml.Node) -> Document:
+        try:
+            value = self.value(root, "", 0)
+        except _OutOfBoundsError as error:
+            return Document(errors=[*self.errors, error.problem])
+        return Document(None if value is _FAULTY else value, self.errors)
+
+    def value(self, node: yaml.Node, path: str, depth: int) -> Any:
+        self._count += 1
+        if depth > _MAX_DEPTH:
+            raise _OutOfBoundsError(_TOO_DEEP)
+        if self._count > _MAX_VALUES:
+            raise _OutOfBoundsError(FieldError("", f"holds more than {_MAX_VALUES} values"))
+        if isinstance(node, yaml.MappingNode) and node.tag == TAG + "map":
+            return self._mapping(node, path, depth)
+        if isinstance(node, yaml.SequenceNode) and node.tag == TAG + "seq":
+            values = [self.value(item, entry(path, i), depth + 1) for i, item in enumerate(node.value)]
+            # null keeps the places of the entries after a faulty one, and so their paths.
+            return [None if value is _FAULTY else value for value in values]
+        if isinstance(node, yaml.ScalarNode):
+            try:
+                return _scalar(node)
+            except ValueError as error:
+                return self._fault(path, node, str(error))
+        return self._fault(path, node, f"the tag {quoted(node.tag)} is not supported")
+
+    def _mapping(self, node: yaml.MappingNode, path: str, depth: int) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        lines: dict[str, int] = {}  # key -> the line it was first given on
+        merged: list[yaml.Node] = []
+        for key_node, value_node in node.value:
+            if key_node.tag == TAG + "merge":
+                merged.append(value_node)
+                continue
+            key = self._key(key_node, path)
+            if key is None:
+                continue
+            line = key_node.start_mark.line + 1
+            if key in lines:
+                where = f"on line {line}" if lines[key] == line else f"on lines {lines[key]} and {line}"
+                self.errors.append(FieldError(child(path, key), f"given twice, {where}"))
+                continue
+            lines[key] = line
+            value = self.value(value_node, child(path, key), depth + 1)
+            if value is not _FAULTY:
+                result[key] = value
+        for merged_node in merged:
+            for key, value in self._merged(merged_node, path, depth).items():
+                result.setdefault(key, value)
+        return result
+
+    def _key(self, node: yaml.Node, path: str) -> str | None:
+        if not isinstance(node, yaml.ScalarNode) or node.tag != TAG + "str":
+            shown = quoted(node.value) if isinstance(node, yaml.ScalarNode) else "that is no text"
+            self._fault(path, node, f"the key {shown} must be text: put it in quotes")
+            return None
+        try:
+            return _text(node.value)
+        except ValueError as error:
+            self._fault(path, node, str(error))
+            return None
+
+    def _merged(self, node: yaml.Node, path: str, depth: int) -> dict[str, Any]:
+        """What `<<: *anchor` or `<<: [*one, *other]` brings; of several the first wins."""
+        sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        result: dict[str, Any] = {}
+        for source in sources:
+            if not isinstance(source, yaml.MappingNode):
+                self._fault(path, node, "<< must name a mapping or a list of mappings")
+                continue
+            for key, value in self.value(source, path, depth + 1).items():
+                result.setdefault(key, value)
+        return result
+
+    def _fault(self, path: str, node: yaml.Node, problem: str) -> object:
+        self.errors.append(FieldError(path or f"line {node.start_mark.line + 1}", problem))
+        return _FAULTY
+
+
+def _scalar(node: yaml.ScalarNode) -> Any:
+    """Read one scalar.
+
+    Raises:
+        ValueError: not what its tag says, or nothing JSON could say.
+    """
+    text: str = node.value
+    match node.tag.removeprefix(TAG):
+        case "str":
+            return _text(text)
+        case "null":
+            return None
+        case "bool":
+            if text.lower() not in _BOOLEANS:
+                raise ValueError(f"must be true or false, was {quoted(text)}")
+            return _BOOLEANS[text.lower()]
+        case "int":
+            return _integer(text)
+        case "float":
+            return _number(text)
+    raise ValueError(f"the tag {quoted(node.tag)} is not supported")
+
+
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def _text(text: str) -> str:
+    """Join the halves of a character that JSON escapes as two."""
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise ValueError("holds half a character (a lone surrogate)") from None
+
+
+def _integer(text: str) -> int:
+    digits = text.replace("_", "").lower()
+    unsigned = digits.lstrip("+-")
+    # A leading 0 is octal, as in Go and YAML 1.1.
+    base = 0 if not unsigned.isdigit() else 8 if len(unsigned) > 1 and unsigned[0] == "0" else 10
+    try:
+        number = int(digits, base)
+    except ValueError:
+        raise ValueError(f"must be an integer, was {quoted(text)}") from None
+    if not -(2**63) <= number < 2**64:
+        raise ValueError(f"must fit in 64 bits, was {quoted(text)}")
+    return number
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"must be a finite number, was {quoted(text)}")
+    return number

@@ -1,0 +1,225 @@
+"""Watch events become changes of the cache and of the queue, and wake the pods they may help.
+
+Source:
+    kube-scheduler v1.36, eventhandlers.go.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scheduler.framework.changes import node_changes, pod_changes
+from scheduler.framework.events import ActionType, ClusterEvent, EventResource
+from scheduler.state.pod_states import PodState
+
+if TYPE_CHECKING:
+    from collections.abc import Container, MutableMapping
+
+    from scheduler.cycle.event_bus import EventBus
+    from scheduler.errors import ObjectError
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.queue.scheduling_queue import SchedulingQueue
+    from scheduler.runtime.waiting_pods import WaitingPodsMap
+    from scheduler.state.cache import Cache
+
+logger = logging.getLogger(__name__)
+
+ASSIGNED_POD_ADD = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD)
+ASSIGNED_POD_DELETE = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
+NODE_ADD = ClusterEvent(EventResource.NODE, ActionType.ADD)
+NODE_DELETE = ClusterEvent(EventResource.NODE, ActionType.DELETE)
+
+
+class Identity(Protocol):
+    """Which object it is that nobody could read."""
+
+    @property
+    def key(self) -> str: ...
+
+
+class PodHandler:
+    """Pods: pending ones of ours to the queue, ones on nodes, whosever they are, to the cache.
+
+    Args:
+        profiles: the schedulerNames that are ours.
+    """
+
+    def __init__(
+        self,
+        *,
+        profiles: Container[str],
+        cache: Cache,
+        queue: SchedulingQueue,
+        waiting_pods: WaitingPodsMap,
+        bus: EventBus,
+    ) -> None:
+        self._profiles = profiles
+        self._cache = cache
+        self._queue = queue
+        self._waiting_pods = waiting_pods
+        self._bus = bus
+
+    def on_add(self, pod: PodInfo) -> None:
+        """A pod appeared."""
+        if pod.is_terminal:
+            return
+        if pod.node_name:
+            self._cache.add_pod(pod)
+            self._bus.happened(ASSIGNED_POD_ADD, None, pod)
+        elif self._is_ours(pod):
+            self._queue.add(pod)
+            self._bus.wake()
+
+    def on_update(self, old: PodInfo, new: PodInfo) -> None:
+        """A pod changed."""
+        if new.is_terminal:
+            if not old.is_terminal:
+                self.on_delete(old)
+            return
+        if old.is_terminal:
+            self.on_add(new)
+        elif old.node_name:
+            self._cache.add_pod(new)
+            for event in pod_changes(old, new):
+                self._bus.happened(event, old, new)
+        elif new.node_name:
+            self._was_bound(old, new)
+        elif self._is_ours(old) or self._is_ours(new):
+            self._pending_changed(old, new)
+
+    def on_delete(self, pod: PodInfo) -> None:
+        """A pod is gone, or ran to its end."""
+        if pod.is_terminal:
+            return
+        if pod.node_name:
+            self._cache.remove_pod(pod.uid)
+            self._bus.happened(ASSIGNED_POD_DELETE, pod, None)
+        elif self._is_ours(pod):
+            nominated = self._queue.nominator.node_of(pod.uid)
+            self._queue.delete(pod)
+            if self._cache.state_of(pod.uid) is PodState.ASSUMED:
+                self._assumed_is_going(pod)
+            elif nominated:
+                self._nomination_ended(pod)
+
+    def on_undecodable(self, identity: Identity, error: ObjectError) -> None:
+        """Note a pod that nobody can read; it is tried when it comes in a version that can be."""
+        logger.warning("Pod cannot be understood", extra={"pod": identity.key, "error": str(error)})
+
+    def _is_ours(self, pod: PodInfo) -> bool:
+        return pod.scheduler_name in self._profiles
+
+    def _was_bound(self, old: PodInfo, new: PodInfo) -> None:
+        self._cache.add_pod(new)
+        self._bus.happened(ASSIGNED_POD_ADD, None, new)
+        if self._is_ours(old):
+            self._queue.delete(old)
+
+    def _pending_changed(self, old: PodInfo, new: PodInfo) -> None:
+        if self._cache.state_of(new.uid) is PodState.ASSUMED:
+            if new.is_terminating and not old.is_terminating:
+                self._assumed_is_going(new)
+            return
+        nominated = old.pod.status.nominated_node_name
+        self._queue.update(old, new)
+        self._bus.wake()
+        if nominated and nominated != new.pod.status.nominated_node_name:
+            self._nomination_ended(old)
+
+    def _assumed_is_going(self, pod: PodInfo) -> None:
+        """Free the room of a pod whose binding is under way and will fail, since the pod is being deleted."""
+        placed = self._cache.pod(pod.uid)
+        if self._waiting_pods.holds(pod.uid):
+            self._waiting_pods.reject(pod.uid, "", "pod is being deleted")
+        else:
+            self._cache.forget(pod.uid)
+        self._bus.happened(ASSIGNED_POD_DELETE, placed, None)
+
+    def _nomination_ended(self, pod: PodInfo) -> None:
+        """The room that was kept for a pod is free for those who had to leave it alone."""
+        self._bus.happened(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority)
+
+
+class NodeHandler:
+    """Nodes to the cache."""
+
+    def __init__(self, *, cache: Cache, bus: EventBus) -> None:
+        self._cache = cache
+        self._bus = bus
+
+    def on_add(self, node: NodeObject) -> None:
+        """A node appeared."""
+        self._cache.add_node(node)
+        self._bus.happened(NODE_ADD, None, node)
+
+    def on_update(self, old: NodeObject, new: NodeObject) -> None:
+        """A node changed."""
+        self._cache.add_node(new)
+        for event in node_changes(old, new):
+            self._bus.happened(event, old, new)
+
+    def on_delete(self, node: NodeObject) -> None:
+        """A node is gone; its pods are counted until they go themselves."""
+        self._bus.happened(NODE_DELETE, node, None)
+        self._cache.remove_node(node.name)
+
+    def on_undecodable(self, identity: Identity, error: ObjectError) -> None:
+        """Note a node that nobody can read; what was last known of it holds."""
+        logger.warning("Node cannot be understood", extra={"node": identity.key, "error": str(error)})
+
+
+class ObjectHandler:
+    """Objects of a kind that a plugin needs, to the store it reads them from.
+
+    Args:
+        kind: as in the plugin's `needs`, for log lines.
+        resource: what its events are called; None where kube-scheduler has no word for the kind.
+        store: `namespace/name` -> object.
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        resource: EventResource | None,
+        store: MutableMapping[str, Any],
+        bus: EventBus,
+    ) -> None:
+        self._kind = kind
+        self._resource = resource
+        self._store = store
+        self._bus = bus
+
+    def on_add(self, obj: Any) -> None:
+        """An object appeared."""
+        self._store[_key(obj)] = obj
+        self._tell(ActionType.ADD, None, obj)
+
+    def on_update(self, old: Any, new: Any) -> None:
+        """An object changed."""
+        self._store[_key(new)] = new
+        self._tell(ActionType.UPDATE, old, new)
+
+    def on_delete(self, obj: Any) -> None:
+        """An object is gone."""
+        self._store.pop(_key(obj), None)
+        self._tell(ActionType.DELETE, obj, None)
+
+    def on_undecodable(self, identity: Identity, error: ObjectError) -> None:
+        """Note an object that is no JSON; what was last known of it holds."""
+        logger.warning(
+            "Object cannot be understood",
+            extra={"kind": self._kind, "object": identity.key, "error": str(error)},
+        )
+
+    def _tell(self, action: ActionType, old: Any, new: Any) -> None:
+        event = ClusterEvent(self._resource or EventResource.WILDCARD, action)
+        self._bus.happened(event, old, new)
+
+
+def _key(obj: Any) -> str:
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])

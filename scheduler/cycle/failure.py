@@ -1,0 +1,89 @@
+"""An attempt failed: the pod goes back to the queue, and its reason to the user.
+
+Source:
+    kube-scheduler v1.36, schedule_one.go, handleSchedulingFailure.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.clock import Clock
+    from scheduler.cycle.attempt import Attempt
+    from scheduler.cycle.observer import CycleObserver
+    from scheduler.cycle.reporting import Reporter
+    from scheduler.framework.status import Status
+    from scheduler.objects.pod import PodInfo
+    from scheduler.queue.scheduling_queue import SchedulingQueue
+
+logger = logging.getLogger(__name__)
+
+
+class FailureHandler:
+    """Requeues and reports.
+
+    Args:
+        newest: `namespace/name` -> the pod as the API server last showed it, None if it is gone.
+    """
+
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        reporter: Reporter,
+        newest: Callable[[str], PodInfo | None],
+        clock: Clock,
+        observer: CycleObserver,
+    ) -> None:
+        self._queue = queue
+        self._reporter = reporter
+        self._newest = newest
+        self._clock = clock
+        self._observer = observer
+
+    def handle(
+        self,
+        attempt: Attempt,
+        status: Status,
+        *,
+        nominated_node_name: str | None = "",
+        unschedulable_plugins: frozenset[str] = frozenset(),
+        pending_plugins: frozenset[str] = frozenset(),
+    ) -> None:
+        """Deal with an attempt that did not end in a bind.
+
+        Args:
+            attempt: which.
+            status: a rejection or an error, its reason the text for the user.
+            nominated_node_name: where the pod is expected to fit soon; "" takes a nomination back, None leaves it.
+            unschedulable_plugins: who rejected the pod, whose events may wake it.
+            pending_plugins: the ones among them that answered PENDING.
+        """
+        pod, profile = attempt.queued.pod, attempt.framework.profile
+        result = "unschedulable" if status.is_rejected else "error"
+        self._observer.attempted(profile, result, self._clock.monotonic() - attempt.began)
+        self._log(pod, status)
+        newest = self._newest(pod.key)
+        if newest is None or newest.node_name or newest.uid != pod.uid:
+            # Deleted, recreated, or bound all the same: an answer that was lost, or somebody else.
+            self._queue.done(pod.uid)
+            return
+        self._queue.add_unschedulable(
+            attempt.queued,
+            unschedulable_plugins=unschedulable_plugins,
+            pending_plugins=pending_plugins,
+            is_error=not status.is_rejected,
+        )
+        if nominated_node_name is not None:
+            self._queue.nominate(pod.uid, nominated_node_name)
+        self._reporter.failed(profile, newest, status, nominated_node_name)
+
+    def _log(self, pod: PodInfo, status: Status) -> None:
+        fields = {"pod": pod.key, "reason": status.message}
+        if status.is_rejected:
+            logger.info("Unable to schedule pod; waiting", extra=fields)
+        else:
+            logger.error("Error scheduling pod; retrying", extra=fields)

@@ -1,0 +1,182 @@
+"""The loop: takes the next pod, decides, assumes, and leaves the rest to a binding task of its own.
+
+From the snapshot to the assumed pod nothing is awaited, so nothing can change in between and no lock is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from scheduler.cycle.attempt import Attempt, Choice
+from scheduler.cycle.scheduling import schedule_pod
+from scheduler.framework.status import SUCCESS, Status
+from scheduler.state.pod_states import PodState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from random import Random
+
+    from scheduler.clock import Clock
+    from scheduler.cycle.binding import BindingCycle
+    from scheduler.cycle.decision import Decision
+    from scheduler.cycle.failure import FailureHandler
+    from scheduler.cycle.observer import CycleObserver
+    from scheduler.cycle.reporting import Reporter
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
+    from scheduler.queue.scheduling_queue import SchedulingQueue
+    from scheduler.runtime.framework import Framework
+    from scheduler.runtime.waiting_pods import WaitingPodsMap
+    from scheduler.snapshot import Snapshot
+    from scheduler.state.cache import Cache
+
+logger = logging.getLogger(__name__)
+
+_PLUGINS_MEASURED = 0.1
+"""The share of cycles that are timed plugin by plugin. Source: kube-scheduler v1.36, schedule_one.go."""
+
+
+class Scheduler:
+    """Places pending pods, one after another, for as long as it runs.
+
+    Args:
+        frameworks: schedulerName -> profile.
+        random: breaks ties between nodes.
+    """
+
+    def __init__(
+        self,
+        *,
+        frameworks: Mapping[str, Framework],
+        cache: Cache,
+        queue: SchedulingQueue,
+        waiting_pods: WaitingPodsMap,
+        binding: BindingCycle,
+        failures: FailureHandler,
+        reporter: Reporter,
+        clock: Clock,
+        random: Random,
+        observer: CycleObserver,
+    ) -> None:
+        self._frameworks = frameworks
+        self._cache = cache
+        self._queue = queue
+        self._waiting_pods = waiting_pods
+        self._binding = binding
+        self._failures = failures
+        self._reporter = reporter
+        self._clock = clock
+        self._random = random
+        self._observer = observer
+        self._work = asyncio.Event()
+        self._stopping = False
+
+    def wake(self) -> None:
+        """Say that the queue may have something to do."""
+        self._work.set()
+
+    def stop(self) -> None:
+        """Begin no more attempts; `run` returns when the bindings under way have ended."""
+        self._stopping = True
+        self._work.set()
+
+    async def run(self) -> None:
+        """Place pods until `stop`, then finish the bindings under way."""
+        async with asyncio.TaskGroup() as bindings:
+            while not self._stopping:
+                self._queue.flush(self._clock.monotonic())
+                queued = self._queue.pop()
+                if queued is None:
+                    await self._wait_for_work()
+                    continue
+                choice = self.schedule_one(queued)
+                if choice is not None:
+                    bindings.create_task(self._binding.run(choice), name=f"bind {choice.pod.key}")
+                # Watch events, bindings and the lease get their turn between two pods.
+                await asyncio.sleep(0)
+
+    async def _wait_for_work(self) -> None:
+        deadline = self._queue.next_deadline(self._clock.monotonic())
+        wait = None if deadline is None else max(0.0, deadline - self._clock.monotonic())
+        try:
+            async with asyncio.timeout(wait):
+                await self._work.wait()
+        except TimeoutError:
+            return
+        self._work.clear()
+
+    def schedule_one(self, queued: QueuedPodInfo) -> Choice | None:
+        """Run the scheduling cycle of one pod, up to Permit.
+
+        Returns:
+            What the binding cycle is to carry out; None if the attempt is over, with the pod where it belongs.
+        """
+        began = self._clock.monotonic()
+        pod = queued.pod
+        framework = self._frameworks.get(pod.scheduler_name)
+        if framework is None or self._is_to_be_skipped(pod):
+            self._queue.done(pod.uid)
+            return None
+        attempt = Attempt(framework, queued, began)
+        framework.measure_plugins(self._random.random() < _PLUGINS_MEASURED)
+        snapshot = self._cache.snapshot()
+        decision = schedule_pod(
+            framework, pod, snapshot, nominated=self._nominated(pod, snapshot), random=self._random
+        )
+        self._observer.decided(queued, decision, self._clock.monotonic() - began)
+        if not decision.node_name:
+            self._give_up(attempt, decision)
+            return None
+        return self._commit(attempt, decision)
+
+    def _is_to_be_skipped(self, pod: PodInfo) -> bool:
+        if pod.is_terminating:
+            self._reporter.skipped(pod.scheduler_name, pod)
+            return True
+        # An update of the pod may have brought it back into the queue while it was being assumed.
+        return self._cache.state_of(pod.uid) is not PodState.OUTSIDE
+
+    def _nominated(self, pod: PodInfo, snapshot: Snapshot) -> Mapping[int, Sequence[PodInfo]]:
+        found: dict[int, Sequence[PodInfo]] = {}
+        for name in self._queue.nominator.nominated_nodes:
+            row = snapshot.row_of(name)
+            others = [
+                other
+                for other in self._queue.nominator.nominated_pods_for_node(name)
+                if other.uid != pod.uid and other.priority >= pod.priority
+            ]
+            if row is not None and others:
+                found[row] = others
+        return found
+
+    def _give_up(self, attempt: Attempt, decision: Decision) -> None:
+        self._failures.handle(
+            attempt,
+            decision.status,
+            nominated_node_name=decision.nominated_node_name,
+            unschedulable_plugins=frozenset(decision.diagnosis.unschedulable_plugins),
+            pending_plugins=frozenset(decision.diagnosis.pending_plugins),
+        )
+
+    def _commit(self, attempt: Attempt, decision: Decision) -> Choice | None:
+        placed = self._cache.assume(decision.pod, decision.node_name)
+        self._queue.nominator.delete(placed.uid)
+        choice = Choice(attempt, decision.state, placed, decision.node_name)
+        status = self._reserve_and_permit(choice)
+        if not status.is_success:
+            self._binding.undo(choice, status)
+            return None
+        return choice
+
+    def _reserve_and_permit(self, choice: Choice) -> Status:
+        framework, state, pod = choice.attempt.framework, choice.state, choice.pod
+        reserved = framework.run_reserve(state, pod, choice.node_name)
+        if not reserved.is_success:
+            return reserved
+        permitted = framework.run_permit(state, pod, choice.node_name)
+        if isinstance(permitted, Status):
+            return permitted
+        self._waiting_pods.hold(pod, permitted)
+        return SUCCESS

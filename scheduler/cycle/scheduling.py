@@ -1,0 +1,113 @@
+"""The scheduling cycle: from a pod and a snapshot to a decision. Nothing in it waits or does I/O.
+
+Source:
+    kube-scheduler v1.36, schedule_one.go, schedulingAlgorithm and what it calls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.cycle.decision import Decision
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import NO_NODES, Diagnosis
+from scheduler.framework.status import Code, Status
+from scheduler.runtime.calls import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from random import Random
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.framework import Framework
+    from scheduler.runtime.scoring import Scores
+    from scheduler.snapshot import Rows, Snapshot
+
+
+def schedule_pod(
+    framework: Framework,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    *,
+    nominated: Mapping[int, Sequence[PodInfo]],
+    random: Random,
+) -> Decision:
+    """Decide where a pod goes.
+
+    Args:
+        framework: the pod's profile.
+        pod: a pending pod.
+        snapshot: the cluster.
+        nominated: row -> other pods of equal or higher priority that are expected there soon.
+        random: breaks ties between nodes.
+    """
+    state = CycleState()
+    diagnosis = Diagnosis.blank(snapshot.n_nodes)
+    if snapshot.n_nodes == 0:
+        status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_NODES,))
+        return Decision(pod, state, diagnosis, status=status, nominated_node_name="")
+    try:
+        feasible = _find_feasible(framework, state, pod, snapshot, diagnosis, nominated)
+        if not feasible.size:
+            return _nothing_fits(framework, state, pod, snapshot, diagnosis)
+        if len(feasible) == 1:
+            return Decision(pod, state, diagnosis, snapshot.name_of(int(feasible[0])))
+        scores = framework.scoring.run(state, pod, snapshot, feasible)
+    except PluginError as error:
+        return Decision(pod, state, diagnosis, status=error.status, nominated_node_name="")
+    return Decision(pod, state, diagnosis, snapshot.name_of(pick(scores, random)), scores)
+
+
+def pick(scores: Scores, random: Random) -> int:
+    """Return the row with the highest total, any one of them if several have it."""
+    best = scores.rows[scores.total == scores.total.max()]
+    return int(best[random.randrange(len(best))] if len(best) > 1 else best[0])
+
+
+def _find_feasible(
+    framework: Framework,
+    state: CycleState,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    diagnosis: Diagnosis,
+    nominated: Mapping[int, Sequence[PodInfo]],
+) -> Rows:
+    nowhere: Rows = np.empty(0, dtype=np.intp)
+    status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
+    if not status.is_success:
+        if not status.is_rejected:
+            raise PluginError(status)
+        return nowhere
+    own = snapshot.row_of(pod.pod.status.nominated_node_name) if pod.pod.status.nominated_node_name else None
+    if own is not None:
+        # Room was made for it there, so that node is most likely the only one: it is judged alone first.
+        alone = np.array([own], dtype=np.intp)
+        trial = Diagnosis.blank(snapshot.n_nodes)
+        feasible = framework.filtering.find_feasible(
+            state, pod, snapshot, trial, rows=alone, nominated=nominated
+        )
+        if feasible.size:
+            return feasible
+    feasible = framework.filtering.find_feasible(
+        state, pod, snapshot, diagnosis, rows=diagnosis.feasible, nominated=nominated
+    )
+    failed = diagnosis.first_error()
+    if failed is not None:
+        plugin, outcome, row = failed
+        reasons = tuple(f"{reason} (node {snapshot.name_of(row)})" for reason in outcome.reasons)
+        raise PluginError(Status(Code.ERROR, reasons, plugin))
+    return feasible
+
+
+def _nothing_fits(
+    framework: Framework, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+) -> Decision:
+    nominated_node_name: str | None = ""
+    if framework.filtering.has_post_filter:
+        result = framework.filtering.run_post_filter(state, pod, snapshot, diagnosis)
+        diagnosis.post_filter_message = result.status.message
+        nominated_node_name = result.nominated_node_name
+    status = Status(Code.UNSCHEDULABLE, (diagnosis.message(),))
+    return Decision(pod, state, diagnosis, status=status, nominated_node_name=nominated_node_name)

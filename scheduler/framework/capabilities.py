@@ -1,0 +1,101 @@
+"""What a plugin may ask of the daemon: one small Protocol per wish.
+
+A plugin names what it wants as keyword-only arguments of its constructor, by these types; the runtime hands in
+exactly that. So a plugin needs no client and no event loop, and its tests hand in a fake of three lines:
+
+    class DefaultBinder(BindPlugin):
+        def __init__(self, *, binder: PodBinder) -> None: ...
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from scheduler.framework.events import ClusterEvent
+    from scheduler.objects.pod import PodInfo
+
+
+@runtime_checkable
+class PodBinder(Protocol):
+    """Binds pods to nodes in the API server."""
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        """POST a Binding that carries the pod's uid.
+
+        Raises:
+            ApiError: refused, or without an answer (status 0), in which case it may have taken effect.
+        """
+        ...
+
+
+@runtime_checkable
+class Sleep(Protocol):
+    """Waits; of PreBind and background refreshes only, where awaiting is allowed."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after that many seconds of the daemon's clock."""
+        ...
+
+
+@runtime_checkable
+class WaitForEvent(Protocol):
+    """Waits for the cluster to say something."""
+
+    async def wait_for_event(
+        self, wanted: Callable[[ClusterEvent, object, object], bool], *, timeout_seconds: float
+    ) -> bool:
+        """Return True once `wanted(event, old, new)` holds for an event, False when the time is over."""
+        ...
+
+
+@runtime_checkable
+class HttpGet(Protocol):
+    """Asks web servers: for background refreshes, never for a cycle."""
+
+    async def http_get(
+        self, url: str, *, headers: Mapping[str, str] | None = None, timeout_seconds: float = 5.0
+    ) -> bytes:
+        """Return the body of a 2xx answer.
+
+        Raises:
+            OSError: no answer in time, or another status; the text names the URL and what came.
+        """
+        ...
+
+
+@runtime_checkable
+class PodEvents(Protocol):
+    """Writes events about pods, as `kubectl describe pod` shows them."""
+
+    def record(self, regarding: PodInfo, *, type_: str, reason: str, action: str, note: str) -> None:
+        """Queue an event of type "Normal" or "Warning"; it is sent when there is time."""
+        ...
+
+
+@runtime_checkable
+class PodActivator(Protocol):
+    """Wakes pods that wait."""
+
+    def activate(self, uids: Iterable[str]) -> None:
+        """Move pods from wherever they wait to activeQ, without further backoff."""
+        ...
+
+
+@runtime_checkable
+class WaitingPods(Protocol):
+    """The pods that a Permit plugin holds."""
+
+    def waiting(self) -> Iterable[PodInfo]:
+        """Return the pods held at Permit, by whichever plugin."""
+        ...
+
+    def allow(self, uid: str, plugin: str) -> None:
+        """Stop holding a pod for a plugin; it goes on when no plugin holds it."""
+        ...
+
+    def reject(self, uid: str, plugin: str, reason: str) -> None:
+        """Send a held pod back as unschedulable."""
+        ...

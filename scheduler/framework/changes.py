@@ -1,0 +1,96 @@
+"""What an update of a pod or node means: which of the named changes it holds, and the events we make ourselves.
+
+An update is told apart as finely as possible, so that a plugin that waits for taints is not asked about labels.
+
+Source:
+    kube-scheduler v1.36, framework/events.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.framework.events import ActionType, ClusterEvent, EventResource
+from scheduler.objects.resources import pod_requests
+
+if TYPE_CHECKING:
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+
+ASSIGNED_POD_ADD = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD)
+ASSIGNED_POD_UPDATE = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.UPDATE)
+ASSIGNED_POD_DELETE = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
+UNSCHEDULABLE_POD_ADD = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.ADD)
+UNSCHEDULABLE_POD_UPDATE = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.UPDATE)
+UNSCHEDULABLE_POD_DELETE = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionType.DELETE)
+NODE_ADD = ClusterEvent(EventResource.NODE, ActionType.ADD)
+NODE_DELETE = ClusterEvent(EventResource.NODE, ActionType.DELETE)
+UNSCHEDULABLE_TIMEOUT = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "UnschedulableTimeout")
+"""A pod was unschedulable for so long that it is tried again without a reason."""
+FORCE_ACTIVATE = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ForceActivate")
+"""A plugin asked for the pod to be tried again at once."""
+
+
+def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
+    """Interpret the update of a pod.
+
+    Returns:
+        One event per named change, of resource ASSIGNED_POD or UNSCHEDULABLE_POD; never empty: what has no name
+        is a general update.
+
+    Source:
+        kube-scheduler v1.36, framework/events.go, PodSchedulingPropertiesChange.
+    """
+    resource = EventResource.ASSIGNED_POD if new.node_name else EventResource.UNSCHEDULABLE_POD
+    actions: list[ActionType] = []
+    if old.labels != new.labels:
+        actions.append(ActionType.UPDATE_POD_LABEL)
+    if _scaled_down(old, new):
+        actions.append(ActionType.UPDATE_POD_SCALE_DOWN)
+    if old.pod.spec.scheduling_gates and not new.pod.spec.scheduling_gates:
+        actions.append(ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+    # The API server lets tolerations be added, never changed or removed.
+    if len(old.tolerations) != len(new.tolerations):
+        actions.append(ActionType.UPDATE_POD_TOLERATION)
+    return [ClusterEvent(resource, action) for action in actions or (ActionType.UPDATE,)]
+
+
+def node_changes(old: NodeObject, new: NodeObject) -> list[ClusterEvent]:
+    """Interpret the update of a node.
+
+    Returns:
+        One event per named change; empty when nothing changed that scheduling reads, a heartbeat for example.
+        Cordoning helps nobody and is none; uncordoning is a change of taints.
+
+    Source:
+        kube-scheduler v1.36, framework/events.go, NodeSchedulingPropertiesChange.
+    """
+    actions: list[ActionType] = []
+    if _offer_changed(old, new):
+        actions.append(ActionType.UPDATE_NODE_ALLOCATABLE)
+    if old.labels != new.labels:
+        actions.append(ActionType.UPDATE_NODE_LABEL)
+    if old.taints != new.taints or (old.unschedulable and not new.unschedulable):
+        actions.append(ActionType.UPDATE_NODE_TAINT)
+    if _condition_statuses(old) != _condition_statuses(new):
+        actions.append(ActionType.UPDATE_NODE_CONDITION)
+    if old.annotations != new.annotations:
+        actions.append(ActionType.UPDATE_NODE_ANNOTATION)
+    return [ClusterEvent(EventResource.NODE, action) for action in actions]
+
+
+def _scaled_down(old: PodInfo, new: PodInfo) -> bool:
+    """Whether any request became smaller, as the API server and a resize have it."""
+    if old.resources is new.resources:  # pods that write the same share one result
+        return False
+    before, after = (pod_requests(pod.pod, use_status=True) for pod in (old, new))
+    return any(name not in after or after[name] < quantity for name, quantity in before.items())
+
+
+def _offer_changed(old: NodeObject, new: NodeObject) -> bool:
+    """Whether the amounts differ: `1` and `1000m` of cpu are the same."""
+    return old.node.status.allocatable != new.node.status.allocatable and old.allocatable != new.allocatable
+
+
+def _condition_statuses(node: NodeObject) -> dict[str, str]:
+    return {condition.type: condition.status for condition in node.node.status.conditions}

@@ -1,0 +1,99 @@
+"""What plugins tell themselves from one extension point to the next of one pod's cycle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from typing import Self
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class Cloneable(Protocol):
+    """Data that says itself how it is copied."""
+
+    def clone(self) -> Self: ...
+
+
+class CycleState:
+    """Named data of one attempt at one pod; arrays in it are by row of the cycle's snapshot.
+
+    A clone shares everything until one of the two asks for it with `mutable`, so that hundreds of clones (one per
+    node with nominated pods, one per preemption candidate) cost what they change.
+
+    Attributes:
+        skipped_filters: plugins whose PreFilter had nothing to say, so that their Filter is not asked.
+        skipped_scores: plugins whose PreScore had nothing to say, so that their Score is not asked.
+    """
+
+    __slots__ = ("_data", "_own", "skipped_filters", "skipped_scores")
+
+    def __init__(self) -> None:
+        self._data: dict[str, Any] = {}
+        self._own: set[str] = set()  # keys whose data no other state shares
+        self.skipped_filters: frozenset[str] = frozenset()
+        self.skipped_scores: frozenset[str] = frozenset()
+
+    def write(self, key: str, data: object) -> None:
+        """Keep data under a name; by custom the plugin's name, with a suffix where it keeps several."""
+        self._data[key] = data
+        self._own.add(key)
+
+    def read(self, key: str, kind: type[T]) -> T:
+        """Return what was written, to be looked at only.
+
+        Raises:
+            LookupError: nothing was written under that name.
+            TypeError: what was written is of another type.
+        """
+        try:
+            data = self._data[key]
+        except KeyError:
+            raise LookupError(f"cycle state has no {key!r}; was the plugin's earlier point run?") from None
+        if not isinstance(data, kind):
+            raise TypeError(f"cycle state {key!r} holds a {type(data).__name__}, not a {kind.__name__}")
+        return data
+
+    def mutable(self, key: str, kind: type[T]) -> T:
+        """Return what was written, to be changed in place; copied first where a clone shares it.
+
+        Raises:
+            LookupError: as `read`.
+            TypeError: as `read`, or shared data that can be copied neither as an array nor by a `clone` method.
+        """
+        data = self.read(key, kind)
+        if key not in self._own:
+            data = _copied(key, data)
+            self.write(key, data)
+        return data
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._data
+
+    def delete(self, key: str) -> None:
+        """Forget what was written under a name, if anything was."""
+        self._data.pop(key, None)
+        self._own.discard(key)
+
+    def clone(self) -> CycleState:
+        """Return an independent state that shares data until one of the two changes it."""
+        twin = CycleState()
+        twin._data = dict(self._data)
+        twin.skipped_filters = self.skipped_filters
+        twin.skipped_scores = self.skipped_scores
+        self._own.clear()
+        return twin
+
+
+def _copied(key: str, data: T) -> T:
+    if isinstance(data, np.ndarray | dict | list | set):
+        return data.copy()  # type: ignore[return-value]
+    if isinstance(data, Cloneable):
+        return data.clone()
+    raise TypeError(
+        f"cycle state {key!r}: a {type(data).__name__} needs a clone method to be changed in a clone"
+    )

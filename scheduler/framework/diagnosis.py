@@ -1,0 +1,172 @@
+"""Why no node could run a pod, or why some could not: kept as arrays, told in kube-scheduler's words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.framework.outcomes import Outcome
+from scheduler.framework.status import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduler.framework.outcomes import Outcomes
+    from scheduler.framework.status import Status
+    from scheduler.snapshot import Bools, Rows, UInt16s
+
+FEASIBLE = -1
+"""In `Diagnosis.rejected_by`: no plugin refused the node."""
+NARROWED = -2
+"""In `Diagnosis.rejected_by`: PreFilter narrowed the search to other nodes."""
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """The verdict on every node of a snapshot.
+
+    Attributes:
+        n_nodes: how many nodes there were.
+        rejected_by: int16 (n_nodes,), the place in `plugins` of the first that refused the node, FEASIBLE or NARROWED.
+        index: uint16 (n_nodes,), the place in that plugin's table.
+        plugins: the Filter plugins that were asked, in order.
+        tables: their outcomes' tables, in the same order.
+        pre_filter_status: PreFilter's rejection of the whole pod, which speaks for all nodes.
+        narrowed_to: the node names PreFilter narrowed the search to; None without narrowing.
+        narrowing_plugins: who narrowed, sorted.
+        unschedulable_plugins: every plugin that refused anything.
+        pending_plugins: the ones that answered PENDING.
+        post_filter_message: what PostFilter added; "" without.
+    """
+
+    n_nodes: int
+    rejected_by: np.ndarray[tuple[int], np.dtype[np.int16]]
+    index: UInt16s
+    plugins: list[str] = field(default_factory=list)
+    tables: list[tuple[Outcome, ...]] = field(default_factory=list)
+    pre_filter_status: Status | None = None
+    narrowed_to: frozenset[str] | None = None
+    narrowing_plugins: tuple[str, ...] = ()
+    unschedulable_plugins: set[str] = field(default_factory=set)
+    pending_plugins: set[str] = field(default_factory=set)
+    post_filter_message: str = ""
+
+    @classmethod
+    def blank(cls, n_nodes: int) -> Diagnosis:
+        """Every node feasible so far."""
+        return cls(n_nodes, np.full(n_nodes, FEASIBLE, dtype=np.int16), np.zeros(n_nodes, dtype=np.uint16))
+
+    @property
+    def feasible(self) -> Rows:
+        """The rows nobody refused, ascending."""
+        return np.flatnonzero(self.rejected_by == FEASIBLE)
+
+    def reject_all(self, status: Status) -> None:
+        """Note PreFilter's rejection of the pod, whatever the node."""
+        self.pre_filter_status = status
+        self._note(status.plugin, status.code)
+
+    def narrow(self, keep: Bools, node_names: frozenset[str], plugins: tuple[str, ...]) -> None:
+        """Note that PreFilter left only some nodes to be judged; `keep` is bool (n_nodes,)."""
+        self.narrowed_to = node_names
+        self.narrowing_plugins = plugins
+        self.rejected_by[~keep] = NARROWED
+        self.unschedulable_plugins.update(plugins)
+
+    def reject(self, plugin: str, outcomes: Outcomes, rows: Rows) -> Rows:
+        """Note what one plugin says of the nodes still standing, and return those that still stand.
+
+        Args:
+            plugin: its name.
+            outcomes: what it says of all nodes.
+            rows: the nodes it was asked about.
+        """
+        at_rows = outcomes.index[rows]
+        refused = at_rows != 0
+        if not refused.any():
+            return rows
+        place = len(self.plugins)
+        self.plugins.append(plugin)
+        self.tables.append(outcomes.table)
+        refused_rows = rows[refused]
+        self.rejected_by[refused_rows] = place
+        self.index[refused_rows] = at_rows[refused]
+        for number in np.unique(at_rows[refused]).tolist():
+            self._note(plugin, outcomes.table[number].code)
+        standing: Rows = rows[~refused]
+        return standing
+
+    def outcome_of(self, row: int) -> tuple[str, Outcome] | None:
+        """Return who refused a node and how; None for a feasible one.
+
+        Of nodes that PreFilter narrowed away, "who" is every narrowing plugin, comma separated.
+        """
+        if self.pre_filter_status is not None:
+            status = self.pre_filter_status
+            return status.plugin, Outcome(status.code, status.reasons)
+        place = int(self.rejected_by[row])
+        if place == FEASIBLE:
+            return None
+        if place == NARROWED:
+            return ",".join(self.narrowing_plugins), self._narrowed_outcome()
+        return self.plugins[place], self.tables[place][int(self.index[row])]
+
+    def first_error(self) -> tuple[str, Outcome, int] | None:
+        """Return (plugin, outcome, row) of a node whose judging failed, if any did."""
+        for place, (plugin, table) in enumerate(zip(self.plugins, self.tables, strict=True)):
+            for number, outcome in enumerate(table):
+                if outcome.code is Code.ERROR:
+                    rows = np.flatnonzero((self.rejected_by == place) & (self.index == number))
+                    if rows.size:
+                        return plugin, outcome, int(rows[0])
+        return None
+
+    def message(self) -> str:
+        """Return the text of the FailedScheduling event.
+
+        Source:
+            kube-scheduler v1.36, framework/types.go, FitError.Error.
+        """
+        if self.n_nodes == 0:
+            return NO_NODES
+        head = f"0/{self.n_nodes} nodes are available:"
+        if self.pre_filter_status is not None:
+            text = f"{head} {self.pre_filter_status.message}." if self.pre_filter_status.reasons else head
+        else:
+            counts = sorted(f"{count} {reason}" for reason, count in self.reason_counts().items())
+            text = f"{head} {', '.join(counts)}." if counts else head
+        return f"{text} {self.post_filter_message}" if self.post_filter_message else text
+
+    def reason_counts(self) -> Counter[str]:
+        """Return how many nodes were refused for each reason; a node may have several."""
+        counts: Counter[str] = Counter()
+        for outcome, nodes in self._refusals():
+            for reason in outcome.reasons:
+                counts[reason] += nodes
+        return counts
+
+    def _refusals(self) -> Iterator[tuple[Outcome, int]]:
+        for place, table in enumerate(self.tables):
+            numbers = np.bincount(self.index[self.rejected_by == place], minlength=len(table))
+            for number in np.flatnonzero(numbers).tolist():
+                yield table[number], int(numbers[number])
+        narrowed = int(np.count_nonzero(self.rejected_by == NARROWED))
+        if narrowed:
+            yield self._narrowed_outcome(), narrowed
+
+    def _narrowed_outcome(self) -> Outcome:
+        plugins = " ".join(self.narrowing_plugins)
+        return Outcome(
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (f"node(s) didn't satisfy plugin(s) [{plugins}]",)
+        )
+
+    def _note(self, plugin: str, code: Code) -> None:
+        if plugin and code.is_rejection:
+            self.unschedulable_plugins.add(plugin)
+            if code is Code.PENDING:
+                self.pending_plugins.add(plugin)

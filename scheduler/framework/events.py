@@ -1,0 +1,153 @@
+"""What can happen in a cluster, and what a plugin makes of it for the pods it rejected.
+
+Source:
+    kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/framework/types.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntFlag, auto
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.objects.pod import PodInfo
+
+
+class ActionType(IntFlag):
+    """What happened to an object; combine them with `|`. Updates are told apart by what changed."""
+
+    ADD = auto()
+    DELETE = auto()
+    UPDATE_NODE_ALLOCATABLE = auto()
+    UPDATE_NODE_LABEL = auto()
+    UPDATE_NODE_TAINT = auto()
+    """spec.taints or spec.unschedulable."""
+    UPDATE_NODE_CONDITION = auto()
+    UPDATE_NODE_ANNOTATION = auto()
+    UPDATE_NODE_DECLARED_FEATURE = auto()
+    UPDATE_POD_LABEL = auto()
+    UPDATE_POD_SCALE_DOWN = auto()
+    """Any request of the pod became smaller."""
+    UPDATE_POD_TOLERATION = auto()
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = auto()
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = auto()
+
+    UPDATE = (
+        UPDATE_NODE_ALLOCATABLE
+        | UPDATE_NODE_LABEL
+        | UPDATE_NODE_TAINT
+        | UPDATE_NODE_CONDITION
+        | UPDATE_NODE_ANNOTATION
+        | UPDATE_NODE_DECLARED_FEATURE
+        | UPDATE_POD_LABEL
+        | UPDATE_POD_SCALE_DOWN
+        | UPDATE_POD_TOLERATION
+        | UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+        | UPDATE_POD_GENERATED_RESOURCE_CLAIM
+    )
+    """Any change; also an event in which nothing was found that has a name of its own."""
+    ALL = ADD | DELETE | UPDATE
+
+    @property
+    def label(self) -> str:
+        """The word in metrics and logs, as in `UpdateNodeTaint`."""
+        return "".join(word.capitalize() for word in (self.name or "").split("_"))
+
+
+class EventResource(Enum):
+    """The kind of object that something happened to."""
+
+    POD = "Pod"
+    ASSIGNED_POD = "AssignedPod"
+    """A pod on a node; plugins register for POD, of which this is a part."""
+    UNSCHEDULABLE_POD = "UnschedulablePod"
+    """A pod not on a node; plugins register for POD, of which this is a part."""
+    NODE = "Node"
+    PERSISTENT_VOLUME = "PersistentVolume"
+    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    CSI_NODE = "storage.k8s.io/CSINode"
+    CSI_DRIVER = "storage.k8s.io/CSIDriver"
+    VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
+    CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
+    STORAGE_CLASS = "storage.k8s.io/StorageClass"
+    RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
+    RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
+    DEVICE_CLASS = "resource.k8s.io/DeviceClass"
+    POD_GROUP = "scheduling.k8s.io/PodGroup"
+    WILDCARD = "*"
+    """Every kind."""
+
+
+_PARTS_OF_POD = frozenset({EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD})
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """One kind of happening: an action on a kind of object.
+
+    Attributes:
+        resource: the kind.
+        action: what happened; several, where a plugin registers for them.
+        custom_label: the word in metrics and logs, where it is not made of the two.
+    """
+
+    resource: EventResource
+    action: ActionType
+    custom_label: str = ""
+
+    @property
+    def label(self) -> str:
+        """The word in metrics and logs, as in `NodeUpdateNodeTaint` or `AssignedPodDelete`."""
+        return self.custom_label or f"{self.resource.value}{self.action.label}"
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it wakes every pod, whatever plugins say."""
+        return self.resource is EventResource.WILDCARD and self.action == ActionType.ALL
+
+    def covers(self, event: ClusterEvent) -> bool:
+        """Say whether a plugin registered for this wants to hear of an event.
+
+        A general update, one in which nothing named was found, reaches only those who registered for all updates.
+        A wildcard event is nobody's: the queue wakes everyone by itself.
+
+        Source:
+            kube-scheduler v1.36, framework/types.go, MatchClusterEvents.
+        """
+        same_kind = (
+            self.resource is EventResource.WILDCARD
+            or self.resource is event.resource
+            or (self.resource is EventResource.POD and event.resource in _PARTS_OF_POD)
+        )
+        return self.is_wildcard or (same_kind and self.action & event.action == event.action)
+
+
+class QueueingHint(Enum):
+    """Whether an event may help a pod; the values are the metric's."""
+
+    SKIP = "QueueSkip"
+    """It does not; the pod sleeps on."""
+    QUEUE = "Queue"
+    """It may; the pod is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventWithHint:
+    """An event that may help a pod the plugin rejected, and how to tell for one pod.
+
+    Attributes:
+        event: what the plugin wants to hear of.
+        hint: asked with (rejected pod, old object, new object); old is None for an addition, new for a deletion;
+            objects are PodInfo and NodeObject, dicts for other kinds. None: every such event may help. One that
+            raises counts as QUEUE, so that no pod sleeps for ever.
+    """
+
+    event: ClusterEvent
+    hint: Callable[[PodInfo, Any, Any], QueueingHint] | None = None
+
+
+EVERYTHING = (EventWithHint(ClusterEvent(EventResource.WILDCARD, ActionType.ALL)),)
+"""For a plugin that cannot say what helps: any change at all."""

@@ -1,0 +1,330 @@
+"""The plugin contract: one abstract class per extension point.
+
+A plugin is one class that inherits the points it takes part in. The points run in the order of this file:
+
+    PreEnqueue, QueueSort          before a pod may be tried, and which pod comes first
+    PreFilter, Filter, PostFilter  which nodes can run the pod; what to do when none can
+    PreScore, Score                which of them is best
+    Reserve, Permit                the choice is made: note it, or hold it
+    PreBind, Bind, PostBind        the choice is carried out
+
+Everything up to Permit is a plain `def`: it runs while nothing else changes, so it neither waits nor does I/O.
+PreBind, Bind, PostBind and `refresh` are `async def`. A plugin that raises fails that attempt with an error that
+names it; the daemon goes on.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+import numpy as np
+
+from scheduler.framework.events import EVERYTHING
+from scheduler.framework.outcomes import Outcomes
+from scheduler.framework.status import SUCCESS
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Sequence
+
+    from scheduler.errors import FieldError
+    from scheduler.framework.cycle_state import CycleState
+    from scheduler.framework.diagnosis import Diagnosis
+    from scheduler.framework.events import EventWithHint
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.framework.status import Status
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
+
+API_VERSION = 1
+"""The version of this contract. What is removed is announced two minor releases before."""
+
+MAX_NODE_SCORE = 100
+"""The best score a node can have from one plugin after `normalize`; the worst is 0."""
+
+
+class Locality(Enum):
+    """What a plugin's verdict on a node depends on."""
+
+    NODE = "node"
+    """The pod's signature, that node with its pods, and the plugin's version: verdicts are kept per node."""
+    CLUSTER = "cluster"
+    """Other nodes too: asked anew for every pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a plugin reads beyond the usual, so that it is kept.
+
+    Attributes:
+        kinds: API kinds to watch, as `group/version/plural` or `version/plural` ("v1/services"); read with
+            `snapshot.objects(kind)`.
+        bound_pod_annotations: keep the annotations of pods on nodes.
+        bound_pod_objects: keep pods on nodes whole, for `pod.object`.
+    """
+
+    kinds: frozenset[str] = frozenset()
+    bound_pod_annotations: bool = False
+    bound_pod_objects: bool = False
+
+
+class PluginArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The base of a plugin's arguments: typed fields with defaults, camelCase in the configuration."""
+
+    def faults(self) -> Iterable[FieldError]:
+        """Yield what types cannot say is wrong; paths are relative to the arguments, as in `shape[1].score`."""
+        return ()
+
+
+class Plugin(ABC):
+    """What all plugins share.
+
+    A constructor takes keyword-only arguments: `args`, of the plugin's own `Args`, and the capabilities it wants
+    (see `framework.capabilities`); most plugins need none.
+
+    Attributes:
+        name: as in the profile, in metrics and in explanations.
+        api_version: the contract the plugin was written for, checked when it is loaded.
+        Args: the type of its arguments.
+        locality: what its verdict on a node depends on; see `Locality`.
+        needs: what it reads beyond the usual.
+        refresh_seconds: how long to wait between two calls of `refresh`; None never calls it.
+    """
+
+    name: ClassVar[str] = ""
+    api_version: ClassVar[int] = API_VERSION
+    Args: ClassVar[type[PluginArgs]] = PluginArgs
+    locality: ClassVar[Locality] = Locality.CLUSTER
+    needs: ClassVar[Needs] = Needs()
+    refresh_seconds: ClassVar[float | None] = None
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        """Return all of the pod that the plugin's verdicts depend on.
+
+        Pods with equal signatures get equal verdicts, so they share the work. None, the default, shares nothing.
+        """
+        return None
+
+    def version(self) -> int:
+        """Return a number that is another whenever the plugin's own background data changed."""
+        return 0
+
+    def events(self) -> Sequence[EventWithHint]:
+        """Return the cluster events that may help a pod which this plugin rejected; the default is any."""
+        return EVERYTHING
+
+    async def refresh(self) -> None:
+        """Fetch background data; called at start and then every `refresh_seconds`, never during a cycle.
+
+        One that raises is logged with the plugin's name and called again after the same time.
+        """
+
+
+class PreEnqueuePlugin(Plugin):
+    """Keeps pods out of activeQ until they are ready to be tried at all."""
+
+    @abstractmethod
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Return a rejection to keep the pod gated, None or a success to let it in.
+
+        A gated pod is neither attempted nor written to; it is asked again when one of `events` happens.
+        """
+
+
+class QueueSortPlugin(Plugin):
+    """Orders activeQ. A configuration has exactly one, the same in all profiles."""
+
+    @abstractmethod
+    def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
+        """Return a key; the pod with the smallest is tried first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterResult:
+    """The nodes a pod can only go to.
+
+    Attributes:
+        node_names: names, of which some may not exist.
+    """
+
+    node_names: frozenset[str]
+
+
+class PreFilterPlugin(Plugin):
+    """Looks at the pod and the cluster once per cycle, before any node is judged."""
+
+    @abstractmethod
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot
+    ) -> PreFilterResult | Status | None:
+        """Prepare the cycle.
+
+        Returns:
+            None: go on with all nodes. PreFilterResult: go on with those only. A SKIP status: this plugin's Filter
+            has nothing to say of this pod. A rejection: no node can run the pod.
+        """
+
+    def add_pods(
+        self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        """Take (row, pod) pairs into what `pre_filter` wrote, as if they were on those nodes.
+
+        Called on a clone of the state, for nominated pods and for candidates of preemption; `snapshot` already
+        counts the pods. Only plugins whose state depends on the pods of nodes have anything to do.
+        """
+
+    def remove_pods(
+        self, state: CycleState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        """Take (row, pod) pairs out of what `pre_filter` wrote; the reverse of `add_pods`."""
+
+
+class FilterPlugin(Plugin):
+    """Refuses nodes that cannot run a pod: either all at once, or node by node.
+
+    Override `filter` for speed or `filter_node` for simplicity. A node that one plugin refused is not asked of the
+    next, so the first refusal in the profile's order is the one reported.
+    """
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        """Say which nodes can run the pod, and why the others cannot.
+
+        Args:
+            state: what `pre_filter` wrote.
+            pod: the pod to place.
+            snapshot: the cluster.
+            rows: the nodes still standing; what is said of others is ignored.
+        """
+        # The loop that authors are spared; runtime measures it and says when it costs too much.
+        return Outcomes.from_statuses(
+            snapshot.n_nodes,
+            rows,
+            (self.filter_node(state, pod, snapshot.node_info(row)) or SUCCESS for row in rows.tolist()),
+        )
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Say whether one node can run the pod: a rejection with its reason, or None.
+
+        Must not be called unless overridden.
+        """
+        raise NotImplementedError(f"{self.name} has neither filter nor filter_node")
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """What was arranged for a pod that no node can run now.
+
+    Attributes:
+        status: SUCCESS if the pod will fit soon, UNSCHEDULABLE if nothing could be done; its reasons are added to
+            the pod's message.
+        nominated_node_name: where the pod is expected to fit; "" takes an earlier nomination back, None leaves it.
+    """
+
+    status: Status
+    nominated_node_name: str | None = None
+
+
+class PostFilterPlugin(Plugin):
+    """Tries to make room for a pod that no node can run. The first that succeeds ends the point."""
+
+    @abstractmethod
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        """Arrange for the pod to fit later, or say that it cannot be done."""
+
+
+class PreScorePlugin(Plugin):
+    """Looks at the feasible nodes once, before they are scored."""
+
+    @abstractmethod
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
+        """Prepare scoring; a SKIP status leaves this plugin's Score out for this pod."""
+
+
+class ScorePlugin(Plugin):
+    """Ranks the nodes that can run a pod: either all at once, or node by node."""
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        """Return int64 (n_nodes,); higher is better, what stands at other rows than `feasible` is ignored.
+
+        Without `normalize` the feasible ones must be in [0, 100].
+        """
+        # The loop that authors are spared; runtime measures it and says when it costs too much.
+        scores = np.zeros(snapshot.n_nodes, dtype=np.int64)
+        for row in feasible.tolist():
+            scores[row] = self.score_node(state, pod, snapshot.node_info(row))
+        return scores
+
+    def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Return the score of one node. Must not be called unless overridden."""
+        raise NotImplementedError(f"{self.name} has neither score nor score_node")
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
+        """Bring scores into [0, 100]; `scores` is (n_nodes,), as is the result. The default leaves them."""
+        return scores
+
+
+class ReservePlugin(Plugin):
+    """Notes a choice before it is carried out, so that the next pod's cycle sees it."""
+
+    @abstractmethod
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Note the choice; a rejection or an error undoes it."""
+
+    @abstractmethod
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Undo `reserve`; it must not fail.
+
+        Called in the reverse order, also of plugins whose `reserve` was never reached.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Permit's answer to hold a pod.
+
+    Attributes:
+        timeout_seconds: after which the pod is rejected.
+    """
+
+    timeout_seconds: float
+
+
+class PermitPlugin(Plugin):
+    """Lets a choice go on, stops it, or holds it until something else is ready."""
+
+    @abstractmethod
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Wait | None:
+        """Return None or a success to go on, a rejection to stop, `Wait` to hold the pod."""
+
+
+class PreBindPlugin(Plugin):
+    """Does what must be done before the pod is bound, such as attaching a volume."""
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Say SKIP if there is nothing to do for this pod, so that it need not be announced as nominated."""
+        return None
+
+    @abstractmethod
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Do it; anything but a success undoes the choice."""
+
+
+class BindPlugin(Plugin):
+    """Binds the pod. The first plugin that does not SKIP ends the point."""
+
+    @abstractmethod
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Bind, or SKIP to leave it to the next."""
+
+
+class PostBindPlugin(Plugin):
+    """Is told that a pod was bound."""
+
+    @abstractmethod
+    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Clean up, or tell others."""

@@ -1,0 +1,120 @@
+"""What one Filter plugin says of every node: a number per node into a table of outcomes.
+
+A mask alone cannot tell a user why. The event "0/5 nodes are available: 3 Insufficient cpu." and `explain` come
+from the same object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from scheduler.framework.status import Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Self
+
+    from scheduler.snapshot import Bools, Rows, UInt16s
+
+_MOST = np.iinfo(np.uint16).max
+
+
+class Outcome(NamedTuple):
+    """What is said of a node: a code, and the reasons in the words of kube-scheduler."""
+
+    code: Code
+    reasons: tuple[str, ...]
+
+
+PASS = Outcome(Code.SUCCESS, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What one plugin says of every node.
+
+    Attributes:
+        index: uint16 (n_nodes,); 0 where the node passes, else a place in `table`.
+        table: (code, reasons) per place, the first is PASS; reasons are the words kube-scheduler prints after
+            the count, as in "3 Insufficient cpu". Places that no node points to are allowed.
+
+    Raises:
+        ValueError: the table does not begin with PASS, is longer than 65536, or refuses without a reason.
+    """
+
+    index: UInt16s
+    table: tuple[Outcome, ...]
+
+    def __post_init__(self) -> None:
+        _check_table(self.table)
+
+    @classmethod
+    def all_pass(cls, n_nodes: int) -> Self:
+        """Every node passes."""
+        return cls(np.zeros(n_nodes, dtype=np.uint16), (PASS,))
+
+    @classmethod
+    def refuse(cls, refused: Bools, reason: str, *, resolvable: bool = True) -> Self:
+        """Refuse some nodes, all for one reason.
+
+        Args:
+            refused: bool (n_nodes,), True where the node cannot run the pod.
+            reason: for people, as in "node(s) were unschedulable".
+            resolvable: whether removing pods from such a node might help.
+        """
+        code = Code.UNSCHEDULABLE if resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        return cls(refused.astype(np.uint16), (PASS, Outcome(code, (reason,))))
+
+    @classmethod
+    def from_statuses(cls, n_nodes: int, rows: Rows, statuses: Iterable[Status]) -> Self:
+        """Collect one status per row; rows not named pass.
+
+        Raises:
+            ValueError: a status is neither a success, a rejection nor an error, or there are more than 65535
+                different ones.
+        """
+        index = np.zeros(n_nodes, dtype=np.uint16)
+        places: dict[Outcome, int] = {PASS: 0}
+        for row, status in zip(rows.tolist(), statuses, strict=True):
+            outcome = PASS if status.is_success else Outcome(status.code, status.reasons)
+            place = places.setdefault(outcome, len(places))
+            if place > _MOST:
+                raise ValueError("more than 65535 different outcomes; put what differs per node elsewhere")
+            index[row] = place
+        return cls(index, tuple(places))
+
+    @property
+    def passing(self) -> Bools:
+        """Bool (n_nodes,), True where the node passes."""
+        passing: Bools = self.index == 0
+        return passing
+
+    def of(self, row: int) -> Outcome:
+        """Return what is said of one node."""
+        return self.table[int(self.index[row])]
+
+    def spread(self, rows: Rows, n_nodes: int) -> Self:
+        """Return outcomes of n_nodes, these ones at `rows`, all others passing."""
+        index = np.zeros(n_nodes, dtype=np.uint16)
+        index[rows] = self.index
+        return type(self)(index, self.table)
+
+
+# A plugin hands out the same table cycle after cycle, so the check is paid once.
+@lru_cache(maxsize=1024)
+def _check_table(table: Sequence[Outcome]) -> None:
+    if not table or table[0] != PASS:
+        raise ValueError(f"the first outcome of a table is PASS, was {table[:1]}")
+    if len(table) > _MOST + 1:
+        raise ValueError(f"a table holds at most 65536 outcomes, was {len(table)}")
+    for outcome in table[1:]:
+        if not isinstance(outcome, tuple) or len(outcome) != 2:
+            raise ValueError(f"an outcome is (code, reasons), was {outcome!r}")
+        if outcome[0] is not Code.ERROR and not Code(outcome[0]).is_rejection:
+            raise ValueError(f"a node is refused with Unschedulable or Error, was {outcome[0].value}")
+        if not outcome[1]:
+            raise ValueError("a refused node needs a reason")

@@ -1,0 +1,31 @@
+"""The extension points of the scheduling framework, in the order a pod meets them."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class ExtensionPoint(Enum):
+    """A place where plugins are asked; the value is its key under `plugins` in a profile.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/config/v1/types.go, Plugins.
+    """
+
+    PRE_ENQUEUE = "preEnqueue"
+    QUEUE_SORT = "queueSort"
+    PRE_FILTER = "preFilter"
+    FILTER = "filter"
+    POST_FILTER = "postFilter"
+    PRE_SCORE = "preScore"
+    SCORE = "score"
+    RESERVE = "reserve"
+    PERMIT = "permit"
+    PRE_BIND = "preBind"
+    BIND = "bind"
+    POST_BIND = "postBind"
+
+    @property
+    def metric_name(self) -> str:
+        """The label of this point in kube-scheduler's metrics, as in `PreFilter`."""
+        return self.value[0].upper() + self.value[1:]

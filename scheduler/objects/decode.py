@@ -1,0 +1,112 @@
+"""Objects from the API server's bytes: typed, complete in what scheduling reads, or an ObjectError.
+
+Whatever is computed from a pod or node is computed here, so that a bad object is found at the border and
+not in the middle of a scheduling cycle.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from scheduler.errors import ObjectError
+from scheduler.objects.node import Node, NodeObject
+from scheduler.objects.nulls import without_nulls
+from scheduler.objects.pod import Pod, PodInfo
+
+_T = TypeVar("_T", Pod, Node)
+
+_POD = msgspec.json.Decoder(Pod)
+_NODE = msgspec.json.Decoder(Node)
+_MESSAGE = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
+
+
+def decode_pod(raw: bytes) -> PodInfo:
+    """Read a v1.Pod.
+
+    Raises:
+        ObjectError: malformed JSON, a field of the wrong type, a bad quantity, no name or no uid.
+    """
+    try:
+        pod = _POD.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pod = _decode_patiently(raw, Pod)
+    metadata = pod.metadata
+    if not metadata.name or not metadata.uid:
+        missing = "uid" if metadata.name else "name"
+        key = f"{metadata.namespace or '?'}/{metadata.name or '?'}"
+        raise ObjectError("Pod", key, f"metadata.{missing}", "expected text, found none")
+    info = PodInfo(pod, raw)
+    _ = info.resources  # computed now: it may raise
+    return info
+
+
+def decode_node(raw: bytes) -> NodeObject:
+    """Read a v1.Node.
+
+    Raises:
+        ObjectError: malformed JSON, a field of the wrong type, a bad quantity or no name.
+    """
+    try:
+        node = _NODE.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        node = _decode_patiently(raw, Node)
+    if not node.metadata.name:
+        raise ObjectError("Node", "?", "metadata.name", "expected text, found none")
+    found = NodeObject(node, raw)
+    _ = found.allocatable  # computed now: it may raise
+    return found
+
+
+def decode_object(raw: bytes) -> dict[str, Any]:
+    """Read an object of any kind as it is.
+
+    Raises:
+        ObjectError: malformed JSON, or no JSON object.
+    """
+    return _decode_untyped(raw, "Object")
+
+
+def _decode_untyped(raw: bytes, kind: str) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ObjectError(kind, "?", "", f"expected JSON, found {_shortened(raw)}: {error}") from error
+    if not isinstance(found, dict):
+        raise ObjectError(kind, "?", "", f"expected a JSON object, found {_shortened(raw)}")
+    return found
+
+
+def _decode_patiently(raw: bytes, kind: type[_T]) -> _T:
+    """Decode what the typed decoder refused: JSON nulls are absent fields, as Go reads them."""
+    found = _decode_untyped(raw, kind.__name__)
+    try:
+        return msgspec.convert(without_nulls(found, kind), kind)
+    except msgspec.ValidationError as error:
+        _raise_from(error, kind.__name__, _key(found, kind))
+
+
+def _raise_from(error: msgspec.ValidationError, kind: str, key: str) -> NoReturn:
+    match = _MESSAGE.fullmatch(str(error))
+    assert match is not None
+    problem = match["problem"]
+    raise ObjectError(kind, key, match["path"] or "", problem[:1].lower() + problem[1:]) from error
+
+
+def _key(found: dict[str, Any], kind: type) -> str:
+    """Return `namespace/name`, or `name` for nodes, as far as either can be read."""
+    metadata = found.get("metadata")
+    if not isinstance(metadata, dict):
+        return "?"
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if not (name and isinstance(name, str)):
+        return "?"
+    if kind is Node:
+        return name
+    return f"{namespace if namespace and isinstance(namespace, str) else '?'}/{name}"
+
+
+def _shortened(raw: bytes) -> str:
+    return repr(raw[:40]) + ("..." if len(raw) > 40 else "")

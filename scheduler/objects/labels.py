@@ -1,0 +1,33 @@
+"""What may be written as a label: the API server's rule, for selectors that it has not checked."""
+
+from __future__ import annotations
+
+import re
+
+_LONGEST_NAME = 63
+_LONGEST_PREFIX = 253
+
+_NAME = re.compile("[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_DNS_LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
+
+
+def is_label_key(text: str) -> bool:
+    """Whether it can be a label's key: a name, with a DNS domain and a slash before it or not.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/api/validate/content/kube.go, IsLabelKey.
+    """
+    prefix, slash, name = text.rpartition("/")
+    if slash and not (len(prefix) <= _LONGEST_PREFIX and _DNS_SUBDOMAIN.fullmatch(prefix)):
+        return False
+    return len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
+
+
+def is_label_value(text: str) -> bool:
+    """Whether it can be a label's value; the empty string can.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/api/validate/content/kube.go, IsLabelValue.
+    """
+    return not text or (len(text) <= _LONGEST_NAME and _NAME.fullmatch(text) is not None)

@@ -1,0 +1,37 @@
+"""The parts of metadata that scheduling reads."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ApiStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """The base of all decoded API objects: immutable, camelCase on the wire, unknown fields skipped.
+
+    They cannot refer to themselves, so the garbage collector need not look at them: there are very many.
+    """
+
+
+class OwnerReference(ApiStruct, frozen=True):
+    """metav1.OwnerReference."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(ApiStruct, frozen=True):
+    """metav1.ObjectMeta; times stay the RFC 3339 text they arrive as."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
+    owner_references: tuple[OwnerReference, ...] = ()

@@ -1,0 +1,102 @@
+"""Nodes: the decoded object, and `NodeObject`, which adds what is computed from it once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.objects.images import node_images
+from scheduler.objects.meta import ApiStruct, ObjectMeta
+from scheduler.objects.resources import ResourceList, node_allocatable
+from scheduler.objects.taints import Taint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class NodeSpec(ApiStruct, frozen=True):
+    """v1.NodeSpec, as far as scheduling reads it."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeCondition(ApiStruct, frozen=True):
+    """v1.NodeCondition."""
+
+    type: str = ""
+    status: str = ""
+
+
+class NodeStatus(ApiStruct, frozen=True):
+    """v1.NodeStatus, as far as scheduling reads it."""
+
+    allocatable: ResourceList = msgspec.field(default_factory=dict)
+    conditions: tuple[NodeCondition, ...] = ()
+
+
+class Node(ApiStruct, frozen=True):
+    """v1.Node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class NodeObject:
+    """A node, with what scheduling computes from it. Immutable: an update is a new NodeObject.
+
+    Attributes:
+        node: the decoded object.
+        raw: its JSON as the API server sent it.
+    """
+
+    __slots__ = ("__dict__", "node", "raw")
+
+    def __init__(self, node: Node, raw: bytes) -> None:
+        self.node = node
+        self.raw = raw
+
+    @property
+    def name(self) -> str:
+        return self.node.metadata.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.node.metadata.labels
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.node.metadata.annotations
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        return self.node.spec.taints
+
+    @property
+    def unschedulable(self) -> bool:
+        return self.node.spec.unschedulable
+
+    @cached_property
+    def allocatable(self) -> Mapping[str, int]:
+        """Resource name -> what pods may ask for in all: cpu in milli, bytes, or a count."""
+        return node_allocatable(self.node)
+
+    @cached_property
+    def images(self) -> Mapping[str, int]:
+        """The names of the container images on it -> size in bytes.
+
+        Raises:
+            ObjectError: the list cannot be read.
+        """
+        return node_images(self.name, self.raw)
+
+    @cached_property
+    def object(self) -> Mapping[str, Any]:
+        """The whole object as the API server sent it."""
+        return msgspec.json.decode(self.raw)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"NodeObject({self.name})"

@@ -1,0 +1,43 @@
+"""JSON null, read as Go reads it: nothing was said, so the zero value stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+
+def without_nulls(found: Any, kind: type[msgspec.Struct]) -> Any:
+    """Return untyped JSON without its nulls, as far as a type looks at it.
+
+    A field that is null is left out. In lists and maps the place stays and holds a zero value: an empty
+    object, empty text, a quantity of 0.
+    """
+    return _cleaned(found, inspect.type_info(kind))
+
+
+def _cleaned(found: Any, kind: inspect.Type) -> Any:
+    if isinstance(kind, inspect.UnionType):
+        # Unions here are quantities, and structs that may be absent.
+        kind = next((each for each in kind.types if isinstance(each, inspect.StructType)), kind)
+    if isinstance(kind, inspect.StructType) and isinstance(found, dict):
+        known = {field.encode_name: field.type for field in kind.fields}
+        return {
+            name: _cleaned(value, known[name]) if name in known else value
+            for name, value in found.items()
+            if value is not None
+        }
+    if isinstance(kind, inspect.DictType) and isinstance(found, dict):
+        return {name: _in_its_place(value, kind.value_type) for name, value in found.items()}
+    if isinstance(kind, inspect.VarTupleType) and isinstance(found, list):
+        return [_in_its_place(value, kind.item_type) for value in found]
+    return found
+
+
+def _in_its_place(value: Any, kind: inspect.Type) -> Any:
+    if value is not None:
+        return _cleaned(value, kind)
+    if isinstance(kind, inspect.StructType):
+        return {}
+    return "0" if isinstance(kind, inspect.UnionType) else ""

@@ -1,0 +1,240 @@
+"""Pods: the decoded object, and `PodInfo`, which adds what is computed from it once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.objects.host_ports import HostPort, host_ports
+from scheduler.objects.meta import ApiStruct, ObjectMeta
+from scheduler.objects.resources import PodResources, ResourceList, pod_resources
+from scheduler.objects.selectors import NodeAffinity
+from scheduler.objects.taints import Toleration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class ResourceRequirements(ApiStruct, frozen=True):
+    """v1.ResourceRequirements; quantities as written, parsed by `objects.resources`."""
+
+    requests: ResourceList = msgspec.field(default_factory=dict)
+    limits: ResourceList = msgspec.field(default_factory=dict)
+
+
+class ContainerPort(ApiStruct, frozen=True):
+    """v1.ContainerPort; a `host_port` of 0 asks nothing of the node."""
+
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    host_port: int = 0
+    protocol: str = ""
+
+
+class Container(ApiStruct, frozen=True):
+    """v1.Container; a `restart_policy` of Always on an init container makes it a sidecar."""
+
+    name: str = ""
+    image: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str = ""
+
+
+class PodSchedulingGate(ApiStruct, frozen=True):
+    """v1.PodSchedulingGate."""
+
+    name: str = ""
+
+
+class Affinity(ApiStruct, frozen=True):
+    """v1.Affinity, as far as scheduling reads it."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class ImageVolumeSource(ApiStruct, frozen=True):
+    """v1.ImageVolumeSource: an image mounted as a volume."""
+
+    reference: str = ""
+
+
+class Volume(ApiStruct, frozen=True):
+    """v1.Volume, as far as scheduling reads it."""
+
+    name: str = ""
+    image: ImageVolumeSource | None = None
+
+
+class PodSpec(ApiStruct, frozen=True):
+    """v1.PodSpec, as far as scheduling reads it."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: ResourceList = msgspec.field(default_factory=dict)
+    resources: ResourceRequirements | None = None
+    node_name: str = ""
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    affinity: Affinity | None = None
+    volumes: tuple[Volume, ...] = ()
+    scheduler_name: str = "default-scheduler"
+    priority: int = 0
+    preemption_policy: str = "PreemptLowerPriority"
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    termination_grace_period_seconds: int = 30
+
+
+class PodCondition(ApiStruct, frozen=True):
+    """v1.PodCondition."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+
+
+class ContainerStatus(ApiStruct, frozen=True):
+    """v1.ContainerStatus: what in-place resize has allocated and put into effect."""
+
+    name: str = ""
+    allocated_resources: ResourceList = msgspec.field(default_factory=dict)
+    resources: ResourceRequirements | None = None
+
+
+class PodStatus(ApiStruct, frozen=True):
+    """v1.PodStatus, as far as scheduling reads it."""
+
+    phase: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    nominated_node_name: str = ""
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    allocated_resources: ResourceList = msgspec.field(default_factory=dict)
+    resources: ResourceRequirements | None = None
+    start_time: str = ""
+
+
+class Pod(ApiStruct, frozen=True):
+    """v1.Pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class PodInfo:
+    """A pod, with what scheduling computes from it.
+
+    Immutable: an update of the pod is a new PodInfo. Two of the same pod at different versions share `uid`.
+
+    Attributes:
+        pod: the decoded object.
+        raw: its JSON as the API server sent it; None on bound pods, unless a plugin `needs` it.
+        node_name: where it is bound or assumed to be; "" while it is pending.
+    """
+
+    __slots__ = ("__dict__", "_resources", "node_name", "pod", "raw")
+
+    def __init__(
+        self,
+        pod: Pod,
+        raw: bytes | None = None,
+        *,
+        node_name: str | None = None,
+        resources: PodResources | None = None,
+    ) -> None:
+        self.pod = pod
+        self.raw = raw
+        self.node_name = pod.spec.node_name if node_name is None else node_name
+        self._resources = resources
+
+    @property
+    def name(self) -> str:
+        return self.pod.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.pod.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def resource_version(self) -> str:
+        return self.pod.metadata.resource_version
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.pod.metadata.labels
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Of a bound pod only what plugins `need` is kept."""
+        return self.pod.metadata.annotations
+
+    @property
+    def scheduler_name(self) -> str:
+        return self.pod.spec.scheduler_name
+
+    @property
+    def priority(self) -> int:
+        return self.pod.spec.priority
+
+    @property
+    def tolerations(self) -> tuple[Toleration, ...]:
+        return self.pod.spec.tolerations
+
+    @property
+    def node_affinity(self) -> NodeAffinity | None:
+        affinity = self.pod.spec.affinity
+        return None if affinity is None else affinity.node_affinity
+
+    @property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """The ports of its node that it asks for, or holds."""
+        return host_ports(self.pod)
+
+    @cached_property
+    def key(self) -> str:
+        """`namespace/name`, as in logs and messages."""
+        return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+
+    @property
+    def is_terminating(self) -> bool:
+        return bool(self.pod.metadata.deletion_timestamp)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether it has run to its end, so that it holds nothing any more."""
+        return self.pod.status.phase in {"Succeeded", "Failed"}
+
+    @property
+    def resources(self) -> PodResources:
+        """What it asks for, in the integers scheduling computes with."""
+        if self._resources is None:
+            self._resources = pod_resources(self.pod)
+        return self._resources
+
+    @cached_property
+    def object(self) -> Mapping[str, Any]:
+        """The whole object as the API server sent it.
+
+        Raises:
+            LookupError: the bytes were not kept; a plugin that reads whole bound pods says so in `needs`.
+        """
+        if self.raw is None:
+            raise LookupError(f"Pod {self.key}: its whole object was not kept; see Needs.bound_pod_objects")
+        return msgspec.json.decode(self.raw)  # type: ignore[no-any-return]
+
+    def placed_on(self, node_name: str) -> PodInfo:
+        """Return the same pod as if bound to a node."""
+        placed = PodInfo(self.pod, self.raw, node_name=node_name, resources=self._resources)
+        placed.__dict__.update(self.__dict__)
+        return placed
+
+    def __repr__(self) -> str:
+        return f"PodInfo({self.key}@{self.node_name})" if self.node_name else f"PodInfo({self.key})"

@@ -1,0 +1,96 @@
+"""Which resource names scheduling accounts for: the rules behind names such as `nvidia.com/gpu`."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+PODS: Final = "pods"
+
+_HUGEPAGES = "hugepages-"
+_ATTACHABLE_VOLUMES = "attachable-volumes-"
+_DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
+_NATIVE_DOMAIN = "kubernetes.io/"
+_QUOTA = "requests."
+
+_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*", re.ASCII)
+_NAME = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
+_LONGEST_DOMAIN = 253
+_LONGEST_NAME = 63
+
+
+def is_hugepage_resource_name(name: str) -> bool:
+    """Whether it counts huge pages of one size, as in `hugepages-2Mi`."""
+    return name.startswith(_HUGEPAGES)
+
+
+def is_attachable_volume_resource_name(name: str) -> bool:
+    """Whether it counts volumes attached by one in-tree driver."""
+    return name.startswith(_ATTACHABLE_VOLUMES)
+
+
+def is_prefixed_native_resource(name: str) -> bool:
+    """Whether it is in Kubernetes' own domain."""
+    return _NATIVE_DOMAIN in name
+
+
+def is_native_resource(name: str) -> bool:
+    """Whether it is Kubernetes' own: in its domain or in none."""
+    return "/" not in name or is_prefixed_native_resource(name)
+
+
+@lru_cache(maxsize=4096)
+def is_extended_resource_name(name: str) -> bool:
+    """Whether it is a vendor's, and one that a quota could name as well.
+
+    Source:
+        kube-scheduler v1.36, pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName.
+    """
+    if is_native_resource(name) or name.startswith(_QUOTA):
+        return False
+    domain, _, rest = f"{_QUOTA}{name}".partition("/")
+    return (
+        len(domain) <= _LONGEST_DOMAIN
+        and _DOMAIN.fullmatch(domain) is not None
+        and len(rest) <= _LONGEST_NAME
+        and _NAME.fullmatch(rest) is not None
+    )
+
+
+def is_dra_extended_resource_name(name: str) -> bool:
+    """Whether devices may stand behind it: extended, or named after a device class.
+
+    Source:
+        kube-scheduler v1.36, pkg/scheduler/util/utils.go, IsDRAExtendedResourceName.
+    """
+    return is_extended_resource_name(name) or name.startswith(_DEVICE_CLASS)
+
+
+@lru_cache(maxsize=4096)
+def is_scalar_resource_name(name: str) -> bool:
+    """Whether it is accounted for by its name, beside cpu, memory, ephemeral-storage and pods.
+
+    Source:
+        kube-scheduler v1.36, pkg/scheduler/util/utils.go, IsScalarResourceName.
+    """
+    return (
+        is_extended_resource_name(name)
+        or is_hugepage_resource_name(name)
+        or is_prefixed_native_resource(name)
+        or is_attachable_volume_resource_name(name)
+    )
+
+
+def is_pod_level_resource(name: str) -> bool:
+    """Whether a pod may ask for it as a whole.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/component-helpers/resource/helpers.go,
+        IsSupportedPodLevelResource.
+    """
+    return name in {CPU, MEMORY} or is_hugepage_resource_name(name)

@@ -1,0 +1,261 @@
+"""What pods ask for and nodes offer, in the integers scheduling computes with.
+
+Upstream computes a pod's request in several ways that differ in small things: the fit of a pending pod, what
+a bound pod takes, and one way per score. `PodResources` holds them all, computed once for all pods that
+write the same resources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from scheduler.errors import ObjectError
+from scheduler.objects.pod_requests import asks_as_a_whole, parsed, pod_requests, resize_is_infeasible
+from scheduler.objects.quantity import Quantity, parse_quantity
+from scheduler.objects.resource_names import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    is_dra_extended_resource_name,
+    is_extended_resource_name,
+    is_scalar_resource_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Mapping
+
+    from scheduler.objects.node import Node
+    from scheduler.objects.pod import Pod, ResourceRequirements
+
+__all__ = [
+    "DEFAULT_MEMORY_REQUEST_BYTES",
+    "DEFAULT_MILLI_CPU_REQUEST",
+    "PodResources",
+    "ResourceList",
+    "is_dra_extended_resource_name",
+    "is_extended_resource_name",
+    "is_scalar_resource_name",
+    "node_allocatable",
+    "pod_requests",
+    "pod_resources",
+]
+
+ResourceList = dict[str, str | int | float]
+"""v1.ResourceList as it is written; quantities are parsed where they are read."""
+
+DEFAULT_MILLI_CPU_REQUEST: Final = 100
+DEFAULT_MEMORY_REQUEST_BYTES: Final = 200 * 1024 * 1024
+
+_NON_MISSING: Final[Mapping[str, Quantity]] = {
+    CPU: Quantity(DEFAULT_MILLI_CPU_REQUEST, -3),
+    MEMORY: Quantity(DEFAULT_MEMORY_REQUEST_BYTES),
+}
+_ACCOUNTED = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
+
+_CACHE_SIZE = 4096
+_CACHE: dict[Hashable, PodResources] = {}  # what the containers write -> what it means
+
+
+@dataclass(frozen=True, slots=True)
+class PodResources:
+    """A pod's requests: resource name -> milliCPU, bytes or a count. A missing name is 0.
+
+    Attributes:
+        requests: what the pod must find free on a node (NodeResourcesFit's Filter).
+        taken: what it takes from the node it is bound to; heeds a resize in its status.
+        nonzero_milli_cpu: as `taken`, with a least request for containers that state none.
+        nonzero_memory_bytes: likewise.
+        fit_score: what NodeResourcesFit adds to a node's non-zero requests when it scores.
+        balanced_score: what NodeResourcesBalancedAllocation adds to a node's requests.
+    """
+
+    requests: Mapping[str, int]
+    taken: Mapping[str, int]
+    nonzero_milli_cpu: int
+    nonzero_memory_bytes: int
+    fit_score: Mapping[str, int]
+    balanced_score: Mapping[str, int]
+
+    def fit_score_request(self, name: str) -> int:
+        """Return what NodeResourcesFit scores with, for one resource."""
+        return self.fit_score.get(name, 0)
+
+    def balanced_score_request(self, name: str) -> int:
+        """Return what NodeResourcesBalancedAllocation scores with, for one resource."""
+        return self.balanced_score.get(name, 0)
+
+
+def pod_resources(pod: Pod) -> PodResources:
+    """Compute a pod's requests in every way scheduling needs them; pods alike share one result.
+
+    Raises:
+        ObjectError: a quantity cannot be read.
+
+    Source:
+        kube-scheduler v1.36: `requests` plugins/noderesources/fit.go, computePodResourceRequest; `taken` and
+        the non-zero values framework/types.go, PodInfo.CalculateResource; the scores
+        plugins/noderesources/resource_allocation.go, calculatePodResourceRequest, with the feature gates
+        that NewFit (none of them) and NewBalancedAllocation hand to it.
+    """
+    key = _what_is_written(pod)
+    found = _CACHE.get(key)
+    if found is None:
+        try:
+            found = _compute(pod)
+        except ValueError:
+            _raise_fault("Pod", f"{pod.metadata.namespace}/{pod.metadata.name}", _resource_lists(pod))
+        if len(_CACHE) >= _CACHE_SIZE:
+            _CACHE.clear()
+        _CACHE[key] = found
+    return found
+
+
+def node_allocatable(node: Node) -> dict[str, int]:
+    """Compute what a node offers: resource name -> milliCPU, bytes or a count, `pods` included.
+
+    Raises:
+        ObjectError: a quantity cannot be read.
+
+    Source:
+        kube-scheduler v1.36, framework/types.go, Resource.Add.
+    """
+    allocatable = node.status.allocatable
+    try:
+        offered = parsed(allocatable)
+    except ValueError:
+        _raise_fault("Node", node.metadata.name, iter([("status.allocatable", allocatable)]))
+    return {
+        name: _integer(name, quantity)
+        for name, quantity in offered.items()
+        if name in _ACCOUNTED or name == PODS or is_scalar_resource_name(name)
+    }
+
+
+def _compute(pod: Pod) -> PodResources:
+    requests = pod_requests(pod)
+    fit = pod_requests(pod, pod_level=False, non_missing=_NON_MISSING)
+
+    whole = asks_as_a_whole(pod)
+    settled = pod_requests(pod, use_status=True) if _has_resized(pod) else requests
+    if whole or settled is not requests:
+        missing = {name: least for name, least in _NON_MISSING.items() if not whole or name not in settled}
+        nonzero = pod_requests(pod, use_status=True, non_missing=missing)
+    else:
+        nonzero = fit
+
+    scored = _integers(settled)
+    return PodResources(
+        requests={
+            name: max(0, amount) for name, amount in _integers(requests).items() if _is_accounted(name)
+        },
+        taken={name: amount for name, amount in scored.items() if _is_accounted(name)},
+        nonzero_milli_cpu=nonzero[CPU].milli_value() if CPU in nonzero else 0,
+        nonzero_memory_bytes=nonzero[MEMORY].value() if MEMORY in nonzero else 0,
+        fit_score=_integers(fit),
+        balanced_score=scored,
+    )
+
+
+def _has_resized(pod: Pod) -> bool:
+    """Whether the status says anything of resources that the spec does not."""
+    status, spec = pod.status, pod.spec
+    if status.resources is not None:
+        return True
+    asked = {
+        container.name: container.resources.requests
+        for container in (*spec.containers, *spec.init_containers)
+    }
+    for container in (*status.container_statuses, *status.init_container_statuses):
+        if container.resources is None:
+            continue
+        requests = asked.get(container.name)
+        if container.resources.requests != requests or container.allocated_resources != requests:
+            return True
+    return False
+
+
+def _what_is_written(pod: Pod) -> Hashable:
+    """Return all that a pod's resources depend on."""
+    status, spec = pod.status, pod.spec
+    containers = tuple([tuple(container.resources.requests.items()) for container in spec.containers])
+    stated = status.container_statuses or status.init_container_statuses or status.resources
+    resized = stated and _has_resized(pod)
+    if not (resized or spec.init_containers or spec.overhead or spec.resources):
+        return containers
+    return (
+        containers,
+        tuple(
+            [(container.restart_policy, _items(container.resources)) for container in spec.init_containers]
+        ),
+        tuple(spec.overhead.items()),
+        _items(spec.resources),
+        _what_a_resize_did(pod) if resized else None,
+    )
+
+
+def _what_a_resize_did(pod: Pod) -> Hashable:
+    status, spec = pod.status, pod.spec
+    return (
+        tuple([container.name for container in (*spec.containers, *spec.init_containers)]),
+        tuple(
+            [
+                (container.name, _items(container.resources), tuple(container.allocated_resources.items()))
+                for container in (*status.container_statuses, *status.init_container_statuses)
+            ]
+        ),
+        _items(status.resources),
+        tuple(status.allocated_resources.items()),
+        resize_is_infeasible(pod),
+    )
+
+
+def _items(resources: ResourceRequirements | None) -> Hashable:
+    return None if resources is None else tuple(resources.requests.items())
+
+
+def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList]]:
+    """Yield every list that a pod's requests are computed from, with its path."""
+    spec, status = pod.spec, pod.status
+    for field, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
+        for index, container in enumerate(containers):
+            yield f"spec.{field}[{index}].resources.requests", container.resources.requests
+    yield "spec.overhead", spec.overhead
+    if spec.resources is not None:
+        yield "spec.resources.requests", spec.resources.requests
+    for field, statuses in (
+        ("containerStatuses", status.container_statuses),
+        ("initContainerStatuses", status.init_container_statuses),
+    ):
+        for index, of_container in enumerate(statuses):
+            if of_container.resources is not None:
+                yield f"status.{field}[{index}].resources.requests", of_container.resources.requests
+                yield f"status.{field}[{index}].allocatedResources", of_container.allocated_resources
+    if status.resources is not None:
+        yield "status.resources.requests", status.resources.requests
+        yield "status.allocatedResources", status.allocated_resources
+
+
+def _raise_fault(kind: str, key: str, lists: Iterator[tuple[str, ResourceList]]) -> NoReturn:
+    """Raise an ObjectError for the first quantity that cannot be read."""
+    for path, resources in lists:
+        for name, text in resources.items():
+            try:
+                parse_quantity(text)
+            except ValueError as error:
+                field = f"[{name}]" if "." in name or "/" in name else f".{name}"
+                raise ObjectError(kind, key, path + field, str(error)) from error
+    raise AssertionError(f"{kind} {key}: a quantity was refused, and none was found")
+
+
+def _is_accounted(name: str) -> bool:
+    return name in _ACCOUNTED or is_scalar_resource_name(name)
+
+
+def _integers(quantities: Mapping[str, Quantity]) -> dict[str, int]:
+    return {name: _integer(name, quantity) for name, quantity in quantities.items()}
+
+
+def _integer(name: str, quantity: Quantity) -> int:
+    return quantity.milli_value() if name == CPU else quantity.value()

@@ -1,0 +1,332 @@
+"""Selectors: label selectors and node selector terms, as written and as rules.
+
+As written they are structs of the API. `parse_*` turns them into rules, which are what is asked, and finds
+what the API server does not: a bound of Gt that is no number, a value that no label can have.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scheduler.errors import FieldError, SchedulerError
+from scheduler.objects.labels import is_label_key, is_label_value
+from scheduler.objects.meta import ApiStruct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+METADATA_NAME = "metadata.name"
+"""The one field of nodes that `matchFields` knows."""
+
+_INTEGER = re.compile("[+-]?[0-9]+")
+
+
+class Operator(Enum):
+    """How a requirement relates its key to its values."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+_LABEL_OPERATORS = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
+_FIELD_OPERATORS = (Operator.IN, Operator.NOT_IN)
+
+
+class SelectorRequirement(ApiStruct, frozen=True):
+    """v1.NodeSelectorRequirement and metav1.LabelSelectorRequirement."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(ApiStruct, frozen=True):
+    """v1.NodeSelectorTerm: all of its requirements; without any it matches nothing."""
+
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+    match_fields: tuple[SelectorRequirement, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.match_expressions or self.match_fields)
+
+
+class NodeSelector(ApiStruct, frozen=True):
+    """v1.NodeSelector: any of its terms."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(ApiStruct, frozen=True):
+    """v1.PreferredSchedulingTerm."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(ApiStruct, frozen=True):
+    """v1.NodeAffinity."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
+
+
+class LabelSelector(ApiStruct, frozen=True):
+    """metav1.LabelSelector: all of its requirements; without any it matches everything."""
+
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+
+
+class SelectorError(SchedulerError):
+    """A selector that is no rule."""
+
+    def __init__(self, faults: Iterable[FieldError]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("; ".join(str(fault) for fault in self.faults))
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One rule about one label.
+
+    Attributes:
+        key: the label's key.
+        operator: how it relates to the values.
+        values: the values written.
+        bound: of GT and LT, the number to compare with.
+    """
+
+    key: str
+    operator: Operator
+    values: frozenset[str] = frozenset()
+    bound: int = 0
+
+    def admits(self, value: str | None) -> bool:
+        """Say whether the rule holds for a label's value; None is a label that is not there.
+
+        Source:
+            kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/labels/selector.go, Requirement.Matches.
+        """
+        if self.operator is Operator.IN:
+            return value in self.values
+        if self.operator is Operator.NOT_IN:
+            return value not in self.values
+        if self.operator is Operator.EXISTS:
+            return value is not None
+        if self.operator is Operator.DOES_NOT_EXIST:
+            return value is None
+        number = None if value is None else parse_int64(value)
+        if number is None:
+            return False
+        return number > self.bound if self.operator is Operator.GT else number < self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRule:
+    """What a label selector means.
+
+    Attributes:
+        requirements: all must hold; None matches nothing.
+    """
+
+    requirements: tuple[Requirement, ...] | None
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return self.requirements is not None and all(
+            requirement.admits(labels.get(requirement.key)) for requirement in self.requirements
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRule:
+    """What a node selector term means: all requirements must hold.
+
+    Attributes:
+        labels: about the node's labels.
+        fields: about its fields; those but METADATA_NAME read as empty.
+    """
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+    def matches(self, node_name: str, labels: Mapping[str, str]) -> bool:
+        return all(requirement.admits(labels.get(requirement.key)) for requirement in self.labels) and all(
+            requirement.admits(node_name if requirement.key == METADATA_NAME else "")
+            for requirement in self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredNodeAffinity:
+    """What a pod demands of its node, in both ways it can be written.
+
+    Attributes:
+        labels: of nodeSelector; all must hold.
+        terms: of required node affinity; any must hold. None where there is none to hold.
+    """
+
+    labels: tuple[Requirement, ...] = ()
+    terms: tuple[NodeRule, ...] | None = None
+
+    def matches(self, node_name: str, labels: Mapping[str, str]) -> bool:
+        return all(requirement.admits(labels.get(requirement.key)) for requirement in self.labels) and (
+            self.terms is None or any(term.matches(node_name, labels) for term in self.terms)
+        )
+
+
+_NO_RULE = Requirement("", Operator.IN)
+
+
+def parse_int64(text: str) -> int | None:
+    """Read a number as Go's strconv.ParseInt does; None where it is none or beyond 64 bits."""
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    digits = text.lstrip("+-").lstrip("0")
+    if len(digits) > 19:
+        return None
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+def parse_label_selector(selector: LabelSelector | None, path: str = "") -> LabelRule:
+    """Return the rule of a label selector; None matches nothing, an empty one everything.
+
+    Raises:
+        SelectorError: keys, operators or values that are none.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/helpers.go, LabelSelectorAsSelector.
+    """
+    if selector is None:
+        return LabelRule(None)
+    faults: list[FieldError] = []
+    rules = []
+    for key, value in selector.match_labels.items():
+        written = SelectorRequirement(key, Operator.IN.value, (value,))
+        rules.append(_parse(written, f"{path}.matchLabels", _LABEL_OPERATORS, faults))
+    for index, written in enumerate(selector.match_expressions):
+        rules.append(_parse(written, f"{path}.matchExpressions[{index}]", _LABEL_OPERATORS, faults))
+    if faults:
+        raise SelectorError(faults)
+    return LabelRule(tuple(rules))
+
+
+def parse_node_term(term: NodeSelectorTerm, path: str = "") -> NodeRule:
+    """Return the rule of a term that is not empty.
+
+    Raises:
+        SelectorError: keys, operators or values that are none.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go,
+        newNodeSelectorTerm.
+    """
+    faults: list[FieldError] = []
+    labels = [
+        _parse(written, f"{path}.matchExpressions[{index}]", tuple(Operator), faults)
+        for index, written in enumerate(term.match_expressions)
+    ]
+    fields = [
+        _parse_field(written, f"{path}.matchFields[{index}]", faults)
+        for index, written in enumerate(term.match_fields)
+    ]
+    if faults:
+        raise SelectorError(faults)
+    return NodeRule(tuple(labels), tuple(fields))
+
+
+def node_rules(selector: NodeSelector) -> tuple[NodeRule, ...]:
+    """Return the rules of a selector's terms, any of which is enough; empty and faulty terms match nothing.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go,
+        LazyErrorNodeSelector.
+    """
+    rules = []
+    for term in selector.node_selector_terms:
+        if not term.is_empty:
+            try:
+                rules.append(parse_node_term(term))
+            except SelectorError:
+                continue  # the API server took it long ago; the other terms still count
+    return tuple(rules)
+
+
+def required_node_affinity(
+    node_selector: Mapping[str, str], affinity: NodeAffinity | None
+) -> RequiredNodeAffinity:
+    """Return what a pod demands of its node.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go,
+        GetRequiredNodeAffinity.
+    """
+    required = affinity and affinity.required_during_scheduling_ignored_during_execution
+    return RequiredNodeAffinity(
+        tuple(Requirement(key, Operator.IN, frozenset({value})) for key, value in node_selector.items()),
+        node_rules(required) if required else None,
+    )
+
+
+def _parse(
+    written: SelectorRequirement, path: str, operators: tuple[Operator, ...], faults: list[FieldError]
+) -> Requirement:
+    """Return the rule; what is wrong is added to the faults."""
+    path = path.removeprefix(".")
+    if not is_label_key(written.key):
+        faults.append(FieldError(f"{path}.key", f"must be a label's key, was {written.key!r}"))
+    faults.extend(
+        FieldError(f"{path}.values[{index}]", f"must be a label's value, was {value!r}")
+        for index, value in enumerate(written.values)
+        if not is_label_value(value)
+    )
+    operator = _operator(written, path, operators, faults)
+    if operator is None:
+        return _NO_RULE
+    count = len(written.values)
+    bound: int | None = 0
+    if operator in {Operator.IN, Operator.NOT_IN}:
+        if not count:
+            faults.append(FieldError(f"{path}.values", f"{operator.value} needs a value"))
+    elif operator in {Operator.EXISTS, Operator.DOES_NOT_EXIST}:
+        if count:
+            faults.append(FieldError(f"{path}.values", f"{operator.value} takes no values, was {count}"))
+    elif count != 1:
+        faults.append(FieldError(f"{path}.values", f"{operator.value} needs one value, was {count}"))
+    else:
+        bound = parse_int64(written.values[0])
+        if bound is None:
+            text = f"must be an integer for {operator.value}, was {written.values[0]!r}"
+            faults.append(FieldError(f"{path}.values[0]", text))
+    return Requirement(written.key, operator, frozenset(written.values), bound or 0)
+
+
+def _parse_field(written: SelectorRequirement, path: str, faults: list[FieldError]) -> Requirement:
+    path = path.removeprefix(".")
+    operator = _operator(written, path, _FIELD_OPERATORS, faults)
+    if operator is None:
+        return _NO_RULE
+    if len(written.values) != 1:
+        faults.append(FieldError(f"{path}.values", f"must have one element, was {len(written.values)}"))
+    return Requirement(written.key, operator, frozenset(written.values))
+
+
+def _operator(
+    written: SelectorRequirement, path: str, operators: tuple[Operator, ...], faults: list[FieldError]
+) -> Operator | None:
+    for operator in operators:
+        if operator.value == written.operator:
+            return operator
+    known = ", ".join(operator.value for operator in operators)
+    faults.append(FieldError(f"{path}.operator", f"must be one of {known}, was {written.operator!r}"))
+    return None

@@ -1,0 +1,76 @@
+"""Bound pods, cut down to what scheduling still reads of them: a large cluster holds very many.
+
+Most of a pod is the same in all replicas of its workload: labels, containers, tolerations, conditions. Those
+parts are kept once and shared.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TypeVar
+
+import msgspec
+
+from scheduler.objects.pod import Pod, PodInfo, PodStatus
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+_REPEATED = frozenset({"namespace", "scheduler_name", "node_name", "preemption_policy"})
+
+_EMPTY: dict[str, Any] = {}
+_SHARED_SIZE = 4096
+_SHARED: dict[tuple[type, str, bytes], Any] = {}  # struct, field, content -> the one value of that content
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object: bool = False) -> PodInfo:
+    """Return a bound pod without what is read of pending pods only.
+
+    Its resources are computed before its container statuses are dropped. Parts that other pods have as well
+    are shared with them, so nothing in it may be changed.
+
+    Args:
+        pod: a bound pod.
+        keep_annotations: keep its annotations.
+        keep_object: keep its bytes, so that `object` still works.
+    """
+    metadata, spec, status = pod.pod.metadata, pod.pod.spec, pod.pod.status
+    return PodInfo(
+        Pod(
+            metadata=_sharing(metadata, annotations=metadata.annotations if keep_annotations else _EMPTY),
+            spec=_sharing(spec),
+            status=PodStatus(
+                phase=sys.intern(status.phase),
+                conditions=_shared(PodStatus, "conditions", status.conditions),
+                nominated_node_name=status.nominated_node_name,
+                allocated_resources=_EMPTY,
+                start_time=status.start_time,
+            ),
+        ),
+        pod.raw if keep_object else None,
+        node_name=sys.intern(pod.node_name),
+        resources=pod.resources,
+    )
+
+
+def _sharing(struct: _T, **own: Any) -> _T:
+    """Return a struct whose parts are shared with equal ones, except for what is given."""
+    kind = type(struct)
+    for name in struct.__struct_fields__:
+        if name in own:
+            continue
+        part = getattr(struct, name)
+        if part.__class__ is str:
+            if name in _REPEATED:
+                own[name] = sys.intern(part)
+        elif part.__class__ in {dict, tuple} or isinstance(part, msgspec.Struct):
+            own[name] = _shared(kind, name, part)
+    return msgspec.structs.replace(struct, **own)
+
+
+def _shared(kind: type, name: str, part: Any) -> Any:
+    if not part:
+        return _EMPTY if part.__class__ is dict else part
+    if len(_SHARED) >= _SHARED_SIZE:
+        _SHARED.clear()  # what is shared stays shared; this drops what only one pod had
+    return _SHARED.setdefault((kind, name, _ENCODER.encode(part)), part)

@@ -1,0 +1,118 @@
+"""backoffQ: pods that are worth another try, but not so soon after the last.
+
+Time is cut into windows of one second. A pod whose backoff ends within a window leaves when that window is over, so
+that pods of one window leave together and priority decides among them.
+"""
+
+from __future__ import annotations
+
+from math import floor, inf, ldexp
+from typing import TYPE_CHECKING
+
+from scheduler.queue.keyed_heap import KeyedHeap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.queue.keyed_heap import Key
+
+WINDOW_SECONDS = 1
+_MOST_DOUBLINGS = 500  # beyond any maximum, and far from where a float ends
+
+
+class BackoffQueue:
+    """Uids of pods by when their backoff ends.
+
+    Pods that failed with an error wait apart: they protect the API server from us, so they are never tried early.
+
+    Source:
+        kube-scheduler v1.36, backend/queue/backoff_queue.go.
+    """
+
+    def __init__(
+        self, *, initial_seconds: float, max_seconds: float, sort_key: Callable[[QueuedPodInfo], Key]
+    ) -> None:
+        self._initial_seconds = initial_seconds
+        self._max_seconds = max_seconds
+        self._sort_key = sort_key
+        self._rejected = KeyedHeap()
+        self._failed = KeyedHeap()
+
+    def duration(self, queued: QueuedPodInfo) -> float:
+        """Return how long a pod backs off after its last attempt, in seconds.
+
+        Doubles with each rejection, or with each error in a row if the last attempt ended in one, up to the maximum.
+        """
+        count = queued.consecutive_errors_count or queued.unschedulable_count
+        if count == 0:
+            return 0.0
+        return min(ldexp(self._initial_seconds, min(count - 1, _MOST_DOUBLINGS)), self._max_seconds)
+
+    def ends_in(self, queued: QueuedPodInfo) -> float:
+        """Return the start of the window in which a pod's backoff ends; -inf if it has none."""
+        if self._max_seconds == 0 or not (queued.consecutive_errors_count or queued.unschedulable_count):
+            return -inf
+        return _window(queued.timestamp + self.duration(queued))
+
+    def is_backing_off(self, queued: QueuedPodInfo, now: float) -> bool:
+        """Say whether a pod has to wait; it has until the window is over in which its backoff ends."""
+        return self.ends_in(queued) >= _window(now)
+
+    def put(self, queued: QueuedPodInfo) -> None:
+        """Add a pod, or give it the turn that its new version deserves."""
+        uid = queued.pod.uid
+        ends_in = self.ends_in(queued)
+        if queued.unschedulable_plugins or queued.pending_plugins:
+            self._failed.remove(uid)
+            self._rejected.put(uid, (ends_in, *self._sort_key(queued)))
+        else:
+            self._rejected.remove(uid)
+            self._failed.put(uid, (ends_in,))
+
+    def remove(self, uid: str) -> None:
+        """Take a pod out, if it is there."""
+        self._rejected.remove(uid)
+        self._failed.remove(uid)
+
+    def pop(self) -> str | None:
+        """Take out, before its time, the pod that comes next; never one that failed with an error."""
+        return self._rejected.pop()
+
+    def pop_finished(self, now: float) -> list[str]:
+        """Take out all pods whose backoff is over, in the order they are to be tried."""
+        finished: list[str] = []
+        for heap in (self._rejected, self._failed):
+            while (first := heap.peek()) is not None and first[0][0] < _window(now):
+                heap.pop()
+                finished.append(first[1])
+        return finished
+
+    def next_deadline(self) -> float | None:
+        """Return when `pop_finished` next has something to take out; None when nobody waits."""
+        firsts = [first[0][0] for heap in (self._rejected, self._failed) if (first := heap.peek())]
+        return min(firsts) + WINDOW_SECONDS if firsts else None
+
+    @property
+    def can_pop(self) -> bool:
+        """Whether there is a pod that may be tried before its time."""
+        return len(self._rejected) > 0
+
+    def __len__(self) -> int:
+        return len(self._rejected) + len(self._failed)
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._rejected or uid in self._failed
+
+    def check(self) -> None:
+        """Assert what always holds.
+
+        Raises:
+            AssertionError: it does not.
+        """
+        twice = set(self._rejected) & set(self._failed)
+        assert not twice, f"pods {sorted(twice)} back off twice"
+
+
+def _window(at: float) -> float:
+    return floor(at / WINDOW_SECONDS) * WINDOW_SECONDS

@@ -1,0 +1,165 @@
+"""The parts of the queue, and the one way by which pods go from part to part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.queue.active import ActiveQueue
+from scheduler.queue.in_flight import InFlight
+from scheduler.queue.places import Place, Places
+from scheduler.queue.rejections import Rejections
+from scheduler.queue.unschedulable import UnschedulablePods
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
+    from scheduler.queue.backoff import BackoffQueue
+    from scheduler.queue.keyed_heap import Key
+    from scheduler.queue.observer import QueueObserver
+
+POP_FROM_BACKOFF_Q = "PopFromBackoffQ"
+
+_ENTERED = {
+    Place.ACTIVE: "active",
+    Place.BACKOFF: "backoff",
+    Place.UNSCHEDULABLE: "unschedulable",
+    Place.GATED: "unschedulable",
+}  # place -> what metrics call it
+
+
+class Contents:
+    """Every pod of the queue, in the part that belongs to its place.
+
+    Attributes:
+        pods: uid -> pod, wherever it is, in flight too.
+        places: where each is, and its story.
+        active: those in ACTIVE.
+        backoff: those in BACKOFF.
+        unschedulable: those in UNSCHEDULABLE and GATED.
+        in_flight: those in IN_FLIGHT.
+        rejections: who rejected those that wait.
+    """
+
+    def __init__(
+        self, *, sort_key: Callable[[QueuedPodInfo], Key], backoff: BackoffQueue, observer: QueueObserver
+    ) -> None:
+        self.pods: dict[str, QueuedPodInfo] = {}
+        self.places = Places()
+        self.active = ActiveQueue(sort_key)
+        self.backoff = backoff
+        self.unschedulable = UnschedulablePods()
+        self.in_flight = InFlight()
+        self.rejections = Rejections()
+        self._observer = observer
+
+    def put(
+        self,
+        queued: QueuedPodInfo,
+        place: Place,
+        *,
+        at: float,
+        label: str,
+        why: str = "",
+        flush_at: float | None = None,
+    ) -> Place:
+        """Take a pod to a place where it waits, from wherever it is; return that place.
+
+        Args:
+            queued: the pod, its attempt ended if it was in flight.
+            place: where to.
+            at: now.
+            label: what metrics call the event.
+            why: for people; the label if not given.
+            flush_at: when an unschedulable or gated pod is tried again although nothing happened; None for never.
+        """
+        uid = queued.pod.uid
+        start = self.places.of(uid)
+        self._lift(uid, start)
+        self.pods[uid] = queued
+        if place is Place.ACTIVE:
+            if queued.initial_attempt_timestamp is None:
+                queued.initial_attempt_timestamp = at
+            self.active.put(queued)
+        elif place is Place.BACKOFF:
+            self.backoff.put(queued)
+        else:
+            self.unschedulable.put(queued, flush_at)
+        self.rejections.note(queued)
+        if start is place:
+            self.places.note(uid, at=at, why=why or label)
+        else:
+            self.places.move(uid, place, at=at, why=why or label)
+            self._observer.incoming(_ENTERED[place], label)
+        return place
+
+    def renew(self, queued: QueuedPodInfo) -> None:
+        """Give a pod in activeQ or backoffQ the turn that its new version deserves."""
+        place = self.places.of(queued.pod.uid)
+        if place is Place.ACTIVE:
+            self.active.put(queued)
+        elif place is Place.BACKOFF:
+            self.backoff.put(queued)
+
+    def pop(self, at: float) -> QueuedPodInfo | None:
+        """Take the next pod of activeQ, else of backoffQ, in flight."""
+        uid, why = self.active.pop(), "popped"
+        if uid is None:
+            uid, why = self.backoff.pop(), POP_FROM_BACKOFF_Q
+            if uid is None:
+                return None
+            self._observer.incoming(_ENTERED[Place.ACTIVE], POP_FROM_BACKOFF_Q)
+        queued = self.pods[uid]
+        self.rejections.forget(uid)
+        self.places.move(uid, Place.IN_FLIGHT, at=at, why=why)
+        self.in_flight.begin(queued.pod)
+        return queued
+
+    def drop(self, uid: str, *, at: float, why: str) -> None:
+        """Take a pod out of the queue, its attempt ended if it was in flight."""
+        self._lift(uid, self.places.of(uid))
+        self.rejections.forget(uid)
+        del self.pods[uid]
+        self.places.move(uid, Place.OUTSIDE, at=at, why=why)
+
+    def newest(self, uid: str) -> PodInfo | None:
+        """Return a pod's newest version; None if it is not here or was deleted while in flight."""
+        if uid in self.in_flight:
+            return self.in_flight.newest(uid)
+        queued = self.pods.get(uid)
+        return None if queued is None else queued.pod
+
+    def check(self) -> None:
+        """Assert what always holds.
+
+        Raises:
+            AssertionError: it does not.
+        """
+        for checked in (self.places, self.backoff, self.unschedulable, self.in_flight, self.rejections):
+            checked.check()
+        inside = {uid: move.end for uid, move in self.places.inside()}
+        assert inside.keys() == self.pods.keys(), f"{inside.keys() ^ self.pods.keys()} are half inside"
+        parts = (self.active, self.backoff, self.unschedulable, self.in_flight)
+        for uid, place in inside.items():
+            found = [part for part in parts if uid in part]
+            assert found == [self._part(place)], self.places.objection(uid, f"is in {found}")
+            gated = self.pods[uid].is_gated
+            assert gated == (place is Place.GATED), self.places.objection(uid, f"is_gated is {gated}")
+        held = sum(len(part) for part in parts)
+        assert held == len(inside), f"the parts hold {held} pods, {len(inside)} are inside"
+
+    def _lift(self, uid: str, place: Place) -> None:
+        if place is Place.ACTIVE:
+            self.active.remove(uid)
+        elif place is Place.BACKOFF:
+            self.backoff.remove(uid)
+        elif place in {Place.UNSCHEDULABLE, Place.GATED}:
+            self.unschedulable.remove(uid)
+
+    def _part(self, place: Place) -> ActiveQueue | BackoffQueue | UnschedulablePods | InFlight:
+        if place is Place.ACTIVE:
+            return self.active
+        if place is Place.BACKOFF:
+            return self.backoff
+        return self.in_flight if place is Place.IN_FLIGHT else self.unschedulable

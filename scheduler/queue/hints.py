@@ -1,0 +1,114 @@
+"""Whether an event is reason enough to try a pod again: the plugins that rejected it are asked."""
+
+from __future__ import annotations
+
+import logging
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from scheduler.framework.events import QueueingHint
+from scheduler.objects.pod import PodInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from scheduler.clock import Clock
+    from scheduler.framework.events import ClusterEvent, EventWithHint
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.queue.observer import QueueObserver
+
+    Hint = Callable[[PodInfo, Any, Any], QueueingHint]
+    Registered = Mapping[str, Sequence[EventWithHint]]  # plugin -> what it registered for
+    Listeners = Mapping[str, Sequence[Hint | None]]  # plugin -> its hints for one event
+
+logger = logging.getLogger(__name__)
+
+_ERROR = "Error"
+
+
+class Strategy(IntEnum):
+    """How a pod goes on after an event; the greatest of several wins."""
+
+    SKIP = 0
+    """It sleeps on."""
+    AFTER_BACKOFF = 1
+    """It is tried again when its backoff is over."""
+    IMMEDIATELY = 2
+    """It is tried again without backoff: a plugin that answered PENDING has what it waited for."""
+
+
+class Hints:
+    """The events that plugins registered for, and their hints.
+
+    Source:
+        kube-scheduler v1.36, backend/queue/scheduling_queue.go, isPodWorthRequeuing.
+    """
+
+    def __init__(
+        self, registered: Callable[[str], Registered], *, observer: QueueObserver, clock: Clock
+    ) -> None:
+        self._registered = registered
+        self._observer = observer
+        self._clock = clock
+        # profile -> what it registered, what follows from that for each event
+        self._listeners: dict[str, tuple[Registered, dict[ClusterEvent, Listeners]]] = {}
+
+    def listeners(self, profile: str, event: ClusterEvent) -> Listeners:
+        """Return the plugins of a profile that registered for an event, with their hints."""
+        registered = self._registered(profile)
+        known, by_event = self._listeners.get(profile, (None, {}))
+        if known is not registered:  # never seen, or the profile was reloaded
+            by_event = {}
+            self._listeners[profile] = (registered, by_event)
+        found = by_event.get(event)
+        if found is None:
+            found = by_event[event] = {
+                plugin: hints
+                for plugin, wishes in registered.items()
+                if (hints := [wish.hint for wish in wishes if wish.event.covers(event)])
+            }
+        return found
+
+    def strategy(self, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> Strategy:
+        """Ask the plugins that rejected a pod what an event means for it.
+
+        A wildcard event helps every pod without asking, or one pod, if `new` is that pod.
+        """
+        rejectors = queued.unschedulable_plugins | queued.pending_plugins
+        if not rejectors:
+            return Strategy.AFTER_BACKOFF
+        if event.is_wildcard:
+            for_all = new is None
+            for_it = isinstance(new, PodInfo) and new.uid == queued.pod.uid
+            return Strategy.AFTER_BACKOFF if for_all or for_it else Strategy.SKIP
+
+        listeners = self.listeners(queued.pod.scheduler_name, event)
+        asked = [plugin for plugin in listeners if plugin in rejectors]
+        pending = queued.pending_plugins
+        if pending:  # first those whose word outweighs the others'
+            asked.sort(key=lambda plugin: plugin not in pending)
+        for plugin in asked:
+            for hint in listeners[plugin]:
+                if self._helps(plugin, hint, queued, event, old, new):
+                    return Strategy.IMMEDIATELY if plugin in pending else Strategy.AFTER_BACKOFF
+        return Strategy.SKIP
+
+    def _helps(
+        self, plugin: str, hint: Hint | None, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any
+    ) -> bool:
+        if hint is None:
+            self._observer.hint_asked(plugin, event.label, QueueingHint.QUEUE.value, 0.0)
+            return True
+        start = self._clock.monotonic()
+        try:
+            answer = hint(queued.pod, old, new)
+            result = answer.value
+        except Exception:
+            # Too early a try is cheap; a pod that sleeps for ever is not.
+            answer, result = QueueingHint.QUEUE, _ERROR
+            logger.exception(
+                "Queueing hint failed; the pod is tried again",
+                extra={"plugin": plugin, "pod": queued.pod.key, "event": event.label},
+            )
+        self._observer.hint_asked(plugin, event.label, result, self._clock.monotonic() - start)
+        return answer is QueueingHint.QUEUE

@@ -1,0 +1,137 @@
+"""What happened while pods were being scheduled or bound.
+
+A pod that is rejected may have been helped by something that happened after its attempt began. So events are recorded
+while any pod is in flight, and a pod that comes back is shown all since it left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scheduler.framework.events import ClusterEvent
+    from scheduler.objects.pod import PodInfo
+
+POD_POPPED = "PodPopped"
+"""Under which metrics count the pods themselves among the events."""
+
+
+class RecordedEvent(NamedTuple):
+    """An event, with what it happened to."""
+
+    event: ClusterEvent
+    old: Any
+    new: Any
+
+
+@dataclass(slots=True)
+class _Attempt:
+    pod: PodInfo | None  # its newest version; None once it was deleted
+    profile: str
+    start: int  # the number of the first event that happened after it was popped
+    own: list[RecordedEvent] = field(default_factory=list)
+
+
+class InFlight:
+    """The pods in flight, oldest first, and the events since the first of them was popped.
+
+    Source:
+        kube-scheduler v1.36, backend/queue/active_queue.go, inFlightPods and inFlightEvents.
+    """
+
+    def __init__(self) -> None:
+        self._attempts: dict[str, _Attempt] = {}  # uid -> attempt, by when they began
+        self._events = deque[RecordedEvent]()
+        self._first = 0  # the number of the first event in `_events`
+        self._profiles = Counter[str]()
+        self._counts = Counter[str]()  # label -> how many are kept
+
+    def begin(self, pod: PodInfo) -> None:
+        """Note that a pod was popped."""
+        start = self._first + len(self._events)
+        self._attempts[pod.uid] = _Attempt(pod, pod.scheduler_name, start)
+        self._profiles[pod.scheduler_name] += 1
+
+    def record(self, event: ClusterEvent, old: Any, new: Any) -> None:
+        """Keep an event for all pods in flight, of which there must be one."""
+        assert self._attempts, f"{event} is recorded for nobody"
+        self._events.append(RecordedEvent(event, old, new))
+        self._counts[event.label] += 1
+
+    def record_for(self, uid: str, event: ClusterEvent, old: Any, new: Any) -> None:
+        """Keep an event that concerns one pod in flight only."""
+        self._attempts[uid].own.append(RecordedEvent(event, old, new))
+        self._counts[event.label] += 1
+
+    def update(self, uid: str, pod: PodInfo | None) -> None:
+        """Note a pod's newest version; None if it was deleted."""
+        self._attempts[uid].pod = pod
+
+    def newest(self, uid: str) -> PodInfo | None:
+        """Return a pod's newest version; None if it was deleted."""
+        return self._attempts[uid].pod
+
+    def events_since(self, uid: str) -> Iterator[RecordedEvent]:
+        """Yield what happened since a pod was popped; what concerns it alone comes last."""
+        attempt = self._attempts[uid]
+        return chain(islice(self._events, attempt.start - self._first, None), attempt.own)
+
+    def end(self, uid: str) -> None:
+        """Note that an attempt is over, and let go of events that no other pod will be shown."""
+        attempt = self._attempts.pop(uid)
+        self._profiles[attempt.profile] -= 1
+        if not self._profiles[attempt.profile]:
+            del self._profiles[attempt.profile]
+        for recorded in attempt.own:
+            self._uncount(recorded)
+        # Attempts are in the order they began, so the first needs the most.
+        oldest = next(iter(self._attempts.values()), None)
+        needed = self._first + len(self._events) if oldest is None else oldest.start
+        while self._first < needed:
+            self._uncount(self._events.popleft())
+            self._first += 1
+
+    @property
+    def profiles(self) -> Iterable[str]:
+        """The profiles of the pods in flight."""
+        return self._profiles
+
+    def counts(self) -> dict[str, int]:
+        """Return how many events are kept, by label, with the pods themselves under PodPopped."""
+        counts = dict(self._counts)
+        if self._attempts:
+            counts[POD_POPPED] = len(self._attempts)
+        return counts
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._attempts
+
+    def check(self) -> None:
+        """Assert what always holds.
+
+        Raises:
+            AssertionError: it does not.
+        """
+        starts = [attempt.start for attempt in self._attempts.values()]
+        assert starts == sorted(starts), "pods in flight are not in the order they began"
+        needed = starts[0] if starts else self._first + len(self._events)
+        assert self._first == needed, f"events from {self._first} are kept, from {needed} are needed"
+        kept = chain(self._events, *(attempt.own for attempt in self._attempts.values()))
+        counts = Counter(recorded.event.label for recorded in kept)
+        assert counts == self._counts, f"{counts} events found, {self._counts} counted"
+        profiles = Counter(attempt.profile for attempt in self._attempts.values())
+        assert profiles == self._profiles, f"{profiles} pods found, {self._profiles} counted"
+
+    def _uncount(self, recorded: RecordedEvent) -> None:
+        label = recorded.event.label
+        self._counts[label] -= 1
+        if not self._counts[label]:
+            del self._counts[label]

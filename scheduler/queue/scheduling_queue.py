@@ -1,0 +1,363 @@
+"""The pods to be scheduled: which is tried next, and when a rejected one is tried again.
+
+There is no loop and no waiting here: the owner calls `flush` when `next_deadline` says so, and `pop` when it has time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.framework.changes import (
+    FORCE_ACTIVATE,
+    UNSCHEDULABLE_POD_ADD,
+    UNSCHEDULABLE_POD_UPDATE,
+    UNSCHEDULABLE_TIMEOUT,
+    pod_changes,
+)
+from scheduler.framework.queued_pod import QueuedPodInfo
+from scheduler.queue.backoff import BackoffQueue
+from scheduler.queue.contents import Contents
+from scheduler.queue.gate import Gate
+from scheduler.queue.hints import Hints, Strategy
+from scheduler.queue.nominator import Nominator
+from scheduler.queue.places import Place
+from scheduler.queue.view import QueueView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from scheduler.clock import Clock
+    from scheduler.framework.events import ClusterEvent, EventWithHint
+    from scheduler.framework.status import Status
+    from scheduler.objects.pod import PodInfo
+    from scheduler.queue.observer import QueueObserver
+
+SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
+BACKOFF_COMPLETE = "BackoffComplete"
+
+_RETRIED = frozenset({Place.ACTIVE, Place.BACKOFF})
+
+
+class SchedulingQueue(QueueView):
+    """Pending pods in activeQ, in backoffQ, unschedulable, gated or in flight.
+
+    Args:
+        sort_key: of the QueueSort plugin; the smallest is tried first.
+        pre_enqueue: returns the first rejection by a PreEnqueue plugin of the pod's profile, its `plugin` set, or
+            None. Asked whenever a pod would enter activeQ or backoffQ, but not from one to the other. Must not raise.
+        hints: returns, for a schedulerName, what each plugin registered for: the same object as long as nothing
+            changes there, an empty one for a name that is no profile's.
+        initial_backoff_seconds: the backoff after a first failure; doubles with each.
+        max_backoff_seconds: the longest backoff; 0 turns backoff off.
+        max_in_unschedulable_seconds: after which an unschedulable pod is tried again although nothing happened.
+        clock: what time it is.
+        observer: is told of what cannot be read afterwards.
+
+    Attributes:
+        nominator: which pods are nominated where; to nominate one, call `nominate`.
+
+    Source:
+        kube-scheduler v1.36, backend/queue/scheduling_queue.go, with SchedulerQueueingHints and
+        SchedulerPopFromBackoffQ on.
+    """
+
+    def __init__(
+        self,
+        *,
+        sort_key: Callable[[QueuedPodInfo], tuple[float, ...]],
+        pre_enqueue: Callable[[PodInfo], Status | None],
+        hints: Callable[[str], Mapping[str, Sequence[EventWithHint]]],
+        clock: Clock,
+        observer: QueueObserver,
+        initial_backoff_seconds: float = 1.0,
+        max_backoff_seconds: float = 10.0,
+        max_in_unschedulable_seconds: float = 300.0,
+    ) -> None:
+        backoff = BackoffQueue(
+            initial_seconds=initial_backoff_seconds, max_seconds=max_backoff_seconds, sort_key=sort_key
+        )
+        super().__init__(Contents(sort_key=sort_key, backoff=backoff, observer=observer))
+        self.nominator = Nominator()
+        self._clock = clock
+        self._gate = Gate(pre_enqueue)
+        self._hints = Hints(hints, observer=observer, clock=clock)
+        self._max_in_unschedulable_seconds = max_in_unschedulable_seconds
+
+    # What happens to pending pods.
+
+    def add(self, pod: PodInfo) -> None:
+        """Take in a pod to be scheduled; one that is here already is updated."""
+        queued = self.get(pod.uid)
+        if queued is None:
+            self._admit(pod, UNSCHEDULABLE_POD_ADD.label)
+        else:
+            self.update(queued.pod, pod)
+
+    def update(self, old: PodInfo, new: PodInfo) -> None:
+        """Take over a pod's new version.
+
+        An unschedulable or gated pod is tried again if the plugins that rejected it see help in the change. For a
+        pod in flight the change is kept until it comes back. A pod that is not here is taken in.
+        """
+        if old.uid != new.uid:  # deleted and made again under its name
+            self.delete(old)
+            self.add(new)
+            return
+        queued = self.get(new.uid)
+        if queued is None:
+            self._admit(new, UNSCHEDULABLE_POD_UPDATE.label)
+            return
+
+        place = self.place_of(new.uid)
+        if place is Place.IN_FLIGHT:
+            self._contents.in_flight.update(new.uid, new)
+            for event in pod_changes(old, new):
+                self._contents.in_flight.record_for(new.uid, event, old, new)
+            return
+        queued.pod = new
+        self.nominator.update(old, new)
+        if place in _RETRIED:
+            self._contents.renew(queued)
+        else:
+            self._wake_by_its_update(queued, old, new)
+
+    def delete(self, pod: PodInfo) -> None:
+        """Drop a pod that was deleted, or bound by somebody; one in flight is dropped when its attempt ends."""
+        uid = pod.uid
+        self.nominator.delete(uid)
+        place = self.place_of(uid)
+        if place is Place.IN_FLIGHT:
+            self._contents.in_flight.update(uid, None)
+        elif place is not Place.OUTSIDE:
+            self._contents.drop(uid, at=self._clock.monotonic(), why="deleted")
+
+    def nominate(self, uid: str, node_name: str | None) -> None:
+        """Nominate a pod to a node; "" takes a nomination back, None goes by the pod's status.
+
+        Does nothing for a pod that is not here, or was deleted while in flight.
+        """
+        pod = self._contents.newest(uid)
+        if pod is not None:
+            self.nominator.add(pod, node_name)
+
+    # One attempt.
+
+    def pop(self) -> QueuedPodInfo | None:
+        """Take out the pod to be tried next; `add_unschedulable` or `done` must follow.
+
+        When activeQ is empty, this is the pod that would leave backoffQ next, if it was rejected and did not fail
+        with an error.
+        """
+        queued = self._contents.pop(self._clock.monotonic())
+        if queued is not None:
+            queued.attempts += 1
+        return queued
+
+    def add_unschedulable(
+        self,
+        queued: QueuedPodInfo,
+        *,
+        unschedulable_plugins: Iterable[str] = (),
+        pending_plugins: Iterable[str] = (),
+        is_error: bool = False,
+    ) -> Place:
+        """Take back a pod whose attempt failed; ends the attempt.
+
+        It becomes unschedulable, unless something happened during the attempt that may help it.
+
+        Args:
+            queued: what `pop` returned.
+            unschedulable_plugins: who rejected it.
+            pending_plugins: the ones among them that answered PENDING.
+            is_error: whether it failed for another reason than a rejection. Then no event can help, so it is
+                tried again after a backoff of its own; likewise if nobody is named.
+
+        Returns:
+            Where it is now; OUTSIDE if it was deleted in the meantime.
+
+        Raises:
+            AssertionError: the pod is not in flight.
+        """
+        uid, at, in_flight = queued.pod.uid, self._clock.monotonic(), self._contents.in_flight
+        if uid not in in_flight:
+            problem = "came back without being in flight"
+            raise AssertionError(self._contents.places.objection(uid, problem))
+        newest = in_flight.newest(uid)
+        if newest is None:
+            self.done(uid)
+            return Place.OUTSIDE
+
+        queued.pod = newest
+        queued.timestamp = at
+        queued.was_flushed_from_unschedulable = False
+        queued.pending_plugins = frozenset() if is_error else frozenset(pending_plugins)
+        rejectors = queued.pending_plugins.union(() if is_error else unschedulable_plugins)
+        queued.unschedulable_plugins = rejectors
+        if rejectors:
+            queued.unschedulable_count += 1
+            queued.consecutive_errors_count = 0
+            why = f"rejected by {', '.join(sorted(rejectors))}"
+        else:
+            queued.consecutive_errors_count += 1
+            why = "failed with an error"
+        strategy, event = self._catch_up(queued)
+        if event is not None:
+            why = f"{why}; {event.label} happened meanwhile"
+        in_flight.end(uid)
+        return self._requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE, at=at, why=why)
+
+    def done(self, uid: str) -> None:
+        """End an attempt that needs no other: the pod was bound or dropped. Does nothing if it has ended."""
+        if uid in self._contents.in_flight:
+            self._contents.in_flight.end(uid)
+            self._contents.drop(uid, at=self._clock.monotonic(), why="done")
+
+    # What happens elsewhere.
+
+    def move_all(
+        self,
+        event: ClusterEvent,
+        old: Any = None,
+        new: Any = None,
+        pre_check: Callable[[PodInfo], bool] | None = None,
+    ) -> int:
+        """Try again the pods that an event may help; pods in flight are shown it when they come back.
+
+        Args:
+            event: what happened.
+            old: the object before; None for an addition.
+            new: the object now; None for a deletion. With a wildcard event and a pod here, only that pod is meant.
+            pre_check: leaves out pods for which it says False; does not concern pods in flight.
+
+        Returns:
+            How many pods went to activeQ or backoffQ.
+        """
+        at, moved = self._clock.monotonic(), 0
+        for queued in self._listening(event):
+            if pre_check is not None and not pre_check(queued.pod):
+                continue
+            strategy = self._hints.strategy(queued, event, old, new)
+            if strategy is not Strategy.SKIP:
+                moved += self._requeue(queued, strategy, event.label, at=at) in _RETRIED
+
+        in_flight = self._contents.in_flight
+        if any(event.is_wildcard or self._hints.listeners(profile, event) for profile in in_flight.profiles):
+            in_flight.record(event, old, new)
+        return moved
+
+    def activate(self, uids: Iterable[str]) -> None:
+        """Try pods again without further backoff; those in flight, if they come back, after it."""
+        at, label = self._clock.monotonic(), FORCE_ACTIVATE.label
+        for uid in uids:
+            place = self.place_of(uid)
+            if place is Place.IN_FLIGHT:
+                pod = self._contents.in_flight.newest(uid)
+                self._contents.in_flight.record_for(uid, FORCE_ACTIVATE, None, pod)
+            elif place is Place.BACKOFF:  # was past PreEnqueue when it came there
+                self._contents.put(self._contents.pods[uid], Place.ACTIVE, at=at, label=label)
+            elif place in {Place.UNSCHEDULABLE, Place.GATED}:
+                self._requeue(self._contents.pods[uid], Strategy.IMMEDIATELY, label, at=at)
+
+    def flush(self, now: float) -> int:
+        """Move on the pods whose time has come: backoff is over, or unschedulable for too long.
+
+        Returns:
+            How many pods went to activeQ or backoffQ.
+
+        Source:
+            kube-scheduler v1.36, flushBackoffQCompleted and flushUnschedulablePodsLeftover; the latter runs there
+            every 30 seconds, so a pod may wait that much longer.
+        """
+        moved = 0
+        for uid in self._contents.backoff.pop_finished(now):
+            self._contents.put(self._contents.pods[uid], Place.ACTIVE, at=now, label=BACKOFF_COMPLETE)
+            moved += 1
+        for uid in self._contents.unschedulable.due(now):
+            queued = self._contents.pods[uid]
+            if self._requeue(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, at=now) in _RETRIED:
+                queued.was_flushed_from_unschedulable = True
+                moved += 1
+        return moved
+
+    def next_deadline(self, now: float) -> float | None:
+        """Return when `flush` next has something to do, not before `now`; None if only events can help."""
+        deadlines = (self._contents.backoff.next_deadline(), self._contents.unschedulable.next_deadline())
+        known = [deadline for deadline in deadlines if deadline is not None]
+        return max(now, min(known)) if known else None
+
+    def check(self) -> None:
+        super().check()
+        self.nominator.check()
+
+    # Where a pod goes.
+
+    def _admit(self, pod: PodInfo, label: str) -> None:
+        at = self._clock.monotonic()
+        if self._requeue(QueuedPodInfo(pod, at), Strategy.IMMEDIATELY, label, at=at) is Place.ACTIVE:
+            self.nominator.add(pod)
+
+    def _requeue(
+        self, queued: QueuedPodInfo, strategy: Strategy, label: str, *, at: float, why: str = ""
+    ) -> Place:
+        """Put a pod where the strategy says, if PreEnqueue lets it; return the place."""
+        if strategy is Strategy.SKIP:
+            place = Place.UNSCHEDULABLE
+        elif (refusal := self._gate.refusal(queued)) is not None:
+            place = Place.GATED
+            why = f"{why or label}; gated by {refusal.plugin}: {refusal.message}"
+        elif strategy is Strategy.AFTER_BACKOFF and self._contents.backoff.is_backing_off(queued, at):
+            place = Place.BACKOFF
+        else:
+            place = Place.ACTIVE
+        flush_at = None if place in _RETRIED else self._flush_at(queued, at)
+        return self._contents.put(queued, place, at=at, label=label, why=why, flush_at=flush_at)
+
+    def _flush_at(self, queued: QueuedPodInfo, at: float) -> float | None:
+        """Return when a pod is tried again although nothing happened.
+
+        A gated pod never, unless the plugin that gates it registered for everything.
+        """
+        if queued.is_gated and not self._gate_hears_of(queued, UNSCHEDULABLE_TIMEOUT):
+            return None
+        return at + self._max_in_unschedulable_seconds
+
+    def _wake_by_its_update(self, queued: QueuedPodInfo, old: PodInfo, new: PodInfo) -> None:
+        at = self._clock.monotonic()
+        for event in pod_changes(old, new):
+            strategy = self._hints.strategy(queued, event, old, new)
+            if strategy is Strategy.SKIP:
+                continue
+            if self._requeue(queued, strategy, event.label, at=at) in _RETRIED:
+                return
+
+    # Who hears of what.
+
+    def _listening(self, event: ClusterEvent) -> list[QueuedPodInfo]:
+        """Return the waiting pods for which an event is worth a question."""
+        pods, waiting = self._contents.pods, self._contents.unschedulable
+        if event.is_wildcard:
+            everyone = [pods[uid] for uid in waiting]
+            return [
+                queued for queued in everyone if not queued.is_gated or self._gate_hears_of(queued, event)
+            ]
+        return [
+            pods[uid]
+            for profile in waiting.profiles
+            for uid in waiting.waiting_for(profile, self._hints.listeners(profile, event))
+        ]
+
+    def _gate_hears_of(self, queued: QueuedPodInfo, event: ClusterEvent) -> bool:
+        return queued.gating_plugin in self._hints.listeners(queued.pod.scheduler_name, event)
+
+    def _catch_up(self, queued: QueuedPodInfo) -> tuple[Strategy, ClusterEvent | None]:
+        """Show a pod what happened while it was in flight; return what follows, and from which event."""
+        if not queued.unschedulable_plugins:
+            return Strategy.AFTER_BACKOFF, None
+        best, because = Strategy.SKIP, None
+        for recorded in self._contents.in_flight.events_since(queued.pod.uid):
+            strategy = self._hints.strategy(queued, *recorded)
+            if strategy > best:
+                best, because = strategy, recorded.event
+            if best is Strategy.IMMEDIATELY or (best is not Strategy.SKIP and not queued.pending_plugins):
+                break
+        return best, because

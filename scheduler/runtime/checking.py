@@ -1,0 +1,134 @@
+"""A plugin class is checked completely before any of it is kept."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from typing import TYPE_CHECKING
+
+from scheduler.errors import PluginLoadError
+from scheduler.framework import capabilities as known
+from scheduler.framework.interface import (
+    API_VERSION,
+    FilterPlugin,
+    Locality,
+    Needs,
+    Plugin,
+    PluginArgs,
+    ScorePlugin,
+)
+from scheduler.runtime.points import CLASS_OF, METHODS_OF, points_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+CAPABILITIES: Mapping[str, type] = {
+    name: found
+    for name, found in vars(known).items()
+    if isinstance(found, type) and found.__module__ == known.__name__
+}
+"""Capability's name -> its Protocol."""
+
+
+def check_plugin(candidate: object, where: str) -> type[Plugin]:
+    """Return the candidate if it keeps the whole plugin contract.
+
+    Raises:
+        PluginLoadError: with everything that is wrong, one fault a line.
+    """
+    if not (isinstance(candidate, type) and issubclass(candidate, Plugin)):
+        raise PluginLoadError(where, f"{candidate!r} is not a subclass of scheduler.framework.Plugin")
+    faults = list(_faults(candidate))
+    if faults:
+        raise PluginLoadError(where, "\n  ".join([f"{candidate.__name__} is not a whole plugin:", *faults]))
+    return candidate
+
+
+def _faults(plugin: type[Plugin]) -> Iterator[str]:
+    name: object = plugin.name
+    args: object = plugin.Args
+    locality: object = plugin.locality
+    needs: object = plugin.needs
+    if not isinstance(name, str) or not name:
+        yield 'name: a text such as "LicenceAware" is expected'
+    if plugin.api_version != API_VERSION:
+        yield f"api_version: this scheduler runs {API_VERSION}, the plugin was written for {plugin.api_version}"
+    if not (isinstance(args, type) and issubclass(args, PluginArgs)):
+        yield f"Args: a subclass of scheduler.framework.PluginArgs is expected, was {args!r}"
+    if not isinstance(locality, Locality):
+        yield f"locality: Locality.NODE or Locality.CLUSTER is expected, was {locality!r}"
+    if not isinstance(needs, Needs):
+        yield f"needs: scheduler.framework.Needs is expected, was {needs!r}"
+    yield from _method_faults(plugin)
+    try:
+        constructor_wants(plugin)
+    except TypeError as error:
+        yield f"__init__: {error}"
+
+
+def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
+    points = points_of(plugin)
+    if not points:
+        yield "it takes part in no extension point; inherit FilterPlugin, ScorePlugin, ..."
+    for name in sorted(getattr(plugin, "__abstractmethods__", ())):
+        yield f"{name}: not implemented"
+    if issubclass(plugin, FilterPlugin) and not _overrides(plugin, FilterPlugin, "filter", "filter_node"):
+        yield "a FilterPlugin overrides filter or filter_node"
+    if issubclass(plugin, ScorePlugin) and not _overrides(plugin, ScorePlugin, "score", "score_node"):
+        yield "a ScorePlugin overrides score or score_node"
+    contracts = [(CLASS_OF[point], method) for point in points for method in METHODS_OF[point]]
+    contracts += [(Plugin, method) for method in ("signature", "version", "events", "refresh")]
+    for contract, method in contracts:
+        yield from _signature_faults(plugin, contract, method)
+
+
+def _overrides(plugin: type[Plugin], contract: type[Plugin], *methods: str) -> bool:
+    return any(getattr(plugin, method) is not getattr(contract, method) for method in methods)
+
+
+def _signature_faults(plugin: type[Plugin], contract: type[Plugin], method: str) -> Iterator[str]:
+    found, wanted = getattr(plugin, method), getattr(contract, method)
+    if found is wanted:
+        return
+    if not callable(found):
+        yield f"{method}: a method is expected, was {found!r}"
+        return
+    if inspect.iscoroutinefunction(found) != inspect.iscoroutinefunction(wanted):
+        kind = "async def" if inspect.iscoroutinefunction(wanted) else "a plain def"
+        yield f"{method}: {kind} is expected"
+        return
+    arguments = list(inspect.signature(wanted).parameters)
+    try:
+        inspect.signature(found).bind(*arguments)
+    except TypeError:
+        yield f"{method}: takes {inspect.signature(found)}, is called with ({', '.join(arguments)})"
+
+
+def constructor_wants(plugin: type[Plugin]) -> dict[str, type | None]:
+    """Return what a plugin's constructor wants: argument -> the capability's Protocol, None for `args`.
+
+    Raises:
+        TypeError: an argument is not keyword-only, or its annotation is no capability.
+    """
+    constructor = plugin.__init__
+    if constructor is object.__init__:
+        return {}
+    wants: dict[str, type | None] = {}
+    # Authors import capabilities for annotations only, where they cannot be found at run time.
+    names = {**CAPABILITIES, "Args": plugin.Args, plugin.__name__: plugin}
+    try:
+        hints = typing.get_type_hints(constructor, localns=names)
+    except NameError as error:
+        raise TypeError(f"an annotation cannot be resolved: {error}") from error
+    for name, parameter in list(inspect.signature(constructor).parameters.items())[1:]:
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            raise TypeError(f"{name}: arguments are keyword-only, put a * before it")
+        if name == "args":
+            wants[name] = None
+        elif hints.get(name) in CAPABILITIES.values():
+            wants[name] = hints[name]
+        elif parameter.default is inspect.Parameter.empty:
+            raise TypeError(
+                f"{name}: annotate it with one of the capabilities {', '.join(sorted(CAPABILITIES))}"
+            )
+    return wants

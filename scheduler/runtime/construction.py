@@ -1,0 +1,45 @@
+"""Builds plugins: hands each exactly the arguments and capabilities its constructor names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.errors import PluginLoadError
+from scheduler.framework.events import EventWithHint
+from scheduler.runtime.checking import constructor_wants
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.framework.interface import Plugin, PluginArgs
+
+
+def build_plugin(plugin: type[Plugin], args: PluginArgs, capabilities: Mapping[type, object]) -> Plugin:
+    """Return an instance.
+
+    Args:
+        plugin: a checked class.
+        args: of the class's own `Args`.
+        capabilities: Protocol -> what fulfils it.
+
+    Raises:
+        PluginLoadError: the constructor or `events` raised, or the constructor wants a capability that is not to be had here, as a binder in
+            an offline simulation.
+    """
+    given: dict[str, Any] = {}
+    for name, capability in constructor_wants(plugin).items():
+        if capability is None:
+            given[name] = args
+        elif capability in capabilities:
+            given[name] = capabilities[capability]
+        else:
+            raise PluginLoadError(plugin.name, f"asks for {capability.__name__}, which is not to be had here")
+    try:
+        built = plugin(**given)
+        events = list(built.events())
+    except Exception as error:
+        told = f"cannot be built: {type(error).__name__}: {error}"
+        raise PluginLoadError(plugin.name, told) from error
+    if not all(isinstance(event, EventWithHint) for event in events):
+        raise PluginLoadError(plugin.name, f"events: EventWithHint are expected, found {events!r:.200}")
+    return built

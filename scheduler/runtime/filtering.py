@@ -1,0 +1,282 @@
+"""PreFilter, Filter and PostFilter: which nodes can run a pod, and what to do when none can."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.framework.interface import FilterPlugin, PostFilterResult, PreFilterPlugin, PreFilterResult
+from scheduler.framework.outcomes import PASS, Outcome, Outcomes
+from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.runtime.calls import checked_outcomes, is_anything, is_post_filter, is_pre_filter
+from scheduler.runtime.equivalence import KeptVerdicts, is_kept
+from scheduler.runtime.points import overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scheduler.framework.cycle_state import CycleState
+    from scheduler.framework.diagnosis import Diagnosis
+    from scheduler.framework.interface import PostFilterPlugin
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.calls import PluginCalls
+    from scheduler.snapshot import Rows, Snapshot
+
+
+class Filtering:
+    """Runs the filtering points of one profile."""
+
+    def __init__(
+        self,
+        calls: PluginCalls,
+        pre_filter: Sequence[PreFilterPlugin],
+        filters: Sequence[FilterPlugin],
+        post_filter: Sequence[PostFilterPlugin],
+    ) -> None:
+        self._call = calls
+        self._pre_filter = pre_filter
+        self._filter = filters
+        self._post_filter = post_filter
+        self._kept = {plugin.name: KeptVerdicts() for plugin in filters if is_kept(plugin)}
+
+    @property
+    def has_post_filter(self) -> bool:
+        return bool(self._post_filter)
+
+    def forget_kept_verdicts(self) -> None:
+        """Drop what is kept per signature."""
+        for kept in self._kept.values():
+            kept.forget()
+
+    def run_pre_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> Status:
+        """Ask PreFilter; narrowing and rejection are noted in the diagnosis.
+
+        Returns:
+            A success, a rejection of the pod whatever the node, or an error.
+
+        Source:
+            kube-scheduler v1.36, framework/runtime/framework.go, RunPreFilterPlugins.
+        """
+        with self._call.point(ExtensionPoint.PRE_FILTER) as told:
+            told.code = (status := self._pre_filter_all(state, pod, snapshot, diagnosis)).code
+        return status
+
+    def _pre_filter_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> Status:
+        skipped: set[str] = set()
+        names: frozenset[str] | None = None
+        narrowing: list[str] = []
+        rejection: Status | None = None
+        for plugin in self._pre_filter:
+            answer = self._call.guarded(
+                plugin,
+                ExtensionPoint.PRE_FILTER,
+                plugin.pre_filter,
+                state,
+                pod,
+                snapshot,
+                expects=is_pre_filter,
+            )
+            if isinstance(answer, PreFilterResult):
+                narrowing.append(plugin.name)
+                names = answer.node_names if names is None else names & answer.node_names
+                if not names:
+                    rejection = _nothing_left(narrowing)
+                    break
+            elif answer is not None and answer.code is Code.SKIP:
+                skipped.add(plugin.name)
+            elif answer is not None and not answer.is_success:
+                if not answer.is_rejected:
+                    return answer
+                # The others are still asked: preemption needs what they prepare. Unless it cannot help anyway.
+                rejection = answer
+                if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                    narrowing.clear()
+                    break
+        state.skipped_filters = frozenset(skipped)
+        if rejection is not None:
+            diagnosis.unschedulable_plugins.update(narrowing)
+            diagnosis.reject_all(rejection)
+            return rejection
+        if names is not None:
+            keep = np.zeros(snapshot.n_nodes, dtype=bool)
+            keep[[row for row in map(snapshot.row_of, names) if row is not None]] = True
+            diagnosis.narrow(keep, names, tuple(sorted(narrowing)))
+        return SUCCESS
+
+    def run_filters(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, diagnosis: Diagnosis
+    ) -> Rows:
+        """Ask every Filter about the nodes still standing, and return those that pass all.
+
+        Refusals are noted in the diagnosis; a node whose judging failed counts as refused with code ERROR.
+        """
+        for plugin in self._filter:
+            if not rows.size:
+                break
+            if plugin.name in state.skipped_filters:
+                continue
+            rows = diagnosis.reject(plugin.name, self._outcomes(plugin, state, pod, snapshot, rows), rows)
+        return rows
+
+    def find_feasible(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
+        *,
+        rows: Rows,
+        nominated: Mapping[int, Sequence[PodInfo]],
+    ) -> Rows:
+        """Judge nodes, and return the feasible ones, ascending.
+
+        Args:
+            state: what PreFilter wrote.
+            pod: the pod to place.
+            snapshot: the cluster.
+            diagnosis: where refusals are noted.
+            rows: the nodes to judge.
+            nominated: row -> other pods of equal or higher priority that are expected there soon. Such a node must
+                pass with them and without them, since they may or may not come.
+
+        Raises:
+            PluginError: a plugin could not take nominated pods into its state.
+
+        Source:
+            kube-scheduler v1.36, framework/runtime/framework.go, RunFilterPluginsWithNominatedPods.
+        """
+        with self._call.point(ExtensionPoint.FILTER) as told:
+            if nominated:
+                rows = self._pass_with_nominated(state, pod, snapshot, diagnosis, rows, nominated)
+            feasible = self.run_filters(state, pod, snapshot, rows, diagnosis)
+            if diagnosis.first_error() is not None:
+                told.code = Code.ERROR
+        return feasible
+
+    def _pass_with_nominated(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
+        rows: Rows,
+        nominated: Mapping[int, Sequence[PodInfo]],
+    ) -> Rows:
+        standing = np.zeros(snapshot.n_nodes, dtype=bool)
+        standing[rows] = True
+        # A loop over the few nodes with nominations: each sees its own nominated pods and nobody else's.
+        for row, pods in nominated.items():
+            if standing[row]:
+                added = [(row, other) for other in pods]
+                what_if = snapshot.overlay(add=added)
+                its_state = state.clone()
+                self.run_add_pods(its_state, pod, added, what_if)
+                its_row = np.array([row], dtype=np.intp)
+                standing[row] = bool(self.run_filters(its_state, pod, what_if, its_row, diagnosis).size)
+        return np.flatnonzero(standing)
+
+    def run_add_pods(
+        self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        """Take pods into what PreFilter wrote, as if they were on those rows.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        for plugin in self._pre_filter:
+            if plugin.name not in state.skipped_filters:
+                self._call.raising(
+                    plugin, ExtensionPoint.PRE_FILTER, plugin.add_pods, state, pod, added, snapshot
+                )
+
+    def run_remove_pods(
+        self, state: CycleState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        """Take pods out of what PreFilter wrote.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        for plugin in self._pre_filter:
+            if plugin.name not in state.skipped_filters:
+                self._call.raising(
+                    plugin, ExtensionPoint.PRE_FILTER, plugin.remove_pods, state, pod, removed, snapshot
+                )
+
+    def run_post_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        """Ask PostFilter plugins until one succeeds or fails; the reasons of all asked are joined.
+
+        Source:
+            kube-scheduler v1.36, framework/runtime/framework.go, RunPostFilterPlugins.
+        """
+        with self._call.point(ExtensionPoint.POST_FILTER) as told:
+            told.code = (result := self._post_filter_all(state, pod, snapshot, diagnosis)).status.code
+        return result
+
+    def _post_filter_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        reasons: list[str] = []
+        rejected_by = ""
+        nominated: str | None = None
+        for plugin in self._post_filter:
+            result = self._call.guarded(
+                plugin,
+                ExtensionPoint.POST_FILTER,
+                plugin.post_filter,
+                state,
+                pod,
+                snapshot,
+                diagnosis,
+                expects=is_post_filter,
+            )
+            if isinstance(result, Status):
+                return PostFilterResult(result)
+            status = result.status.by(plugin.name)
+            # The last word has who succeeds, fails, or knows that nothing helps.
+            if not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return PostFilterResult(status, result.nominated_node_name)
+            if result.nominated_node_name is not None:
+                nominated = result.nominated_node_name
+            reasons.extend(status.reasons)
+            rejected_by = rejected_by or plugin.name
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(reasons), rejected_by), nominated)
+
+    def _outcomes(
+        self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Outcomes:
+        def ask(nodes: Snapshot, asked: Rows) -> Outcomes:
+            by_node = not overrides(plugin, FilterPlugin, "filter")
+            with self._call.evaluation(plugin, ExtensionPoint.FILTER, nodes=len(asked) if by_node else None):
+                return checked_outcomes(plugin.filter(state, pod, nodes, asked), nodes.n_nodes)
+
+        def judge() -> Outcomes:
+            kept = self._kept.get(plugin.name)
+            signature = None if kept is None else plugin.signature(pod)
+            if kept is None or signature is None:
+                return ask(snapshot, rows)
+            return kept.outcomes(
+                signature, plugin.version(), snapshot, rows, lambda some: ask(some, some.all_rows)
+            )
+
+        answer = self._call.guarded(plugin, ExtensionPoint.FILTER, judge, expects=is_anything)
+        if isinstance(answer, Status):
+            failed = np.ones(snapshot.n_nodes, dtype=np.uint16)
+            return Outcomes(failed, (PASS, Outcome(Code.ERROR, answer.reasons)))
+        return answer
+
+
+def _nothing_left(narrowing: Sequence[str]) -> Status:
+    if len(narrowing) == 1:
+        reason = f"node(s) didn't satisfy plugin {narrowing[0]}"
+    else:
+        reason = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(narrowing))}] simultaneously"
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,))

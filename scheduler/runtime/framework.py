@@ -1,0 +1,241 @@
+"""One profile, ready to run: its plugins point by point."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from scheduler.framework.interface import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    Wait,
+)
+from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.status import SKIP, SUCCESS, Code, Status
+from scheduler.runtime.calls import PluginCalls, is_anything, is_permit, is_sort_key
+from scheduler.runtime.filtering import Filtering
+from scheduler.runtime.instruments import NoInstruments
+from scheduler.runtime.scoring import Scoring
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from scheduler.framework.cycle_state import CycleState
+    from scheduler.framework.events import EventWithHint
+    from scheduler.framework.interface import Plugin
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.instruments import Instruments
+
+P = TypeVar("P", bound="Plugin")
+
+_LONGEST_PERMIT_SECONDS = 15 * 60.0
+"""Source: kube-scheduler v1.36, framework/runtime/framework.go, maxTimeout."""
+
+
+_REJECTING = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
+
+
+@dataclass(frozen=True, slots=True)
+class EnabledPlugins:
+    """One profile's plugins, in order, by extension point; a plugin is one object at all its points.
+
+    Attributes:
+        at: extension point -> plugins.
+        weights: scoring plugin's name -> what its scores are multiplied with.
+    """
+
+    at: Mapping[ExtensionPoint, Sequence[Plugin]]
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+    def all(self) -> Sequence[Plugin]:
+        """Return each plugin once, in order of first appearance."""
+        return list({id(plugin): plugin for plugins in self.at.values() for plugin in plugins}.values())
+
+
+class Framework:
+    """Runs one profile's plugins.
+
+    Args:
+        profile: its schedulerName.
+        plugins: what is enabled.
+        instruments: who is told what was measured.
+        clock: seconds, for durations only.
+
+    Attributes:
+        profile: its schedulerName.
+        plugins: what is enabled.
+        filtering: PreFilter, Filter and PostFilter.
+        scoring: PreScore, Score and normalisation.
+        events: plugin -> the events that may help a pod it rejected, of every plugin that can reject one.
+    """
+
+    def __init__(
+        self,
+        profile: str,
+        plugins: EnabledPlugins,
+        instruments: Instruments | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.profile = profile
+        self.plugins = plugins
+        self._call = PluginCalls(profile, instruments or NoInstruments(), clock)
+        self._pre_enqueue = self._at(ExtensionPoint.PRE_ENQUEUE, PreEnqueuePlugin)
+        self._queue_sort = self._at(ExtensionPoint.QUEUE_SORT, QueueSortPlugin)
+        self.filtering = Filtering(
+            self._call,
+            self._at(ExtensionPoint.PRE_FILTER, PreFilterPlugin),
+            self._at(ExtensionPoint.FILTER, FilterPlugin),
+            self._at(ExtensionPoint.POST_FILTER, PostFilterPlugin),
+        )
+        self.scoring = Scoring(
+            self._call,
+            self._at(ExtensionPoint.PRE_SCORE, PreScorePlugin),
+            self._at(ExtensionPoint.SCORE, ScorePlugin),
+            plugins.weights,
+        )
+        self._reserve = self._at(ExtensionPoint.RESERVE, ReservePlugin)
+        self._permit = self._at(ExtensionPoint.PERMIT, PermitPlugin)
+        self._pre_bind = self._at(ExtensionPoint.PRE_BIND, PreBindPlugin)
+        self._bind = self._at(ExtensionPoint.BIND, BindPlugin)
+        self._post_bind = self._at(ExtensionPoint.POST_BIND, PostBindPlugin)
+        self.events: Mapping[str, Sequence[EventWithHint]] = {
+            plugin.name: plugin.events() for plugin in plugins.all() if isinstance(plugin, _REJECTING)
+        }
+
+    def measure_plugins(self, on: bool) -> None:
+        """Say whether the next points are timed plugin by plugin; upstream does so in one cycle out of ten."""
+        self._call.measuring = on
+
+    def forget_kept_verdicts(self) -> None:
+        """Drop what is kept per signature."""
+        self.filtering.forget_kept_verdicts()
+        self.scoring.forget_kept_verdicts()
+
+    # In the queue.
+
+    def run_pre_enqueue(self, pod: PodInfo) -> Status:
+        """Return the first rejection or error of a PreEnqueue plugin, else a success."""
+        for plugin in self._pre_enqueue:
+            status = self._call.status(plugin, ExtensionPoint.PRE_ENQUEUE, plugin.pre_enqueue, pod)
+            if not status.is_success:
+                return status
+        return SUCCESS
+
+    def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
+        """Return QueueSort's key of a pod; one whose key cannot be told comes last, so that it is not lost."""
+        plugin = self._queue_sort[0]
+        key = self._call.guarded(
+            plugin, ExtensionPoint.QUEUE_SORT, plugin.sort_key, queued, expects=is_sort_key
+        )
+        return (math.inf,) if isinstance(key, Status) else key
+
+    # The choice is made.
+
+    def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Ask Reserve plugins in order; the first rejection or error is returned, and the caller undoes."""
+        with self._call.point(ExtensionPoint.RESERVE) as told:
+            for plugin in self._reserve:
+                status = self._call.status(
+                    plugin, ExtensionPoint.RESERVE, plugin.reserve, state, pod, node_name
+                )
+                if not status.is_success:
+                    told.code = status.code
+                    return status
+        return SUCCESS
+
+    def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Undo all reservations, last first; one that raises is logged and the others still undone."""
+        for plugin in reversed(self._reserve):
+            self._call.guarded(
+                plugin, ExtensionPoint.RESERVE, plugin.unreserve, state, pod, node_name, expects=is_anything
+            )
+
+    def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Mapping[str, float]:
+        """Ask Permit plugins.
+
+        Returns:
+            A success; the first rejection or error; or, if at least one wants to hold the pod, plugin -> seconds
+            it holds it for at most.
+        """
+        with self._call.point(ExtensionPoint.PERMIT) as told:
+            answer = self._permit_all(state, pod, node_name)
+            told.code = answer.code if isinstance(answer, Status) else Code.WAIT
+        return answer
+
+    def _permit_all(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Mapping[str, float]:
+        holds: dict[str, float] = {}
+        for plugin in self._permit:
+            answer = self._call.guarded(
+                plugin, ExtensionPoint.PERMIT, plugin.permit, state, pod, node_name, expects=is_permit
+            )
+            if isinstance(answer, Wait):
+                holds[plugin.name] = min(answer.timeout_seconds, _LONGEST_PERMIT_SECONDS)
+            elif answer is not None and not answer.is_success:
+                return answer
+        return holds or SUCCESS
+
+    # The choice is carried out.
+
+    def run_pre_bind_pre_flights(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Return SKIP if no PreBind plugin has anything to do for the pod, a success if one has, or an error."""
+        anything = False
+        for plugin in self._pre_bind:
+            status = self._call.status(
+                plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind_pre_flight, state, pod, node_name
+            )
+            if status.code is Code.SKIP:
+                continue
+            if not status.is_success:
+                return status
+            anything = True
+        return SUCCESS if anything else SKIP
+
+    async def run_pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Run PreBind plugins one after another, up to the first that does not succeed."""
+        with self._call.point(ExtensionPoint.PRE_BIND) as told:
+            for plugin in self._pre_bind:
+                status = await self._call.awaited(
+                    plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind(state, pod, node_name)
+                )
+                if not status.is_success:
+                    told.code = status.code
+                    return status
+        return SUCCESS
+
+    async def run_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Ask Bind plugins until one does not skip; an error if all do."""
+        with self._call.point(ExtensionPoint.BIND) as told:
+            for plugin in self._bind:
+                status = await self._call.awaited(
+                    plugin, ExtensionPoint.BIND, plugin.bind(state, pod, node_name)
+                )
+                if status.code is not Code.SKIP:
+                    told.code = status.code
+                    return status
+            told.code = Code.ERROR
+        return Status.failed("no Bind plugin took the pod")
+
+    async def run_post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Tell PostBind plugins; one that raises is logged."""
+        for plugin in self._post_bind:
+            await self._call.awaited(
+                plugin, ExtensionPoint.POST_BIND, plugin.post_bind(state, pod, node_name)
+            )
+
+    def _at(self, point: ExtensionPoint, kind: type[P]) -> list[P]:
+        plugins = list(self.plugins.at.get(point, ()))
+        assert all(isinstance(plugin, kind) for plugin in plugins), f"{point.value} holds {plugins}"
+        return plugins  # type: ignore[return-value]

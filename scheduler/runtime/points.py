@@ -1,0 +1,60 @@
+"""Which class of the contract stands for which extension point."""
+
+from __future__ import annotations
+
+from scheduler.framework.interface import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from scheduler.framework.points import ExtensionPoint
+
+CLASS_OF: dict[ExtensionPoint, type[Plugin]] = {
+    ExtensionPoint.PRE_ENQUEUE: PreEnqueuePlugin,
+    ExtensionPoint.QUEUE_SORT: QueueSortPlugin,
+    ExtensionPoint.PRE_FILTER: PreFilterPlugin,
+    ExtensionPoint.FILTER: FilterPlugin,
+    ExtensionPoint.POST_FILTER: PostFilterPlugin,
+    ExtensionPoint.PRE_SCORE: PreScorePlugin,
+    ExtensionPoint.SCORE: ScorePlugin,
+    ExtensionPoint.RESERVE: ReservePlugin,
+    ExtensionPoint.PERMIT: PermitPlugin,
+    ExtensionPoint.PRE_BIND: PreBindPlugin,
+    ExtensionPoint.BIND: BindPlugin,
+    ExtensionPoint.POST_BIND: PostBindPlugin,
+}
+
+METHODS_OF: dict[ExtensionPoint, tuple[str, ...]] = {
+    ExtensionPoint.PRE_ENQUEUE: ("pre_enqueue",),
+    ExtensionPoint.QUEUE_SORT: ("sort_key",),
+    ExtensionPoint.PRE_FILTER: ("pre_filter", "add_pods", "remove_pods"),
+    ExtensionPoint.FILTER: ("filter", "filter_node"),
+    ExtensionPoint.POST_FILTER: ("post_filter",),
+    ExtensionPoint.PRE_SCORE: ("pre_score",),
+    ExtensionPoint.SCORE: ("score", "score_node", "normalize"),
+    ExtensionPoint.RESERVE: ("reserve", "unreserve"),
+    ExtensionPoint.PERMIT: ("permit",),
+    ExtensionPoint.PRE_BIND: ("pre_bind_pre_flight", "pre_bind"),
+    ExtensionPoint.BIND: ("bind",),
+    ExtensionPoint.POST_BIND: ("post_bind",),
+}
+
+
+def points_of(plugin: type[Plugin]) -> frozenset[ExtensionPoint]:
+    """Return the extension points a plugin takes part in."""
+    return frozenset(point for point, of in CLASS_OF.items() if issubclass(plugin, of))
+
+
+def overrides(plugin: Plugin, contract: type[Plugin], method: str) -> bool:
+    """Say whether a plugin has a method of its own instead of the contract's."""
+    return getattr(type(plugin), method) is not getattr(contract, method)

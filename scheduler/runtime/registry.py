@@ -1,0 +1,143 @@
+"""Where plugins come from: in-tree, entry points of installed packages, `module:Class`, or one .py file."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scheduler.errors import PluginLoadError
+from scheduler.framework.interface import Plugin
+from scheduler.runtime.checking import check_plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+ENTRY_POINT_GROUP = "custom_scheduler.plugins"
+
+
+class Registry:
+    """Plugin classes by the names that profiles use for them.
+
+    Args:
+        in_tree: name -> class, of the plugins that come with the scheduler.
+    """
+
+    def __init__(self, in_tree: Mapping[str, type[Plugin]]) -> None:
+        self._in_tree = dict(in_tree)
+        self._loaded: dict[tuple[str, Path | None], type[Plugin]] = {}
+
+    def find(self, reference: str, folder: Path | None = None) -> type[Plugin]:
+        """Return the class that a profile means.
+
+        Args:
+            reference: kube-scheduler's name of an in-tree plugin, an entry point's name, `module:Class`,
+                `path/to/file.py` or `path/to/file.py:Class`.
+            folder: what relative paths start from, as a rule the folder of the configuration file.
+
+        Raises:
+            PluginLoadError: nothing of that name, or not a whole plugin; nothing is kept then.
+        """
+        if reference in self._in_tree:
+            return self._in_tree[reference]
+        key = (reference, folder)
+        if key not in self._loaded:
+            self._loaded[key] = self._load(reference, folder)
+        return self._loaded[key]
+
+    def names(self) -> frozenset[str]:
+        """Return the names that need no path or module: in-tree plugins and installed entry points."""
+        return frozenset(self._in_tree) | frozenset(entry_points(group=ENTRY_POINT_GROUP).names)
+
+    def _load(self, reference: str, folder: Path | None) -> type[Plugin]:
+        path, _, class_name = reference.partition(":")
+        if path.endswith(".py"):
+            return _from_file((folder or Path()) / path, class_name, reference)
+        if class_name:
+            return _from_module(path, class_name, reference)
+        return self._from_entry_point(reference)
+
+    def _from_entry_point(self, name: str) -> type[Plugin]:
+        found = sorted(entry_points(group=ENTRY_POINT_GROUP, name=name), key=lambda point: point.value)
+        if not found:
+            close = difflib.get_close_matches(name, self.names(), n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise PluginLoadError(name, f"no plugin of that name, in-tree or installed{hint}")
+        if len(found) > 1:
+            where = ", ".join(f"{point.value} of {point.dist.name if point.dist else '?'}" for point in found)
+            raise PluginLoadError(name, f"several installed packages offer it: {where}")
+        try:
+            loaded = found[0].load()
+        except Exception as error:
+            raise PluginLoadError(f"{name} ({found[0].value})", _told(error)) from error
+        return check_plugin(loaded, f"{name} ({found[0].value})")
+
+
+def _from_module(module_name: str, class_name: str, reference: str) -> type[Plugin]:
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise PluginLoadError(reference, _told(error)) from error
+    return check_plugin(_class_of(module, class_name, reference), reference)
+
+
+def _from_file(path: Path, class_name: str, reference: str) -> type[Plugin]:
+    try:
+        path = path.resolve(strict=True)
+    except OSError as error:
+        raise PluginLoadError(reference, f"no such file: {path}") from error
+    # A name of its own, so that two files called gpu.py live side by side.
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:12]
+    name = f"custom_scheduler_plugin_{path.stem}_{digest}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PluginLoadError(reference, f"not a Python file: {path}")
+    module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get(name)
+    sys.modules[name] = module  # type annotations are resolved through it
+    try:
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise PluginLoadError(reference, _told(error)) from error
+        found = _class_of(module, class_name, reference) if class_name else _only_plugin(module, reference)
+        return check_plugin(found, reference)
+    except PluginLoadError:
+        sys.modules.pop(name)
+        if before is not None:
+            sys.modules[name] = before
+        raise
+
+
+def _class_of(module: ModuleType, class_name: str, reference: str) -> object:
+    try:
+        return getattr(module, class_name)
+    except AttributeError as error:
+        raise PluginLoadError(reference, f"{module.__name__} has no {class_name}") from error
+
+
+def _only_plugin(module: ModuleType, reference: str) -> object:
+    found = [
+        member
+        for member in vars(module).values()
+        if isinstance(member, type) and issubclass(member, Plugin) and member.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        names = ", ".join(member.__name__ for member in found) or "none"
+        raise PluginLoadError(
+            reference, f"one plugin class is expected in it, found {names}; name it as FILE:CLASS"
+        )
+    return found[0]
+
+
+def _told(error: Exception) -> str:
+    place = ""
+    if isinstance(error, SyntaxError):
+        place = f" (line {error.lineno})"
+    return f"cannot be imported: {type(error).__name__}: {error}{place}"

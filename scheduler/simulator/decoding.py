@@ -1,0 +1,89 @@
+"""From a request's body to an object of one kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.simulator.kinds import Kind
+from scheduler.simulator.status import bad_request, cannot_decode
+from scheduler.simulator.structure import StructureError, structure_of
+
+Object = dict[str, Any]
+
+
+@dataclass(slots=True)
+class WriteOptions:
+    """How a write is meant.
+
+    Attributes:
+        dry_run: do everything but store it.
+        field_validation: what becomes of unknown fields: `Strict` refuses, `Warn` warns, `Ignore` is silent; all
+            but the first drop them.
+        warnings: what the answer is to warn of; grows while the request is handled.
+    """
+
+    dry_run: bool = False
+    field_validation: str = "Warn"
+    warnings: list[str] = field(default_factory=list)
+
+
+def read_object(kind: Kind, body: Any, options: WriteOptions) -> Object:
+    """Return a copy of an object as its kind's structure has it, kind and apiVersion in front.
+
+    Raises:
+        StatusError: 400, it is no such object.
+    """
+    if not isinstance(body, dict):
+        raise cannot_decode(kind, "json: cannot unmarshal into Go value: an object was expected")
+    _check_type(kind, body)
+    if not kind.model:
+        return kind.head(clone(body))
+    unknown: list[str] = []
+    try:
+        obj: Object = structure_of(kind.model)(body, unknown)
+    except StructureError as error:
+        problem = error.problem if error.problem.startswith("quantities") else str(error)
+        raise cannot_decode(kind, problem) from error
+    if unknown:
+        _tell_unknown(kind, unknown, options)
+    if not isinstance(obj.get("metadata", {}), dict):
+        raise cannot_decode(kind, "json: cannot unmarshal into Go struct field metadata of type v1.ObjectMeta")
+    metadata = obj.pop("metadata", {})
+    metadata.pop("managedFields", None)
+    return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata} | {
+        name: value for name, value in obj.items() if name not in {"kind", "apiVersion"}
+    }
+
+
+def clone(value: Any) -> Any:
+    """Copy a JSON value all through."""
+    if isinstance(value, dict):
+        return {key: clone(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [clone(item) for item in value]
+    return value
+
+
+def _check_type(kind: Kind, body: Object) -> None:
+    """Refuse an object that says it is of another kind; one that does not say is taken."""
+    name, version = body.get("kind") or kind.kind, body.get("apiVersion") or kind.api_version
+    if name != kind.kind:
+        short = version.rpartition("/")[2]
+        group = kind.group.partition(".")[0] or "core"
+        raise bad_request(
+            f'{name} in version "{short}" cannot be handled as a {kind.kind}: converting ({short}.{name}) to '
+            f"({group}.{kind.kind}): unknown conversion"
+        )
+    if version != kind.api_version:
+        raise bad_request(
+            f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
+        )
+
+
+def _tell_unknown(kind: Kind, unknown: list[str], options: WriteOptions) -> None:
+    told = [f'unknown field "{path}"' for path in unknown]
+    if options.field_validation == "Strict":
+        raise cannot_decode(kind, f"strict decoding error: {', '.join(told)}")
+    if options.field_validation == "Warn":
+        options.warnings.extend(told)

@@ -1,0 +1,223 @@
+"""What can go wrong between a client and an API server, on demand and repeatable.
+
+A fault lasts until it was used up or removed. Of several that concern a request, the oldest of each sort acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from scheduler.simulator.request_info import RequestInfo
+from scheduler.simulator.status import StatusError
+
+if TYPE_CHECKING:
+    from scheduler.simulator.registry import Registry
+    from scheduler.simulator.watching import WatchStream
+
+Match = Callable[[RequestInfo], bool]
+
+_REFUSALS: Final = {
+    400: ("BadRequest", "the request was refused on purpose"),
+    401: ("Unauthorized", "Unauthorized"),
+    403: ("Forbidden", "the request was refused on purpose"),
+    404: ("NotFound", "the server could not find the requested resource"),
+    409: ("Conflict", "the request was refused on purpose"),
+    410: ("Expired", "too old resource version"),
+    429: ("TooManyRequests", "The apiserver is handling too many requests, please try again later"),
+    500: ("InternalError", "an error on the server was made on purpose"),
+    503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
+    504: ("Timeout", "Timeout: request did not complete within the allotted timeout"),
+}  # code -> reason, message
+
+
+def any_request(_: RequestInfo) -> bool:
+    """Match every request."""
+    return True
+
+
+def requests(
+    *, verb: str = "", resource: str = "", subresource: str | None = None, namespace: str = "", name: str = ""
+) -> Match:
+    """Match requests by what they are about; what is not given does not matter."""
+
+    def match(info: RequestInfo) -> bool:
+        return (
+            (not verb or info.verb == verb)
+            and (not resource or info.resource == resource)
+            and (subresource is None or info.subresource == subresource)
+            and (not namespace or info.namespace == namespace)
+            and (not name or info.name == name)
+        )
+
+    return match
+
+
+def binds(info: RequestInfo) -> bool:
+    """Match the bindings of pods."""
+    return info.verb == "create" and info.subresource == "binding"
+
+
+@dataclass(slots=True, eq=False)
+class Fault:
+    """One fault.
+
+    Attributes:
+        match: which requests it concerns.
+        times: how many more it hits; None for no end.
+        probability: of hitting a request it concerns.
+        hits: how many it has hit.
+    """
+
+    match: Match
+    times: int | None
+    probability: float
+    hits: int = field(default=0, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class _Delay(Fault):
+    least_seconds: float = 0.0
+    most_seconds: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class _Refusal(Fault):
+    code: int = 500
+    retry_after_seconds: int | None = None
+
+
+_F = TypeVar("_F", bound=Fault)
+
+
+class Faults:
+    """The faults of one server."""
+
+    def __init__(self, registry: Registry, streams: Iterable[WatchStream], seed: int) -> None:
+        """Start without any.
+
+        Args:
+            registry: the objects, for compaction.
+            streams: the watches under way.
+            seed: of what is left to chance.
+        """
+        self._registry = registry
+        self._streams = streams
+        self._random = Random(seed)
+        self._delays: list[_Delay] = []
+        self._refusals: list[_Refusal] = []
+        self._lost_answers: list[Fault] = []
+        self._stalls: list[Fault] = []
+
+    def delay(
+        self,
+        seconds: float | tuple[float, float],
+        match: Match = any_request,
+        *,
+        times: int | None = None,
+        probability: float = 1.0,
+    ) -> Fault:
+        """Let requests wait before they are handled: so long, or between two bounds."""
+        least, most = seconds if isinstance(seconds, tuple) else (seconds, seconds)
+        fault = _Delay(match, times, probability, least, most)
+        self._delays.append(fault)
+        return fault
+
+    def refuse(
+        self,
+        code: int,
+        match: Match = any_request,
+        *,
+        times: int | None = None,
+        probability: float = 1.0,
+        retry_after_seconds: int | None = None,
+    ) -> Fault:
+        """Answer requests with an error, without handling them."""
+        fault = _Refusal(match, times, probability, code, retry_after_seconds)
+        self._refusals.append(fault)
+        return fault
+
+    def lose_answers(
+        self, match: Match = binds, *, times: int | None = None, probability: float = 1.0
+    ) -> Fault:
+        """Handle requests, then cut the connection instead of answering."""
+        fault = Fault(match, times, probability)
+        self._lost_answers.append(fault)
+        return fault
+
+    def drop_watches(self, match: Match = any_request) -> int:
+        """Cut the connections of watches under way; returns how many."""
+        hit = [stream for stream in list(self._streams) if match(stream.info)]
+        for stream in hit:
+            stream.drop()
+        return len(hit)
+
+    def stall_watches(self, match: Match = any_request) -> Fault:
+        """Let watches, present and future, fall silent until the fault is removed."""
+        fault = Fault(match, None, 1.0)
+        self._stalls.append(fault)
+        self._settle_stalls()
+        return fault
+
+    def compact(self, resource: str = "") -> None:
+        """Forget the history of one kind or of all: watches cannot resume from earlier versions."""
+        kinds = [self._registry.kinds.named(resource)] if resource else list(self._registry.kinds)
+        for kind in kinds:
+            self._registry.storage(kind).compact()
+
+    def remove(self, fault: Fault) -> None:
+        """End a fault."""
+        for faults in (self._delays, self._refusals, self._lost_answers, self._stalls):
+            if fault in faults:
+                faults.remove(fault)  # type: ignore[arg-type]  # it is in this very list
+        self._settle_stalls()
+
+    def clear(self) -> None:
+        """End all faults."""
+        for faults in (self._delays, self._refusals, self._lost_answers, self._stalls):
+            faults.clear()
+        self._settle_stalls()
+
+    def delay_of(self, info: RequestInfo) -> float:
+        """Return how many seconds a request is to wait."""
+        fault = self._hit(self._delays, info)
+        return self._random.uniform(fault.least_seconds, fault.most_seconds) if fault else 0.0
+
+    def refusal_of(self, info: RequestInfo) -> StatusError | None:
+        """Return what a request is to be refused with, if it is."""
+        fault = self._hit(self._refusals, info)
+        if fault is None:
+            return None
+        reason, message = _REFUSALS.get(fault.code, ("", "the request was refused on purpose"))
+        details = None
+        if fault.retry_after_seconds is not None:
+            details = {"retryAfterSeconds": fault.retry_after_seconds}
+        return StatusError(fault.code, reason, message, details)
+
+    def loses_answer(self, info: RequestInfo) -> bool:
+        """Say whether the answer to a request is to be lost."""
+        return self._hit(self._lost_answers, info) is not None
+
+    def stalls(self, info: RequestInfo) -> bool:
+        """Say whether a watch is to be silent."""
+        return any(fault.match(info) for fault in self._stalls)
+
+    def _settle_stalls(self) -> None:
+        for stream in list(self._streams):
+            stream.is_stalled = self.stalls(stream.info)
+
+    def _hit(self, faults: list[_F], info: RequestInfo) -> _F | None:
+        for fault in faults:
+            if not fault.match(info):
+                continue
+            if fault.probability < 1.0 and self._random.random() >= fault.probability:
+                continue
+            fault.hits += 1
+            if fault.times is not None:
+                fault.times -= 1
+                if not fault.times:
+                    faults.remove(fault)
+            return fault
+        return None

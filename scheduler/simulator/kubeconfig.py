@@ -1,0 +1,40 @@
+"""A kubeconfig that leads to a server."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+_NAME = "simulator"
+
+
+def kubeconfig(server: str, token: str | None, user: str) -> str:
+    """Return a kubeconfig, in JSON, which is YAML.
+
+    Args:
+        server: its URL.
+        token: what its user shows; None for a server that asks for none.
+        user: the user's name.
+    """
+    context = {"cluster": _NAME, "user": user, "namespace": "default"}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": _NAME, "cluster": {"server": server}}],
+            "users": [{"name": user, "user": {"token": token} if token else {}}],
+            "contexts": [{"name": _NAME, "context": context}],
+            "current-context": _NAME,
+        },
+        indent=2,
+    )
+
+
+def write_kubeconfig(path: str | Path, server: str, token: str | None, user: str) -> Path:
+    """Write a kubeconfig that only its owner can read."""
+    target = Path(path)
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(kubeconfig(server, token, user))
+    return target

@@ -1,0 +1,329 @@
+"""The columns `kubectl get` shows of each kind, as the server computes them.
+
+Source:
+    kube-apiserver v1.36, pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from scheduler.simulator.durations import age
+from scheduler.simulator.pod_printer import pod_cells
+from scheduler.simulator.scale import selector_text
+from scheduler.simulator.structure import field_description
+
+Object = dict[str, Any]
+Cells = Callable[[Object, datetime], list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: its heading.
+        description: text, or the (model, field) whose documentation it is.
+        type: as in OpenAPI.
+        priority: 0 is always shown, 1 with `-o wide`.
+        format: as in OpenAPI.
+    """
+
+    name: str
+    description: str | tuple[str, str]
+    type: str = "string"
+    priority: int = 0
+    format: str = ""
+
+    def definition(self) -> Object:
+        """Return the metav1.TableColumnDefinition."""
+        text = self.description if isinstance(self.description, str) else field_description(*self.description)
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": text,
+            "priority": self.priority,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """How one kind is shown: its columns, and the cells of an object at a time."""
+
+    columns: Sequence[Column]
+    cells: Cells
+
+
+_NAME: Final = Column("Name", ("V1ObjectMeta", "name"), format="name")
+_AGE: Final = Column("Age", ("V1ObjectMeta", "creationTimestamp"))
+_CONTAINERS: Final = Column("Containers", "Names of each container in the template.", priority=1)
+_SELECTOR: Final = Column("Selector", "Which pods are its own, by their labels.", priority=1)
+_IMAGES: Final = Column("Images", "Images referenced by each container in the template.", priority=1)
+
+
+def _created(obj: Object, now: datetime) -> str:
+    return age(obj["metadata"].get("creationTimestamp"), now)
+
+
+def _node_cells(node: Object, now: datetime) -> list[Any]:
+    status = node.get("status", {})
+    ready = next((one for one in status.get("conditions", ()) if one.get("type") == "Ready"), None)
+    state = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
+    if node["spec"].get("unschedulable"):
+        state += ",SchedulingDisabled"
+    info = status.get("nodeInfo", {})
+    addresses = {one.get("type"): one.get("address") for one in status.get("addresses", ())}
+    kernel = info.get("kernelVersion") or "<unknown>"
+    if info.get("architecture"):
+        kernel += f" ({info['architecture']})"
+    return [
+        node["metadata"]["name"],
+        state,
+        ",".join(_roles(node["metadata"].get("labels", {}))) or "<none>",
+        _created(node, now),
+        info.get("kubeletVersion", ""),
+        addresses.get("InternalIP", "<none>"),
+        addresses.get("ExternalIP", "<none>"),
+        info.get("osImage") or "<unknown>",
+        kernel,
+        info.get("containerRuntimeVersion") or "<unknown>",
+    ]
+
+
+def _roles(labels: Mapping[str, str]) -> list[str]:
+    prefix = "node-role.kubernetes.io/"
+    roles = {label.removeprefix(prefix) for label in labels if label.startswith(prefix)}
+    roles.add(labels.get("kubernetes.io/role", ""))
+    return sorted(roles - {""})
+
+
+def _event_cells(event: Object, now: datetime) -> list[Any]:
+    first = age(event.get("firstTimestamp") or event.get("eventTime"), now)
+    last = age(event["lastTimestamp"], now) if event.get("lastTimestamp") else first
+    count = event.get("count") or 1
+    if "series" in event:
+        last = age(event["series"].get("lastObservedTime"), now)
+        count = event["series"].get("count", 0)
+    involved = event.get("involvedObject", {})
+    target = involved.get("kind", "").lower()
+    if involved.get("name"):
+        target += f"/{involved['name']}"
+    source = event.get("source", {})
+    component = source.get("component") or event.get("reportingComponent", "")
+    instance = source.get("host") or event.get("reportingInstance", "")
+    return [
+        last,
+        event.get("type", ""),
+        event.get("reason", ""),
+        target,
+        involved.get("fieldPath", ""),
+        f"{component}, {instance}" if instance else component,
+        event.get("message", "").strip(),
+        first,
+        count,
+        event["metadata"]["name"],
+    ]
+
+
+def _template_cells(obj: Object) -> list[Any]:
+    containers = obj["spec"]["template"]["spec"].get("containers", ())
+    return [
+        ",".join(container.get("name", "") for container in containers),
+        ",".join(container.get("image", "") for container in containers),
+        selector_text(obj["spec"].get("selector") or {}),
+    ]
+
+
+def _deployment_cells(deployment: Object, now: datetime) -> list[Any]:
+    status = deployment.get("status", {})
+    return [
+        deployment["metadata"]["name"],
+        f"{status.get('readyReplicas', 0)}/{deployment['spec'].get('replicas', 0)}",
+        status.get("updatedReplicas", 0),
+        status.get("availableReplicas", 0),
+        _created(deployment, now),
+        *_template_cells(deployment),
+    ]
+
+
+def _replica_set_cells(replica_set: Object, now: datetime) -> list[Any]:
+    status = replica_set.get("status", {})
+    return [
+        replica_set["metadata"]["name"],
+        replica_set["spec"].get("replicas", 0),
+        status.get("replicas", 0),
+        status.get("readyReplicas", 0),
+        _created(replica_set, now),
+        *_template_cells(replica_set),
+    ]
+
+
+def _namespace_cells(namespace: Object, now: datetime) -> list[Any]:
+    phase = namespace.get("status", {}).get("phase", "")
+    return [namespace["metadata"]["name"], phase, _created(namespace, now)]
+
+
+def _service_cells(service: Object, now: datetime) -> list[Any]:
+    spec = service["spec"]
+    external = ",".join(spec.get("externalIPs", ())) or "<none>"
+    if spec.get("type") == "ExternalName":
+        external = spec.get("externalName", "")
+    elif spec.get("type") == "LoadBalancer" and external == "<none>":
+        external = "<pending>"
+    ports = [
+        f"{port.get('port')}:{port['nodePort']}/{port.get('protocol')}"
+        if port.get("nodePort")
+        else f"{port.get('port')}/{port.get('protocol')}"
+        for port in spec.get("ports", ())
+    ]
+    selector = ",".join(f"{key}={value}" for key, value in sorted(spec.get("selector", {}).items()))
+    return [
+        service["metadata"]["name"],
+        spec.get("type", ""),
+        next(iter(spec.get("clusterIPs", ())), "<none>"),
+        external,
+        ",".join(ports) or "<none>",
+        _created(service, now),
+        selector or "<none>",
+    ]
+
+
+def _config_map_cells(config_map: Object, now: datetime) -> list[Any]:
+    entries = len(config_map.get("data", {})) + len(config_map.get("binaryData", {}))
+    return [config_map["metadata"]["name"], entries, _created(config_map, now)]
+
+
+def _lease_cells(lease: Object, now: datetime) -> list[Any]:
+    return [lease["metadata"]["name"], lease["spec"].get("holderIdentity", ""), _created(lease, now)]
+
+
+def _priority_class_cells(class_: Object, now: datetime) -> list[Any]:
+    return [
+        class_["metadata"]["name"],
+        class_.get("value", 0),
+        class_.get("globalDefault", False),
+        _created(class_, now),
+        class_.get("preemptionPolicy", "PreemptLowerPriority"),
+    ]
+
+
+def _any_cells(obj: Object, now: datetime) -> list[Any]:
+    return [obj["metadata"]["name"], obj["metadata"].get("creationTimestamp")]
+
+
+_ANYTHING: Final = Printer((_NAME, Column("Created At", ("V1ObjectMeta", "creationTimestamp"), "date")), _any_cells)
+_PRINTERS: Final[Mapping[str, Printer]] = {
+    "pods": Printer(
+        (
+            _NAME,
+            Column("Ready", "The aggregate readiness state of this pod for accepting traffic."),
+            Column("Status", "The aggregate status of the containers in this pod."),
+            Column(
+                "Restarts",
+                "The number of times the containers in this pod have been restarted and when the last container in "
+                "this pod has restarted.",
+            ),
+            _AGE,
+            Column("IP", ("V1PodStatus", "podIP"), priority=1),
+            Column("Node", ("V1PodSpec", "nodeName"), priority=1),
+            Column("Nominated Node", ("V1PodStatus", "nominatedNodeName"), priority=1),
+            Column("Readiness Gates", ("V1PodSpec", "readinessGates"), priority=1),
+        ),
+        pod_cells,
+    ),
+    "nodes": Printer(
+        (
+            _NAME,
+            Column("Status", "The status of the node"),
+            Column("Roles", "The roles of the node"),
+            _AGE,
+            Column("Version", ("V1NodeSystemInfo", "kubeletVersion")),
+            Column("Internal-IP", ("V1NodeStatus", "addresses"), priority=1),
+            Column("External-IP", ("V1NodeStatus", "addresses"), priority=1),
+            Column("OS-Image", ("V1NodeSystemInfo", "osImage"), priority=1),
+            Column("Kernel-Version", ("V1NodeSystemInfo", "kernelVersion"), priority=1),
+            Column("Container-Runtime", ("V1NodeSystemInfo", "containerRuntimeVersion"), priority=1),
+        ),
+        _node_cells,
+    ),
+    "events": Printer(
+        (
+            Column("Last Seen", ("CoreV1Event", "lastTimestamp")),
+            Column("Type", ("CoreV1Event", "type")),
+            Column("Reason", ("CoreV1Event", "reason")),
+            Column("Object", "The object that this event is about."),
+            Column("Subobject", ("V1ObjectReference", "fieldPath"), priority=1),
+            Column("Source", "The component reporting this event.", priority=1),
+            Column("Message", ("CoreV1Event", "message")),
+            Column("First Seen", ("CoreV1Event", "firstTimestamp"), priority=1),
+            Column("Count", ("CoreV1Event", "count"), priority=1),
+            Column("Name", ("V1ObjectMeta", "name"), priority=1, format="name"),
+        ),
+        _event_cells,
+    ),
+    "namespaces": Printer(
+        (_NAME, Column("Status", "The status of the namespace"), _AGE),
+        _namespace_cells,
+    ),
+    "deployments.apps": Printer(
+        (
+            _NAME,
+            Column("Ready", "Number of the pod with ready state"),
+            Column("Up-to-date", ("V1DeploymentStatus", "updatedReplicas")),
+            Column("Available", ("V1DeploymentStatus", "availableReplicas")),
+            _AGE,
+            _CONTAINERS,
+            _IMAGES,
+            _SELECTOR,
+        ),
+        _deployment_cells,
+    ),
+    "replicasets.apps": Printer(
+        (
+            _NAME,
+            Column("Desired", ("V1ReplicaSetSpec", "replicas"), "integer"),
+            Column("Current", ("V1ReplicaSetStatus", "replicas"), "integer"),
+            Column("Ready", ("V1ReplicaSetStatus", "readyReplicas"), "integer"),
+            _AGE,
+            _CONTAINERS,
+            _IMAGES,
+            _SELECTOR,
+        ),
+        _replica_set_cells,
+    ),
+    "services": Printer(
+        (
+            _NAME,
+            Column("Type", ("V1ServiceSpec", "type")),
+            Column("Cluster-IP", ("V1ServiceSpec", "clusterIP")),
+            Column("External-IP", ("V1ServiceSpec", "externalIPs")),
+            Column("Port(s)", ("V1ServiceSpec", "ports")),
+            _AGE,
+            Column("Selector", ("V1ServiceSpec", "selector"), priority=1),
+        ),
+        _service_cells,
+    ),
+    "configmaps": Printer((_NAME, Column("Data", ("V1ConfigMap", "data")), _AGE), _config_map_cells),
+    "leases.coordination.k8s.io": Printer(
+        (_NAME, Column("Holder", ("V1LeaseSpec", "holderIdentity")), _AGE), _lease_cells
+    ),
+    "priorityclasses.scheduling.k8s.io": Printer(
+        (
+            _NAME,
+            Column("Value", ("V1PriorityClass", "value"), "integer"),
+            Column("Global-Default", ("V1PriorityClass", "globalDefault"), "boolean"),
+            _AGE,
+            Column("PreemptionPolicy", ("V1PriorityClass", "preemptionPolicy")),
+        ),
+        _priority_class_cells,
+    ),
+}
+
+
+def printer_of(group_resource: str) -> Printer:
+    """Return how a kind is shown; kinds without columns of their own show when they were created."""
+    return _PRINTERS.get(group_resource.removesuffix(".events.k8s.io"), _ANYTHING)

@@ -1,0 +1,102 @@
+"""The scale subresource: the number of replicas, seen apart from all else.
+
+Source:
+    kube-apiserver v1.36, pkg/registry/apps/deployment/storage/storage.go, ScaleREST.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.simulator.decoding import WriteOptions
+from scheduler.simulator.registry import apply_patch
+from scheduler.simulator.selectors import requirements_of
+from scheduler.simulator.status import bad_request, conflict, invalid, invalid_value
+from scheduler.simulator.storage import Entry, Object
+
+if TYPE_CHECKING:
+    from scheduler.simulator.kinds import Kind
+    from scheduler.simulator.registry import Registry
+
+_MODEL = "V1Scale"
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def scale_of(obj: Object) -> Object:
+    """Return the autoscaling/v1 Scale of a workload."""
+    replicas = obj["spec"].get("replicas", 0)
+    status: Object = {"replicas": obj.get("status", {}).get("replicas", 0)}
+    selector = selector_text(obj["spec"].get("selector") or {})
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: obj["metadata"][name] for name in _METADATA if name in obj["metadata"]},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def update_scale(
+    registry: Registry, kind: Kind, namespace: str, name: str, scale: Any, options: WriteOptions
+) -> Entry:
+    """Set the replicas a Scale asks for.
+
+    Raises:
+        StatusError: 400, 404, 409 or 422.
+    """
+    entry = registry.get(kind, namespace, name)
+    spec, metadata = (scale.get("spec") or {}, scale.get("metadata") or {}) if isinstance(scale, dict) else ({}, {})
+    replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
+    if isinstance(replicas, bool) or not isinstance(replicas, int):
+        raise bad_request(
+            'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal into Go struct field '
+            "ScaleSpec.spec.replicas of type int32"
+        )
+    if replicas < 0:
+        cause = invalid_value("spec.replicas", str(replicas), "must be greater than or equal to 0")
+        raise invalid("autoscaling", "Scale", name, [cause])
+    if metadata.get("resourceVersion", str(entry.version)) != str(entry.version):
+        raise conflict(kind, name)
+    if entry.object["spec"].get("replicas") == replicas:
+        return entry
+    changed = entry.object | {"spec": entry.object["spec"] | {"replicas": replicas}}
+    changed["metadata"] = entry.object["metadata"] | {
+        "generation": entry.object["metadata"].get("generation", 0) + 1
+    }
+    return registry.commit(kind, entry, changed, options)
+
+
+def patch_scale(
+    registry: Registry,
+    kind: Kind,
+    namespace: str,
+    name: str,
+    patch: Any,
+    patch_type: str,
+    options: WriteOptions,
+) -> Entry:
+    """Change a Scale by a patch.
+
+    Raises:
+        StatusError: as `update_scale`, or 415.
+    """
+    scale = scale_of(registry.get(kind, namespace, name).object)
+    return update_scale(registry, kind, namespace, name, apply_patch(scale, patch, patch_type, _MODEL), options)
+
+
+def selector_text(label_selector: Object) -> str:
+    """Write a metav1.LabelSelector in the notation of query parameters, ordered by key."""
+    terms = []
+    for requirement in sorted(requirements_of(label_selector), key=lambda one: one.key):
+        values = ",".join(sorted(requirement.values))
+        if requirement.operator == "exists":
+            terms.append(requirement.key)
+        elif requirement.operator == "!":
+            terms.append(f"!{requirement.key}")
+        elif requirement.key in label_selector.get("matchLabels", {}):
+            terms.append(f"{requirement.key}={values}")
+        else:
+            terms.append(f"{requirement.key} {requirement.operator} ({values})")
+    return ",".join(terms)

@@ -1,0 +1,151 @@
+"""The objects of a running server, for use in the same process: the verbs of HTTP as plain functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.simulator.binding import bind
+from scheduler.simulator.decoding import WriteOptions
+from scheduler.simulator.deletion import DeleteOptions, delete
+from scheduler.simulator.namespaces import ALWAYS_THERE
+from scheduler.simulator.registry import MERGE_PATCH, Registry
+from scheduler.simulator.scale import update_scale
+from scheduler.simulator.selectors import selector_of
+from scheduler.simulator.storage import Object, Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.simulator.kinds import Kind
+
+_SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+class Store:
+    """A server's objects.
+
+    Every method raises `StatusError` where the server would answer with a Status. A kind is named by its
+    resource: `pods`, or with the group, `deployments.apps`. What is returned is the stored object itself and
+    must not be changed: `decoding.clone` makes a copy that may. What is passed in is copied.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    @property
+    def version(self) -> int:
+        """The newest resourceVersion."""
+        return self._registry.versions.current
+
+    def create(self, resource: str, obj: Object, *, namespace: str = "") -> Object:
+        """Create an object, in `namespace`, else in the one it names, else in `default`."""
+        kind = self._kind(resource)
+        where = self._namespace(kind, namespace or obj.get("metadata", {}).get("namespace", "default"))
+        return kind.view(self._registry.create(kind, where, obj, WriteOptions()).object)
+
+    def get(self, resource: str, name: str, namespace: str = "default") -> Object:
+        """Return one object; `namespace` is ignored for what has none."""
+        kind = self._kind(resource)
+        return kind.view(self._registry.get(kind, self._namespace(kind, namespace), name).object)
+
+    def list(self, resource: str, *, namespace: str = "", labels: str = "", fields: str = "") -> list[Object]:
+        """Return what is selected; of all namespaces when none is given."""
+        kind = self._kind(resource)
+        selector = selector_of(kind, namespace=namespace, labels=labels, fields=fields)
+        return [kind.view(entry.object) for entry in self._registry.storage(kind).entries(selector)]
+
+    def update(self, resource: str, obj: Object, *, subresource: str = "") -> Object:
+        """Replace an object, or its status; its resourceVersion, if it has one, must be the present one."""
+        kind = self._kind(resource)
+        metadata = obj["metadata"]
+        where = self._namespace(kind, metadata.get("namespace", "default"))
+        entry, _ = self._registry.update(
+            kind, where, metadata["name"], obj, WriteOptions(), subresource=subresource
+        )
+        return kind.view(entry.object)
+
+    def patch(
+        self,
+        resource: str,
+        name: str,
+        patch: Any,
+        namespace: str = "default",
+        *,
+        patch_type: str = MERGE_PATCH,
+        subresource: str = "",
+    ) -> Object:
+        """Change part of an object."""
+        kind = self._kind(resource)
+        where = self._namespace(kind, namespace)
+        entry = self._registry.patch(
+            kind, where, name, patch, patch_type, WriteOptions(), subresource=subresource
+        )
+        return kind.view(entry.object)
+
+    def delete(
+        self,
+        resource: str,
+        name: str,
+        namespace: str = "default",
+        *,
+        grace_period_seconds: int | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        propagation_policy: str = "",
+    ) -> Object:
+        """Delete an object, or set off its end; returns its last or present state."""
+        kind = self._kind(resource)
+        options = DeleteOptions(grace_period_seconds, uid, resource_version, propagation_policy)
+        where = self._namespace(kind, namespace)
+        entry, _ = delete(self._registry, kind, where, name, options, WriteOptions())
+        return kind.view(entry.object)
+
+    def bind(
+        self,
+        name: str,
+        node: str,
+        namespace: str = "default",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        annotations: dict[str, str] | None = None,
+    ) -> Object:
+        """Bind a pod to a node."""
+        metadata = {
+            "name": name,
+            "uid": uid,
+            "resourceVersion": resource_version,
+            "annotations": annotations or {},
+        }
+        binding = {"metadata": metadata, "target": {"kind": "Node", "name": node}}
+        return bind(self._registry, namespace, name, binding, WriteOptions()).object
+
+    def scale(self, resource: str, name: str, replicas: int, namespace: str = "default") -> Object:
+        """Set the replicas of a workload."""
+        scale = {"spec": {"replicas": replicas}}
+        kind = self._kind(resource)
+        return update_scale(self._registry, kind, namespace, name, scale, WriteOptions()).object
+
+    def watch(self, resource: str, on_ready: Callable[[], None]) -> Watch:
+        """Watch all objects of a kind from now on; see `storage.Watch`. End it with `unwatch`."""
+        kind = self._kind(resource)
+        watch, _ = self._registry.storage(kind).watch(selector_of(kind), on_ready)
+        return watch
+
+    def unwatch(self, resource: str, watch: Watch) -> None:
+        """End a watch."""
+        self._registry.storage(self._kind(resource)).unwatch(watch)
+
+    def bootstrap(self) -> None:
+        """Create what every cluster has from its start."""
+        for name in ALWAYS_THERE:
+            self.create("namespaces", {"metadata": {"name": name}})
+        for name, value in _SYSTEM_PRIORITIES.items():
+            self.create("priorityclasses", {"metadata": {"name": name}, "value": value})
+
+    def _kind(self, resource: str) -> Kind:
+        return self._registry.kinds.named(resource)
+
+    @staticmethod
+    def _namespace(kind: Kind, namespace: str) -> str:
+        return namespace if kind.namespaced else ""

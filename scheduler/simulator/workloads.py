@@ -1,0 +1,92 @@
+"""Deployments, ReplicaSets and their like: objects that make pods from a template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from scheduler.simulator.pod_defaults import default_pod_spec
+from scheduler.simulator.selectors import labels_match, requirements_of
+from scheduler.simulator.status import Cause, invalid_value, required
+from scheduler.simulator.strategy import Generic
+
+Object = dict[str, Any]
+
+_BLANK_TEMPLATE = {"metadata": {}, "spec": {"containers": None}}
+
+
+class WorkloadStrategy(Generic):
+    """What all of them share."""
+
+    blank: ClassVar[Object] = {"spec": {"selector": None, "template": _BLANK_TEMPLATE}, "status": {}}
+    initial_status: ClassVar[Object] = {}
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        spec.setdefault("replicas", 1)
+        template = spec.setdefault("template", {})
+        template.setdefault("metadata", {})
+        default_pod_spec(template.setdefault("spec", {}))
+        obj.setdefault("status", dict(self.initial_status))
+
+    def validate_create(self, obj: Object) -> Sequence[Cause]:
+        spec = obj["spec"]
+        selector = spec.get("selector")
+        if not selector:
+            return [required("spec.selector")]
+        labels = spec["template"]["metadata"].get("labels", {})
+        if not labels_match(requirements_of(selector), labels):
+            shown = msgspec.json.encode(labels).decode()
+            return [
+                invalid_value(
+                    "spec.template.metadata.labels", shown, "`selector` does not match template `labels`"
+                )
+            ]
+        if not spec["template"]["spec"].get("containers"):
+            return [required("spec.template.spec.containers")]
+        return ()
+
+    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+        selector = obj["spec"].get("selector")
+        if selector != old["spec"].get("selector"):
+            shown = msgspec.json.encode(selector).decode()
+            return [invalid_value("spec.selector", shown, "field is immutable")]
+        return self.validate_create(obj)
+
+
+class DeploymentStrategy(WorkloadStrategy):
+    """The rules of Deployments."""
+
+    blank: ClassVar[Object] = {
+        "spec": {"selector": None, "template": _BLANK_TEMPLATE, "strategy": {}},
+        "status": {},
+    }
+
+    def default(self, obj: Object) -> None:
+        super().default(obj)
+        spec = obj["spec"]
+        strategy = spec.setdefault("strategy", {})
+        strategy.setdefault("type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", "25%")
+            rolling.setdefault("maxSurge", "25%")
+        spec.setdefault("revisionHistoryLimit", 10)
+        spec.setdefault("progressDeadlineSeconds", 600)
+
+    def spec_differs(self, obj: Object, old: Object) -> bool:
+        return super().spec_differs(obj, old) or obj["metadata"].get("annotations") != old["metadata"].get(
+            "annotations"
+        )
+
+
+class ReplicaSetStrategy(WorkloadStrategy):
+    """The rules of ReplicaSets."""
+
+    blank: ClassVar[Object] = {
+        "spec": {"selector": None, "template": _BLANK_TEMPLATE},
+        "status": {"replicas": 0},
+    }
+    initial_status: ClassVar[Object] = {"replicas": 0}

@@ -1,0 +1,30 @@
+"""The cluster as columns.
+
+One contiguous array of length n_nodes per quantity. Row i is the same node in every array of one snapshot, and
+in that snapshot only. `ClusterTable` is written by `scheduler.state`; everybody else reads a `Snapshot`.
+"""
+
+from scheduler.snapshot.arrays import Bools, Float64s, Int32s, Int64s, Rows, UInt16s
+from scheduler.snapshot.images import ImageState
+from scheduler.snapshot.node_info import NodeInfo
+from scheduler.snapshot.selection import nodes_of, nodes_of_any, nodes_required
+from scheduler.snapshot.snapshot import Interned, ResourceArrays, Snapshot
+from scheduler.snapshot.table import ClusterTable
+
+__all__ = [
+    "Bools",
+    "ClusterTable",
+    "Float64s",
+    "ImageState",
+    "Int32s",
+    "Int64s",
+    "Interned",
+    "NodeInfo",
+    "ResourceArrays",
+    "Rows",
+    "Snapshot",
+    "UInt16s",
+    "nodes_of",
+    "nodes_of_any",
+    "nodes_required",
+]

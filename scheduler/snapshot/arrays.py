@@ -1,0 +1,55 @@
+"""Names for the arrays that cross our interfaces, and a column that grows."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bools = NDArray[np.bool_]
+UInt16s = NDArray[np.uint16]
+Int32s = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+Rows = NDArray[np.intp]
+"""Row numbers, ascending."""
+
+S = TypeVar("S", bound=np.generic)
+
+_SMALLEST = 16
+
+
+class Column(Generic[S]):
+    """A contiguous array with room to grow; rows past the length are zero."""
+
+    __slots__ = ("_cells",)
+
+    def __init__(self, dtype: type[S], length: int = 0) -> None:
+        self._cells: NDArray[S] = np.zeros(max(length, _SMALLEST), dtype=dtype)
+
+    def reserve(self, length: int) -> None:
+        """Make room for `length` rows; views taken before show the old cells after a growth."""
+        if length > len(self._cells):
+            grown = np.zeros(max(length, 2 * len(self._cells)), dtype=self._cells.dtype)
+            grown[: len(self._cells)] = self._cells
+            self._cells = grown
+
+    @property
+    def cells(self) -> NDArray[S]:
+        """All cells, writable."""
+        return self._cells
+
+    def view(self, length: int) -> NDArray[S]:
+        """Return the first `length` rows, read-only; it follows later writes until the column grows."""
+        view = self._cells[:length]
+        view.flags.writeable = False
+        return view
+
+
+def add_at(cells: Int64s, row: int, amount: int) -> None:
+    """Add to one cell, wrapping around at 64 bits as Go does, where NumPy would warn."""
+    total = int(cells[row]) + amount
+    if not -(1 << 63) <= total < 1 << 63:
+        total = (total + (1 << 63)) % (1 << 64) - (1 << 63)
+    cells[row] = total

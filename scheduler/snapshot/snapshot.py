@@ -1,0 +1,239 @@
+"""What a scheduling cycle sees of the cluster: read-only, and free to take.
+
+Nothing changes during a synchronous cycle, so a snapshot is a set of views of the table's own columns. The two
+derived kinds answer "and what if" without touching the table: `take` keeps some rows, `overlay` adds and
+removes pods. Both make a column only when somebody reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from scheduler.snapshot.node_info import NodeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from scheduler.objects.host_ports import HostPort
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.taints import Taint
+    from scheduler.snapshot.arrays import Bools, Int32s, Int64s, Rows
+    from scheduler.snapshot.images import ImageState
+
+T = TypeVar("T")
+S = TypeVar("S", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class Interned(Generic[T]):
+    """One value per node, as a number into a table of the distinct ones.
+
+    Attributes:
+        codes: int32 (n_nodes,), places in `values`.
+        values: the distinct values, in no order; some may be held by no node any more.
+    """
+
+    codes: Int32s
+    values: Sequence[T]
+
+    def spread(self, verdicts: ArrayLike) -> NDArray[Any]:
+        """Turn one verdict per distinct value into one per node, (n_nodes,)."""
+        spread: NDArray[Any] = np.asarray(verdicts)[self.codes]
+        return spread
+
+    def judge(self, rule: Callable[[T], bool]) -> Bools:
+        """Return a rule's verdict on each node's value, bool (n_nodes,); it is asked once per distinct value."""
+        return self._each(rule, np.bool_)
+
+    def measure(self, rule: Callable[[T], int]) -> Int64s:
+        """Return a rule's number for each node's value, int64 (n_nodes,); it is asked once per distinct value."""
+        return self._each(rule, np.int64)
+
+    def _each(self, rule: Callable[[T], Any], dtype: type[S]) -> NDArray[S]:
+        if len(self.codes) < len(self.values):  # a few nodes of a diverse cluster
+            present, places = np.unique(self.codes, return_inverse=True)
+            few = np.array([rule(self.values[code]) for code in present.tolist()], dtype=dtype)
+            return few[places]
+        verdicts = [rule(value) for value in self.values]
+        if verdicts.count(verdicts[0]) == len(verdicts):
+            return np.full(len(self.codes), verdicts[0], dtype=dtype)  # far cheaper than a look-up per node
+        return np.array(verdicts, dtype=dtype)[self.codes]
+
+
+class Source(Protocol):
+    """Where a snapshot's columns come from: the table, some rows of a snapshot, or one with other pods."""
+
+    @property
+    def n_nodes(self) -> int: ...
+    @property
+    def nodes(self) -> Sequence[NodeObject]: ...
+    def row_of(self, node_name: str) -> int | None: ...
+    def pods_on(self, row: int) -> Mapping[str, PodInfo]: ...
+    def resources(self) -> frozenset[str]: ...
+    def allocatable(self, resource: str) -> Int64s | None: ...
+    def requested(self, resource: str) -> Int64s | None: ...
+    def nonzero_requested(self, resource: str) -> Int64s: ...
+    def pod_count(self) -> Int64s: ...
+    def generation(self) -> Int64s: ...
+    def unschedulable(self) -> Bools: ...
+    def taints(self) -> Interned[tuple[Taint, ...]]: ...
+    def label(self, key: str) -> Interned[str | None]: ...
+    def used_ports(self) -> Interned[frozenset[HostPort]]: ...
+    def image(self, name: str) -> ImageState: ...
+    def objects(self, kind: str) -> Mapping[str, Mapping[str, Any]] | None: ...
+
+
+class ResourceArrays:
+    """Resource name -> int64 (n_nodes,): cpu in milli, bytes, or a count; zeros for what nobody has."""
+
+    __slots__ = ("_arrays", "_n_nodes", "_read")
+
+    def __init__(self, read: Callable[[str], Int64s | None], n_nodes: int) -> None:
+        self._read = read
+        self._n_nodes = n_nodes
+        self._arrays: dict[str, Int64s] = {}
+
+    def __getitem__(self, resource: str) -> Int64s:
+        array = self._arrays.get(resource)
+        if array is None:
+            array = self._read(resource)
+            if array is None:  # not kept: the resource may come with the next pod or node
+                return _zeros(self._n_nodes)
+            self._arrays[resource] = array
+        return array
+
+
+class Snapshot:
+    """The nodes and the pods on them, as arrays of length n_nodes.
+
+    Attributes:
+        n_nodes: how many nodes there are.
+        allocatable: resource -> int64 (n_nodes,), what each node's pods may ask for in all; "pods" is a resource.
+        requested: resource -> int64 (n_nodes,), what the pods there ask for, assumed ones included.
+        nonzero_requested: the same for "cpu" and "memory" only, where a container that asks for none counts with
+            100 milli and 200 MiB: for scores, so that such pods do not all go to one node.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.n_nodes = source.n_nodes
+        self.allocatable = ResourceArrays(source.allocatable, self.n_nodes)
+        self.requested = ResourceArrays(source.requested, self.n_nodes)
+        self.nonzero_requested = ResourceArrays(source.nonzero_requested, self.n_nodes)
+        self._all_rows: Rows | None = None
+
+    @property
+    def nodes(self) -> Sequence[NodeObject]:
+        """The node objects, by row."""
+        return self._source.nodes
+
+    @property
+    def all_rows(self) -> Rows:
+        """Every row: 0 to n_nodes - 1."""
+        if self._all_rows is None:
+            self._all_rows = np.arange(self.n_nodes, dtype=np.intp)
+            self._all_rows.flags.writeable = False
+        return self._all_rows
+
+    @property
+    def pod_count(self) -> Int64s:
+        """(n_nodes,), pods on each node, assumed ones included."""
+        return self._source.pod_count()
+
+    @property
+    def generation(self) -> Int64s:
+        """(n_nodes,), a number that is new and higher whenever anything of the row has changed."""
+        return self._source.generation()
+
+    @property
+    def unschedulable(self) -> Bools:
+        """(n_nodes,), where spec.unschedulable is set, as by `kubectl cordon`."""
+        return self._source.unschedulable()
+
+    @property
+    def taints(self) -> Interned[tuple[Taint, ...]]:
+        """Each node's taints, in the order of the object."""
+        return self._source.taints()
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """The names of all resources that nodes offer or pods hold."""
+        return self._source.resources()
+
+    def label(self, key: str) -> Interned[str | None]:
+        """Each node's value of one label; None where it has none."""
+        return self._source.label(key)
+
+    @property
+    def used_ports(self) -> Interned[frozenset[HostPort]]:
+        """The ports of each node that the pods there hold, assumed ones included."""
+        return self._source.used_ports()
+
+    def image(self, name: str) -> ImageState:
+        """Return which nodes have a container image; `name` as nodes report it, tag included."""
+        return self._source.image(name)
+
+    def row_of(self, node_name: str) -> int | None:
+        """Return a node's row, or None where there is no such node."""
+        return self._source.row_of(node_name)
+
+    def name_of(self, row: int) -> str:
+        """Return the name of the node in a row."""
+        return self._source.nodes[row].name
+
+    def pods_on(self, row: int) -> Iterable[PodInfo]:
+        """Return the pods on the node in a row, assumed ones included."""
+        return self._source.pods_on(row).values()
+
+    def node_info(self, row: int) -> NodeInfo:
+        """Return one node with its pods, for rules that look at nodes one by one."""
+        return NodeInfo(self, row)
+
+    def objects(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return all objects of another kind, `namespace/name` -> object.
+
+        Args:
+            kind: as in the plugin's `needs`, "v1/services" for example.
+
+        Raises:
+            LookupError: no enabled plugin needs that kind, so it is not watched.
+        """
+        found = self._source.objects(kind)
+        if found is None:
+            raise LookupError(f"{kind} is not watched; a plugin that reads it names it in its `needs`")
+        return found
+
+    def take(self, rows: Rows) -> Snapshot:
+        """Return a snapshot of some nodes only; row i of it is `rows[i]` of this one, in any order."""
+        from scheduler.snapshot.derived import TakenRows  # derived builds on Snapshot
+
+        return Snapshot(TakenRows(self._source, rows))
+
+    def overlay(
+        self, add: Iterable[tuple[int, PodInfo]] = (), remove: Iterable[tuple[int, PodInfo]] = ()
+    ) -> Snapshot:
+        """Return this snapshot as if pods were added to and removed from nodes; rows stay the same.
+
+        Args:
+            add: (row, pod) pairs to count.
+            remove: (row, pod) pairs to stop counting; each pod is on that row. They are taken out first.
+
+        A port of a node that a removed pod holds is free in the overlay even where a second pod on the node holds
+        it too, as in kube-scheduler's dry runs; a pod added later takes it again.
+        """
+        from scheduler.snapshot.derived import OtherPods  # derived builds on Snapshot
+
+        return Snapshot(OtherPods(self._source, add, remove))
+
+
+def _zeros(length: int) -> Int64s:
+    zeros = np.zeros(length, dtype=np.int64)
+    zeros.flags.writeable = False
+    return zeros

@@ -1,0 +1,280 @@
+"""The columns of the cluster, kept up to date row by row.
+
+Only `scheduler.state` writes here. A removed node's row is taken by the last one, so columns stay without
+holes; every row that changes, and the one that moves, gets a new generation, which is how caches per row
+know what to recompute.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.snapshot.arrays import Column, add_at
+from scheduler.snapshot.images import ImageColumn
+from scheduler.snapshot.interning import InternedColumn
+from scheduler.snapshot.snapshot import Interned, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from scheduler.objects.host_ports import HostPort
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.taints import Taint
+    from scheduler.snapshot.arrays import Bools, Int64s
+    from scheduler.snapshot.images import ImageState
+
+_LABEL_COLUMNS = 256
+"""Label keys that are kept as columns at once; the one not asked for the longest goes first."""
+
+_IMAGE_COLUMNS = 256
+"""Images that are kept as columns at once; likewise."""
+
+
+class ClusterTable:
+    """Every node's quantities, one array each, and the pods on it."""
+
+    def __init__(self) -> None:
+        self._nodes: list[NodeObject] = []
+        self._row_of: dict[str, int] = {}  # node name -> row
+        self._pods: list[dict[str, PodInfo]] = []  # by row: pod uid -> pod
+        self._allocatable: dict[str, Column[np.int64]] = {}  # by resource
+        self._requested: dict[str, Column[np.int64]] = {}  # by resource
+        self._nonzero_milli_cpu: Column[np.int64] = Column(np.int64)
+        self._nonzero_memory_bytes: Column[np.int64] = Column(np.int64)
+        self._pod_count: Column[np.int64] = Column(np.int64)
+        self._unschedulable: Column[np.bool_] = Column(np.bool_)
+        self._generation: Column[np.int64] = Column(np.int64)
+        self._taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(())
+        self._labels: OrderedDict[str, InternedColumn[str | None]] = OrderedDict()  # by label key
+        self._used_ports: InternedColumn[frozenset[HostPort]] = InternedColumn(frozenset())
+        self._images: OrderedDict[str, ImageColumn] = OrderedDict()  # by image name
+        self._objects: dict[str, dict[str, Mapping[str, Any]]] = {}  # kind -> namespace/name -> object
+        self._last_generation = 0
+        self._snapshot: Snapshot | None = None
+
+    # Reading.
+
+    def snapshot(self) -> Snapshot:
+        """Return the cluster as it is; valid until the table next changes."""
+        if self._snapshot is None:
+            self._snapshot = Snapshot(self)
+        return self._snapshot
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self._nodes)
+
+    @property
+    def nodes(self) -> Sequence[NodeObject]:
+        return self._nodes
+
+    @property
+    def last_generation(self) -> int:
+        """The generation of the row that changed last; nothing changed since it was read if it is equal."""
+        return self._last_generation
+
+    def row_of(self, node_name: str) -> int | None:
+        return self._row_of.get(node_name)
+
+    def pods_on(self, row: int) -> Mapping[str, PodInfo]:
+        return self._pods[row]
+
+    def allocatable(self, resource: str) -> Int64s | None:
+        return self._view(self._allocatable.get(resource))
+
+    def requested(self, resource: str) -> Int64s | None:
+        return self._view(self._requested.get(resource))
+
+    def resources(self) -> frozenset[str]:
+        """Every resource that a node offers or a pod on a node holds, now or in the past."""
+        return frozenset(self._allocatable) | frozenset(self._requested)
+
+    def nonzero_requested(self, resource: str) -> Int64s:
+        column = self._nonzero_milli_cpu if resource == "cpu" else self._nonzero_memory_bytes
+        return column.view(self.n_nodes)
+
+    def pod_count(self) -> Int64s:
+        return self._pod_count.view(self.n_nodes)
+
+    def generation(self) -> Int64s:
+        return self._generation.view(self.n_nodes)
+
+    def unschedulable(self) -> Bools:
+        return self._unschedulable.view(self.n_nodes)
+
+    def taints(self) -> Interned[tuple[Taint, ...]]:
+        return Interned(self._taints.codes.view(self.n_nodes), self._taints.values)
+
+    def label(self, key: str) -> Interned[str | None]:
+        column = self._labels.get(key)
+        if column is None:
+            column = self._new_label_column(key)
+        self._labels.move_to_end(key)
+        return Interned(column.codes.view(self.n_nodes), column.values)
+
+    def used_ports(self) -> Interned[frozenset[HostPort]]:
+        return Interned(self._used_ports.codes.view(self.n_nodes), self._used_ports.values)
+
+    def image(self, name: str) -> ImageState:
+        column = self._images.get(name)
+        if column is None:
+            column = self._new_image_column(name)
+        self._images.move_to_end(name)
+        return column.state(self.n_nodes)
+
+    def objects(self, kind: str) -> Mapping[str, Mapping[str, Any]] | None:
+        return self._objects.get(kind)
+
+    def _view(self, column: Column[np.int64] | None) -> Int64s | None:
+        return None if column is None else column.view(self.n_nodes)
+
+    def _new_label_column(self, key: str) -> InternedColumn[str | None]:
+        column: InternedColumn[str | None] = InternedColumn(None)
+        column.codes.reserve(self.n_nodes)
+        # A loop over nodes, once for each label key that a pod or plugin asks for.
+        for row, node in enumerate(self._nodes):
+            column.set(row, node.labels.get(key))
+        self._labels[key] = column
+        if len(self._labels) > _LABEL_COLUMNS:
+            self._labels.popitem(last=False)
+        return column
+
+    def _new_image_column(self, name: str) -> ImageColumn:
+        column = ImageColumn(self.n_nodes)
+        # A loop over nodes, once for each image that a pod brings.
+        for row, node in enumerate(self._nodes):
+            column.set(row, node.images.get(name))
+        self._images[name] = column
+        if len(self._images) > _IMAGE_COLUMNS:
+            self._images.popitem(last=False)
+        return column
+
+    # Nodes.
+
+    def add_node(self, node: NodeObject) -> int:
+        """Append a node without pods and return its row."""
+        assert node.name not in self._row_of, f"node {node.name} is in the table already"
+        row = len(self._nodes)
+        self._nodes.append(node)
+        self._pods.append({})
+        self._row_of[node.name] = row
+        for column in self._columns():
+            column.reserve(row + 1)
+        self._write_node(row, node)
+        self._layout_changed()
+        return row
+
+    def update_node(self, node: NodeObject) -> None:
+        """Replace a node's own values; its pods stay."""
+        row = self._row_of[node.name]
+        # Resources the node no longer offers become zero.
+        for resource in self._nodes[row].allocatable:
+            if resource not in node.allocatable:
+                self._allocatable[resource].cells[row] = 0
+        self._nodes[row] = node
+        self._write_node(row, node)
+
+    def remove_node(self, node_name: str) -> None:
+        """Take a node and the pods on it out; the last row moves into its place."""
+        row = self._row_of.pop(node_name)
+        last = len(self._nodes) - 1
+        for interned in self._interned():
+            if row != last:
+                interned.set(row, interned.values[int(interned.codes.cells[last])])
+            interned.clear(last)
+        for image in self._images.values():
+            image.move(row, last)
+        moved = {id(interned.codes) for interned in self._interned()}
+        moved.update(id(image.present) for image in self._images.values())
+        for column in self._columns():
+            if id(column) not in moved:
+                column.cells[row] = column.cells[last]
+                column.cells[last] = 0
+        self._nodes[row] = self._nodes[last]
+        self._pods[row] = self._pods[last]
+        self._nodes.pop()
+        self._pods.pop()
+        if row != last:
+            self._row_of[self._nodes[row].name] = row
+            self._touch(row)
+        self._layout_changed()
+
+    def _write_node(self, row: int, node: NodeObject) -> None:
+        for resource, amount in node.allocatable.items():
+            self._resource_column(self._allocatable, resource).cells[row] = amount
+        self._unschedulable.cells[row] = node.unschedulable
+        self._taints.set(row, node.taints)
+        for key, column in self._labels.items():
+            column.set(row, node.labels.get(key))
+        for name, image in self._images.items():
+            image.set(row, node.images.get(name))
+        self._touch(row)
+
+    # Pods on nodes.
+
+    def add_pod(self, row: int, pod: PodInfo) -> None:
+        """Count a pod on a node."""
+        assert pod.uid not in self._pods[row], f"pod {pod.key} is counted on {self._nodes[row].name} already"
+        self._pods[row][pod.uid] = pod
+        self._count(row, pod, 1)
+
+    def remove_pod(self, row: int, uid: str) -> PodInfo:
+        """Stop counting a pod on a node, and return it."""
+        pod = self._pods[row].pop(uid)
+        self._count(row, pod, -1)
+        return pod
+
+    def _count(self, row: int, pod: PodInfo, sign: int) -> None:
+        resources = pod.resources
+        for resource, amount in resources.taken.items():
+            add_at(self._resource_column(self._requested, resource).cells, row, sign * amount)
+        add_at(self._nonzero_milli_cpu.cells, row, sign * resources.nonzero_milli_cpu)
+        add_at(self._nonzero_memory_bytes.cells, row, sign * resources.nonzero_memory_bytes)
+        self._pod_count.cells[row] += sign
+        if pod.host_ports:
+            ports = (port for other in self._pods[row].values() for port in other.host_ports)
+            self._used_ports.set(row, frozenset(ports))
+        self._touch(row)
+
+    # Objects of other kinds, for the plugins that need them.
+
+    def watch_kind(self, kind: str) -> dict[str, Mapping[str, Any]]:
+        """Return the store of a kind, key -> object, which the caller keeps up to date."""
+        return self._objects.setdefault(kind, {})
+
+    # The layout.
+
+    def _resource_column(self, columns: dict[str, Column[np.int64]], resource: str) -> Column[np.int64]:
+        column = columns.get(resource)
+        if column is None:
+            column = columns[resource] = Column(np.int64, len(self._nodes))
+            self._layout_changed()
+        return column
+
+    def _interned(self) -> tuple[InternedColumn[Any], ...]:
+        return (self._taints, self._used_ports, *self._labels.values())
+
+    def _columns(self) -> tuple[Column[Any], ...]:
+        return (
+            *self._allocatable.values(),
+            *self._requested.values(),
+            self._nonzero_milli_cpu,
+            self._nonzero_memory_bytes,
+            self._pod_count,
+            self._unschedulable,
+            self._generation,
+            *(interned.codes for interned in self._interned()),
+            *(image.present for image in self._images.values()),
+        )
+
+    def _touch(self, row: int) -> None:
+        self._last_generation += 1
+        self._generation.cells[row] = self._last_generation
+
+    def _layout_changed(self) -> None:
+        self._snapshot = None

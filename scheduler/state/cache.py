@@ -1,0 +1,151 @@
+"""The nodes, and the pods counted on them: assumed by us, confirmed by the API server, forgotten, removed.
+
+Every change goes straight into the columns. A pod may come before its node does; it is counted once both are
+there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from scheduler.snapshot import ClusterTable
+from scheduler.state.pod_states import MOVES, PodState
+
+if TYPE_CHECKING:
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
+
+
+class Cache:
+    """Our picture of the cluster; `snapshot` is what decisions are made on."""
+
+    def __init__(self) -> None:
+        self.table = ClusterTable()
+        self._pods: dict[str, PodInfo] = {}  # pod uid -> pod, on a node or assumed to be
+        self._states: dict[str, PodState] = {}  # pod uid -> ASSUMED or CONFIRMED
+        self._homeless: dict[str, dict[str, PodInfo]] = {}  # name of a node we do not know -> pod uid -> pod
+
+    def snapshot(self) -> Snapshot:
+        """Return the cluster as it is; valid until the next change here."""
+        return self.table.snapshot()
+
+    # Nodes.
+
+    def add_node(self, node: NodeObject) -> None:
+        """Take a node in, or its newer version."""
+        if self.table.row_of(node.name) is not None:
+            self.table.update_node(node)
+            return
+        row = self.table.add_node(node)
+        for pod in self._homeless.pop(node.name, {}).values():
+            self.table.add_pod(row, pod)
+
+    def remove_node(self, node_name: str) -> None:
+        """Take a node out; the pods on it are kept until they go themselves."""
+        row = self.table.row_of(node_name)
+        if row is None:
+            return
+        pods = dict(self.table.pods_on(row))
+        if pods:
+            self._homeless[node_name] = pods
+        self.table.remove_node(node_name)
+
+    # Pods.
+
+    def state_of(self, uid: str) -> PodState:
+        """Return how the cache holds a pod."""
+        return self._states.get(uid, PodState.OUTSIDE)
+
+    def pod(self, uid: str) -> PodInfo | None:
+        """Return a pod that is counted on a node."""
+        return self._pods.get(uid)
+
+    def assume(self, pod: PodInfo, node_name: str) -> PodInfo:
+        """Count a pod on the node chosen for it, and return it as it is counted.
+
+        Raises:
+            AssertionError: it is counted already.
+        """
+        placed = pod.placed_on(node_name)
+        self._put(placed, PodState.ASSUMED)
+        return placed
+
+    def forget(self, uid: str) -> PodInfo | None:
+        """Stop counting an assumed pod; one that was confirmed in the meantime stays, and None is returned."""
+        if self.state_of(uid) is not PodState.ASSUMED:
+            return None
+        return self._take(uid)
+
+    def add_pod(self, pod: PodInfo) -> None:
+        """Count a pod where the API server says it is: one we assumed, one we knew, or a new one."""
+        known = self._pods.get(pod.uid)
+        if known is not None:
+            if known.node_name != pod.node_name:
+                logger.warning(
+                    "Pod is on another node than expected",
+                    extra={"pod": pod.key, "expected": known.node_name, "node": pod.node_name},
+                )
+            self._uncount(known)
+        self._put(pod, PodState.CONFIRMED)
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """Stop counting a pod that is gone or has ended, and return it; None if it was not counted."""
+        return self._take(uid) if uid in self._pods else None
+
+    def counts(self) -> dict[str, int]:
+        """Return what is held: `nodes`, `pods`, and `assumed_pods` among them."""
+        states = Counter(self._states.values())
+        return {
+            "nodes": self.table.n_nodes,
+            "pods": len(self._pods),
+            "assumed_pods": states[PodState.ASSUMED],
+        }
+
+    def check(self) -> None:
+        """Assert what always holds: each pod is counted once, on the node it names.
+
+        Raises:
+            AssertionError: it does not.
+        """
+        counted = {uid: pod for pods in self._homeless.values() for uid, pod in pods.items()}
+        for row in range(self.table.n_nodes):
+            name = self.table.nodes[row].name
+            assert name not in self._homeless, f"node {name} is here, and pods wait for it"
+            for uid, pod in self.table.pods_on(row).items():
+                assert uid not in counted, f"pod {pod.key} is counted twice"
+                assert pod.node_name == name, f"pod {pod.key} is counted on {name}"
+                counted[uid] = pod
+        assert counted == self._pods, f"counted {sorted(counted)}, known {sorted(self._pods)}"
+        assert set(self._states) == set(self._pods)
+
+    def _put(self, pod: PodInfo, state: PodState) -> None:
+        start = self.state_of(pod.uid)
+        assert state in MOVES[start], f"pod {pod.key}: {start.value} -> {state.value}"
+        self._pods[pod.uid] = pod
+        self._states[pod.uid] = state
+        row = self.table.row_of(pod.node_name)
+        if row is None:
+            self._homeless.setdefault(pod.node_name, {})[pod.uid] = pod
+        else:
+            self.table.add_pod(row, pod)
+
+    def _take(self, uid: str) -> PodInfo:
+        pod = self._pods.pop(uid)
+        del self._states[uid]
+        self._uncount(pod)
+        return pod
+
+    def _uncount(self, pod: PodInfo) -> None:
+        row = self.table.row_of(pod.node_name)
+        if row is not None:
+            self.table.remove_pod(row, pod.uid)
+            return
+        pods = self._homeless[pod.node_name]
+        del pods[pod.uid]
+        if not pods:
+            del self._homeless[pod.node_name]

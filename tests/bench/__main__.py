@@ -1,0 +1,99 @@
+"""`make bench`: decisions a second in one process, at 100, 1000 and 5000 nodes.
+
+A decision is everything between the queue and the Binding: snapshot, PreFilter to Score, the choice, and counting
+the pod on its node. Machines differ; compare the lines of one run with each other.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import statistics
+import time
+from random import Random
+from typing import TYPE_CHECKING
+
+from plugins.registry import IN_TREE
+from scheduler.configuration.load import default
+from scheduler.cycle.scheduling import schedule_pod
+from scheduler.framework import PodBinder
+from scheduler.objects.decode import decode_pod
+from scheduler.runtime.profiles import build_frameworks
+from scheduler.runtime.registry import Registry
+from scheduler.state.cache import Cache
+from tests.builders import node, pod, pod_object
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.framework import Framework
+
+_SIZES = (100, 1000, 5000)
+_DECISIONS = 500
+_RUNS = 5
+
+
+class _NoBinder:
+    async def bind(self, pod: PodInfo, node_name: str) -> None: ...
+
+
+def _framework() -> Framework:
+    logging.disable(logging.WARNING)
+    built = build_frameworks(default(), Registry(IN_TREE), lambda _: {PodBinder: _NoBinder()})
+    return built["custom-scheduler"]
+
+
+def _cluster(size: int) -> Cache:
+    cache = Cache()
+    for number in range(size):
+        cache.add_node(node(f"n{number}", cpu=f"{32 + number % 3 * 16}", memory="256Gi"))
+    return cache
+
+
+def _alike(count: int) -> list[PodInfo]:
+    return [pod(f"alike-{number}", cpu="100m", memory="500Mi") for number in range(count)]
+
+
+def _different(count: int) -> list[PodInfo]:
+    # No two ask for the same, so that nothing kept from one pod helps the next.
+    return [pod(f"different-{number}", cpu=f"{100 + number}m", memory="500Mi") for number in range(count)]
+
+
+def _decide(framework: Framework, cache: Cache, pods: list[PodInfo]) -> float:
+    random = Random(1)
+    gc.collect()
+    begin = time.perf_counter()
+    for each in pods:
+        decision = schedule_pod(framework, each, cache.snapshot(), nominated={}, random=random)
+        cache.assume(each, decision.node_name)
+    return (time.perf_counter() - begin) / len(pods)
+
+
+def _show(label: str, seconds: list[float], base: float | None) -> float:
+    median = statistics.median(seconds)
+    ratio = "" if base is None else f"{median / base:8.2f}x"
+    print(f"{label:34}{median * 1e6:9.0f} us{1 / median:12.0f} /s{ratio:>12}")
+    return median
+
+
+def main() -> None:
+    """Print the table."""
+    framework = _framework()
+    print(f"{'':34}{'one':>12}{'in a second':>14}{'to the first':>13}")
+    base = None
+    for size in _SIZES:
+        for label, make in (("alike", _alike), ("all different", _different)):
+            seconds = [_decide(framework, _cluster(size), make(_DECISIONS)) for _ in range(_RUNS)]
+            median = _show(f"decision, {size} nodes, pods {label}", seconds, base)
+            base = base or median
+    raw = json.dumps(pod_object("parsed", cpu="100m", memory="500Mi")).encode()
+    seconds = []
+    for _ in range(_RUNS):
+        begin = time.perf_counter()
+        for _ in range(_DECISIONS):
+            decode_pod(raw)
+        seconds.append((time.perf_counter() - begin) / _DECISIONS)
+    _show("a pod parsed", seconds, base)
+
+
+main()

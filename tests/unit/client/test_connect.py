@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+import stat
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+import yaml
+from aiohttp import web
+from kubernetes_asyncio.config import incluster_config
+
+from scheduler.client.connect import connect
+from scheduler.client.credentials import REFRESH_SECONDS, Credentials
+from scheduler.errors import ApiError, ConfigurationError
+from tests.unit.client.virtual_time import virtually
+
+PLUGIN_API = "client.authentication.k8s.io/v1"
+
+
+def kubeconfig(folder: Path, *, server: str = "http://127.0.0.1:1", **user: Any) -> str:
+    path = folder / "kubeconfig"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+class Listener:
+    """A real server on loopback that answers everything with 200 and notes the tokens it was shown."""
+
+    def __init__(self) -> None:
+        self.tokens: list[str | None] = []
+        self.status = 200
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.tokens.append(request.headers.get("Authorization"))
+        return web.Response(status=self.status)
+
+    async def __aenter__(self) -> Self:
+        app = web.Application()
+        app.router.add_route("*", "/{tail:.*}", self.handle)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
+
+
+async def problem_of(path: str, context: str | None = None) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        async with connect(path, context=context):
+            pass
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        pytest.param(b"a: [", "is not YAML", id="no YAML"),
+        pytest.param(b"\xff\xfe\x00", "is not YAML", id="no text"),
+        pytest.param(b"hello", "should hold a mapping, holds str", id="no mapping"),
+        pytest.param(b"", "should hold a mapping, holds NoneType", id="empty"),
+        pytest.param(b"kind: Config", "current-context", id="nothing in it"),
+        pytest.param(
+            b"{current-context: x, contexts: [], clusters: [], users: []}", "x", id="unknown context"
+        ),
+        pytest.param(
+            b"{current-context: x, contexts: [{name: x, context: {cluster: nope}}], clusters: []}",
+            "nope",
+            id="unknown cluster",
+        ),
+        pytest.param(
+            b"{current-context: x, contexts: [{name: x, context: {cluster: c}}],"
+            b" clusters: [{name: c, cluster: {insecure-skip-tls-verify: true}}]}",
+            "no server",
+            id="no server",
+        ),
+        pytest.param(
+            b"{current-context: x, contexts: [{name: x, context: {cluster: c}}],"
+            b" clusters: [{name: c, cluster: {server: 'https://h', certificate-authority: gone.pem}}]}",
+            "gone.pem",
+            id="missing certificate",
+        ),
+        pytest.param(
+            b"{current-context: x, contexts: [{name: x, context: {cluster: c}}],"
+            b" clusters: [{name: c, cluster: {server: 'https://h', certificate-authority-data: '!!!'}}]}",
+            "",
+            id="certificate that is no base64",
+        ),
+        pytest.param(
+            b"{current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}],"
+            b" clusters: [{name: c, cluster: {server: 'https://h'}}],"
+            b" users: [{name: u, user: {exec: {apiVersion: v1, command: /no/such/plugin}}}]}",
+            "/no/such/plugin",
+            id="missing exec plugin",
+        ),
+    ],
+)
+def test_a_broken_kubeconfig_is_named_with_its_problem(tmp_path: Path, content: bytes, problem: str):
+    path = tmp_path / "config"
+    path.write_bytes(content)
+
+    said = asyncio.run(problem_of(str(path)))
+
+    assert str(path) in said
+    assert problem in said
+
+
+def test_a_missing_kubeconfig_is_named(tmp_path: Path):
+    path = str(tmp_path / "nope")
+
+    assert asyncio.run(problem_of(path)) == f"kubeconfig {path}: no such file"
+
+
+def test_a_certificate_that_is_none_is_reported(tmp_path: Path):
+    certificate = tmp_path / "ca.pem"
+    certificate.write_text("hello")
+    path = kubeconfig(tmp_path, server="https://127.0.0.1:1")
+    content = yaml.safe_load(Path(path).read_text())
+    content["clusters"][0]["cluster"]["certificate-authority"] = "ca.pem"
+    Path(path).write_text(yaml.safe_dump(content))
+
+    said = asyncio.run(problem_of(path))
+
+    assert "certificates" in said
+    assert path in said
+
+
+def test_outside_a_cluster_a_kubeconfig_is_asked_for(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    async def attempt() -> None:
+        async with connect(None):
+            pass
+
+    with pytest.raises(ConfigurationError, match=r"no kubeconfig was given.*Service host/port is not set"):
+        asyncio.run(attempt())
+
+
+@virtually
+async def test_a_service_accounts_token_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    token, authority = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("one\n")
+    authority.write_text("a certificate")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
+    credentials = Credentials("pod", None, None)
+
+    await credentials.load()
+    assert credentials.server == "https://[fd00::1]:443"
+    assert await credentials.header() == "Bearer one"
+    token.write_text("two\n")
+    await credentials.wait_stale()
+    await credentials.load()
+
+    assert await credentials.header() == "Bearer two"
+
+
+def test_a_token_of_the_kubeconfig_is_sent(tmp_path: Path):
+    async def attempt() -> list[str | None]:
+        async with Listener() as listener:
+            async with connect(kubeconfig(tmp_path, server=listener.url, token="secret")) as connection:
+                await connection.request("GET", "/version")
+            return listener.tokens
+
+    assert asyncio.run(attempt()) == ["Bearer secret"]
+
+
+@virtually
+async def test_a_token_file_is_read_again(tmp_path: Path):
+    token = tmp_path / "token"
+    token.write_text("one\n")
+    async with Listener() as listener:
+        path = kubeconfig(tmp_path, server=listener.url, tokenFile=str(token))
+        async with connect(path) as connection:
+            await connection.request("GET", "/version")
+            token.write_text("two\n")
+            await asyncio.sleep(REFRESH_SECONDS + 1.0)
+            await connection.request("GET", "/version")
+
+        assert listener.tokens == ["Bearer one", "Bearer two"]
+
+
+@virtually
+async def test_credentials_that_cannot_be_read_again_stay_in_use(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    token = tmp_path / "token"
+    token.write_text("one")
+    async with Listener() as listener:
+        async with connect(kubeconfig(tmp_path, server=listener.url, tokenFile=str(token))) as connection:
+            token.unlink()
+            with caplog.at_level(logging.WARNING):
+                await asyncio.sleep(REFRESH_SECONDS + 1.0)
+            await connection.request("GET", "/version")
+
+        assert listener.tokens == ["Bearer one"]
+        assert [record.message for record in caplog.records] == ["Credentials could not be read again"]
+
+
+def exec_plugin(folder: Path, *, expires: str | None) -> dict[str, Any]:
+    """A plugin that counts its runs and gives each its own token."""
+    count = folder / "runs"
+    credential: dict[str, Any] = {
+        "apiVersion": PLUGIN_API,
+        "kind": "ExecCredential",
+        "status": {"token": "run-$N", **({"expirationTimestamp": expires} if expires else {})},
+    }
+    script = folder / "plugin"
+    script.write_text(
+        f"#!/bin/sh\necho x >> {count}\nN=$(wc -l < {count} | tr -d ' ')\n"
+        f"cat <<EOF\n{json.dumps(credential)}\nEOF\n"
+    )
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return {"exec": {"apiVersion": PLUGIN_API, "command": str(script), "args": []}}
+
+
+def test_a_rejected_token_makes_the_exec_plugin_run_again(tmp_path: Path):
+    async def attempt() -> list[str | None]:
+        async with Listener() as listener:
+            user = exec_plugin(tmp_path, expires="2999-01-01T00:00:00Z")
+            async with connect(kubeconfig(tmp_path, server=listener.url, **user)) as connection:
+                await connection.request("GET", "/version")
+                listener.status = 401
+                with pytest.raises(ApiError):
+                    await connection.request("GET", "/version")
+                listener.status = 200
+                async with asyncio.timeout(10.0):
+                    while listener.tokens[-1] == "Bearer run-1":
+                        await asyncio.sleep(0.05)
+                        await connection.request("GET", "/version")
+            return listener.tokens
+
+    tokens = asyncio.run(attempt())
+
+    assert tokens[0] == "Bearer run-1"
+    assert tokens[-1] == "Bearer run-2"
+
+
+def test_client_certificates_of_the_kubeconfig_reach_the_pool(tmp_path: Path):
+    path = kubeconfig(tmp_path, server="https://127.0.0.1:1", **{"client-certificate": "gone.crt"})
+
+    assert "gone.crt" in asyncio.run(problem_of(path))
+
+
+def test_strict_verification_is_the_default(tmp_path: Path):
+    async def attempt() -> ssl.SSLContext:
+        async with connect(kubeconfig(tmp_path, server="https://127.0.0.1:1")) as connection:
+            return connection._session.connector._ssl
+
+    assert asyncio.run(attempt()).verify_mode == ssl.CERT_REQUIRED

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.client.adaptive_limit import AdaptiveLimit
+from scheduler.client.connection import TIMEOUT, Response
+from scheduler.client.lane import MAX_TRIES, Lane
+from scheduler.errors import ApiError
+from tests.unit.client.virtual_time import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+DONE = Response(201, b"", {})
+
+
+def busy(seconds: float | None = None, status: int = 429) -> ApiError:
+    return ApiError(status, "TooManyRequests", "later", retry_after_seconds=seconds)
+
+
+class Server:
+    """Takes a second for everything; notes who came when, and refuses those it is told to, in order."""
+
+    def __init__(self) -> None:
+        self.came: list[tuple[str, float]] = []
+        self.refusals: dict[str, list[ApiError]] = {}
+        self.under_way = 0
+        self.most_under_way = 0
+
+    def request(self, name: str) -> Callable[[], Awaitable[Response]]:
+        async def ask() -> Response:
+            self.came.append((name, asyncio.get_running_loop().time()))
+            self.under_way += 1
+            self.most_under_way = max(self.most_under_way, self.under_way)
+            try:
+                if self.refusals.get(name):
+                    raise self.refusals[name].pop(0)
+                await asyncio.sleep(1.0)
+            finally:
+                self.under_way -= 1
+            return DONE
+
+        return ask
+
+    @property
+    def names(self) -> str:
+        return "".join(name for name, _ in self.came)
+
+
+def lane(limit: int, *, maximum: int | None = None) -> Lane:
+    return Lane(AdaptiveLimit(initial=limit, maximum=maximum or limit, slow_seconds=5.0))
+
+
+@virtually
+async def test_requests_go_in_the_order_they_came_and_no_more_than_the_limit_at_a_time():
+    server, at = Server(), lane(3)
+
+    await asyncio.gather(*(at.send(server.request(name)) for name in "abcdefgh"))
+
+    assert server.names == "abcdefgh"
+    assert server.most_under_way == 3
+    assert [when for _, when in server.came] == [0, 0, 0, 1, 1, 1, 2, 2]
+
+
+@virtually
+async def test_a_request_put_off_stops_the_lane_and_then_goes_first():
+    server, at = Server(), lane(2)
+    server.refusals["b"] = [busy(10.0)]
+
+    await asyncio.gather(*(at.send(server.request(name)) for name in "abcd"))
+
+    assert server.names == "abbcd"
+    # Half as many since, and one more after each round trip.
+    assert [when for _, when in server.came] == pytest.approx([0, 0, 10, 11, 11])
+
+
+@virtually
+async def test_503_with_retry_after_is_put_off_and_without_it_is_an_error():
+    server, at = Server(), lane(1)
+    server.refusals["a"] = [busy(3.0, 503), busy(None, 503)]
+
+    with pytest.raises(ApiError) as caught:
+        await at.send(server.request("a"))
+
+    assert caught.value.status == 503
+    assert [when for _, when in server.came] == [0, 3]
+
+
+@virtually
+async def test_a_server_that_puts_off_for_ever_is_given_up():
+    server, at = Server(), lane(4)
+    server.refusals["a"] = [busy() for _ in range(100)]
+
+    with pytest.raises(ApiError) as caught:
+        await at.send(server.request("a"))
+
+    assert caught.value.status == 429
+    assert len(server.came) == MAX_TRIES
+    assert at.present == 0
+
+
+@pytest.mark.parametrize("error", [ApiError(409, "Conflict", "bound"), ApiError(0, TIMEOUT, "lost")])
+@virtually
+async def test_a_refusal_is_for_the_caller_alone(error: ApiError):
+    server, at = Server(), lane(1)
+    server.refusals["a"] = [error]
+
+    results = await asyncio.gather(
+        at.send(server.request("a")), at.send(server.request("b")), return_exceptions=True
+    )
+
+    assert results == [error, DONE]
+    assert server.names == "ab"
+
+
+@virtually
+async def test_whoever_is_cancelled_leaves_the_place_to_the_next():
+    server, at = Server(), lane(1)
+    first, second, third = (asyncio.create_task(at.send(server.request(name))) for name in "abc")
+    await asyncio.sleep(0.5)
+
+    first.cancel()
+    second.cancel()
+
+    assert await third == DONE
+    assert server.names == "ac"
+    assert at.present == 0
+
+
+@virtually
+async def test_whoever_is_cancelled_at_the_moment_of_its_turn_leaves_the_place_to_the_next():
+    server, at = Server(), lane(1)
+
+    async def first() -> None:
+        await at.send(server.request("a"))
+        second.cancel()  # its turn has come, but it does not know yet
+
+    beginning = asyncio.create_task(first())
+    await asyncio.sleep(0)
+    second, third = (asyncio.create_task(at.send(server.request(name))) for name in "bc")
+
+    assert await third == DONE
+    await beginning
+    assert second.cancelled()
+    assert server.names == "ac"
+
+
+@virtually
+async def test_idle_means_nothing_waits_and_nothing_is_under_way():
+    server, at = Server(), lane(1)
+    await at.wait_idle()
+    tasks = [asyncio.create_task(at.send(server.request(name))) for name in "abc"]
+    await asyncio.sleep(0)
+
+    await at.wait_idle()
+
+    assert asyncio.get_running_loop().time() == 3.0
+    assert all(task.done() for task in tasks)
+
+
+@virtually
+async def test_a_crowded_lane_grows_while_answers_are_quick():
+    server, at = Server(), lane(4, maximum=20)
+
+    await asyncio.gather(*(at.send(server.request("x")) for _ in range(200)))
+
+    assert 8 <= server.most_under_way <= 20
+
+
+def test_a_limit_nobody_reaches_does_not_grow():
+    limit = AdaptiveLimit(initial=4, maximum=20)
+    for _ in range(100):
+        limit.answered(started=0.0, now=0.01, all_used=False)
+
+    assert limit.value == 4
+
+
+def test_a_limit_grows_by_one_per_round_trip_up_to_its_maximum():
+    limit = AdaptiveLimit(initial=4, maximum=6)
+    for _ in range(5):
+        limit.answered(started=0.0, now=0.01, all_used=True)
+    assert limit.value == 5
+    for _ in range(100):
+        limit.answered(started=0.0, now=0.01, all_used=True)
+    assert limit.value == 6
+
+
+def test_a_limit_shrinks_once_for_all_that_was_under_way():
+    limit = AdaptiveLimit(initial=64)
+    for _ in range(64):
+        limit.overloaded(started=1.0, now=2.0)
+    assert limit.value == 32
+
+    limit.overloaded(started=3.0, now=4.0)
+    assert limit.value == 16
+
+
+def test_a_limit_shrinks_when_answers_are_slow_and_never_below_one():
+    limit = AdaptiveLimit(initial=10, slow_seconds=1.0)
+    limit.answered(started=0.0, now=1.5, all_used=True)
+    assert limit.value == 7
+
+    for second in range(2, 100):
+        limit.overloaded(started=float(second), now=float(second))
+    assert limit.value == 1

@@ -1,0 +1,518 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scheduler.client.reflector import REFUSED_SECONDS, Reflector
+from scheduler.client.resources import REPLICA_SETS, Resource
+from scheduler.errors import ObjectError
+from tests.unit.client.scripted_server import (
+    Answer,
+    Received,
+    ScriptedServer,
+    Stream,
+    failure,
+    scripted_server,
+    status,
+)
+from tests.unit.client.virtual_time import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from scheduler.client.wire import ObjectIdentity
+
+PATH = "/apis/apps/v1/replicasets"
+
+
+def obj(name: str, version: int, *, uid: str = "", **more: Any) -> dict[str, Any]:
+    return {
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": uid or f"uid-{name}",
+            "resourceVersion": str(version),
+            "managedFields": [{"manager": "someone"}],
+        },
+        **more,
+    }
+
+
+def event(kind: str, name: str, version: int, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "object": obj(name, version, **more)}
+
+
+def bookmark(version: int, *, ends: bool = False) -> dict[str, Any]:
+    annotations = {"annotations": {"k8s.io/initial-events-end": "true"}} if ends else {}
+    return {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version), **annotations}}}
+
+
+def error(code: int, reason: str) -> dict[str, Any]:
+    return {"type": "ERROR", "object": status(code, reason)}
+
+
+def listing(version: int, *objects: dict[str, Any], more: str = "") -> Answer:
+    return Answer(
+        200,
+        {"metadata": {"resourceVersion": str(version), "continue": more}, "items": list(objects) or None},
+    )
+
+
+EXPIRED = error(410, "Expired")
+BEGINNING = [event("ADDED", "a", 5), event("ADDED", "b", 3), bookmark(9, ends=True)]
+
+
+def decode(raw: bytes) -> str:
+    found = json.loads(raw)
+    metadata = found["metadata"]
+    if "bad" in found:
+        raise ObjectError("ReplicaSet", metadata["name"], "spec.replicas", "expected a number")
+    return f"{metadata['name']}@{metadata['resourceVersion']}"
+
+
+class Listener:
+    """Writes down all it hears of, as handler and as observer."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.lists = 0
+        self.ends: list[str] = []
+
+    def on_add(self, new: str) -> None:
+        self.told.append(f"+{new}")
+
+    def on_update(self, old: str, new: str) -> None:
+        self.told.append(f"{old}>{new}")
+
+    def on_delete(self, old: str) -> None:
+        self.told.append(f"-{old}")
+
+    def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
+        self.told.append(f"?{identity.key} {identity.uid} {error.path}")
+
+    def listed(self, resource: Resource) -> None:
+        self.lists += 1
+
+    def watch_ended(self, resource: Resource, reason: str) -> None:
+        self.ends.append(reason)
+
+
+class Case:
+    """A reflector at a scripted server."""
+
+    def __init__(self, server: ScriptedServer, reflector: Reflector[str], listener: Listener) -> None:
+        self.server = server
+        self.reflector = reflector
+        self.listener = listener
+        self.told = listener.told
+
+    def watch(self, *steps: dict[str, Any] | bytes | float, then: str = "hang") -> None:
+        self.server.script("GET", PATH, Stream(list(steps), then))
+
+    def script(self, *steps: Any) -> None:
+        self.server.script("GET", PATH, *steps)
+
+    @property
+    def asked(self) -> list[Received]:
+        return self.server.received
+
+    @property
+    def versions(self) -> list[str | None]:
+        """From where each request asked to go on."""
+        return [each.query.get("resourceVersion") for each in self.asked]
+
+
+@asynccontextmanager
+async def case(**options: Any) -> AsyncIterator[Case]:
+    listener = Listener()
+    async with scripted_server() as server, server.connection() as connection:
+        reflector = Reflector(
+            connection,
+            REPLICA_SETS,
+            decode=decode,
+            handler=listener,
+            random=Random(7),
+            observer=listener,
+            **options,
+        )
+        running = asyncio.create_task(reflector.run())
+        try:
+            yield Case(server, reflector, listener)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+@virtually
+async def test_the_first_watch_begins_with_all_objects():
+    async with case(field_selector="a!=b", label_selector="c=d") as at:
+        at.watch(*BEGINNING)
+        assert not at.reflector.has_synced
+        await at.reflector.wait_synced()
+
+        query = at.asked[0].query
+        assert 300 <= int(query.pop("timeoutSeconds")) <= 600
+        assert query == {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "sendInitialEvents": "true",
+            "resourceVersionMatch": "NotOlderThan",
+            "fieldSelector": "a!=b",
+            "labelSelector": "c=d",
+        }
+        assert at.reflector.store == {"ns/a": "a@5", "ns/b": "b@3"}
+        assert at.told == ["+a@5", "+b@3"]
+        assert at.reflector.resource_version == "9"
+        assert (at.listener.lists, at.listener.ends) == (1, [])
+
+
+@virtually
+async def test_changes_are_told_as_they_come():
+    async with case() as at:
+        at.watch(
+            *BEGINNING, 1.0, event("MODIFIED", "a", 10), event("DELETED", "b", 11), event("ADDED", "c", 12)
+        )
+        await asyncio.sleep(2.0)
+
+        assert at.told[2:] == ["a@5>a@10", "-b@3", "+c@12"]
+        assert at.reflector.resource_version == "12"
+
+
+@virtually
+async def test_a_watch_goes_on_at_once_from_the_last_version_when_the_server_ends_it():
+    async with case(silence_seconds=1000.0) as at:
+        at.watch(*BEGINNING, 400.0, bookmark(50), then="close")
+        at.watch(event("MODIFIED", "a", 51), 400.0, then="close")
+        at.watch()
+        await asyncio.sleep(790.0)
+
+        assert at.versions == [None, "50"]
+        await asyncio.sleep(20.0)
+        assert at.versions == [None, "50", "51"]
+        assert "sendInitialEvents" not in at.asked[1].query
+        assert at.asked[1].at == pytest.approx(400.0, abs=0.1)
+        assert at.listener.ends == ["closed", "closed"]
+        assert at.listener.lists == 1
+
+
+@virtually
+async def test_a_silent_watch_is_dropped_and_resumed():
+    async with case(silence_seconds=150.0) as at:
+        at.watch(*BEGINNING)
+        at.watch(event("MODIFIED", "a", 10))
+        await asyncio.sleep(155.0)
+
+        assert at.versions == [None, "9"]
+        assert at.told[2:] == ["a@5>a@10"]
+        assert at.listener.ends == ["stalled"]
+
+
+@virtually
+async def test_bookmarks_keep_a_quiet_watch_alive():
+    async with case(silence_seconds=150.0) as at:
+        at.watch(*BEGINNING, 100.0, bookmark(20), 100.0, bookmark(30), 100.0)
+        await asyncio.sleep(290.0)
+
+        assert len(at.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        pytest.param(b'{"type":"MODIFIED","object":{"metadata":{"name":"a","res', id="in a line"),
+        pytest.param(b"", id="between lines"),
+    ],
+)
+@pytest.mark.parametrize("then", ["close", "cut"])
+@virtually
+async def test_a_watch_that_is_cut_off_goes_on_from_the_last_whole_line(cut: bytes, then: str):
+    async with case() as at:
+        at.watch(*BEGINNING, 30.0, event("MODIFIED", "a", 10), cut, then=then)
+        at.watch(event("MODIFIED", "a", 11))
+        await asyncio.sleep(40.0)
+
+        assert at.versions == [None, "10"]
+        assert at.told[2:] == ["a@5>a@10", "a@10>a@11"]
+
+
+@pytest.mark.parametrize("by", ["status", "event"])
+@virtually
+async def test_an_expired_version_leads_to_a_list_and_its_difference(by: str):
+    async with case() as at:
+        at.watch(*BEGINNING, 30.0, then="close")
+        at.script(failure(410, "Expired") if by == "status" else Stream([EXPIRED]))
+        at.watch(
+            event("ADDED", "a", 5),  # unchanged
+            event("ADDED", "c", 40),  # new; b was deleted in the gap
+            bookmark(60, ends=True),
+        )
+        await asyncio.sleep(40.0)
+
+        assert at.versions == [None, "9", None]
+        assert at.asked[2].query["sendInitialEvents"] == "true"
+        assert at.told[2:] == ["+c@40", "-b@3"]
+        assert at.reflector.store == {"ns/a": "a@5", "ns/c": "c@40"}
+        assert at.listener.ends == ["closed", "expired"]
+        assert at.listener.lists == 2
+
+
+@virtually
+async def test_an_object_recreated_in_a_gap_is_deleted_and_added():
+    async with case() as at:
+        at.watch(*BEGINNING, 30.0, EXPIRED)
+        at.watch(event("ADDED", "a", 40, uid="other"), event("ADDED", "b", 3), bookmark(60, ends=True))
+        await asyncio.sleep(40.0)
+
+        assert at.told[2:] == ["-a@5", "+a@40"]
+
+
+@virtually
+async def test_an_object_recreated_within_a_watch_is_deleted_and_added_once():
+    async with case() as at:
+        at.watch(*BEGINNING, 30.0, event("DELETED", "a", 10), event("ADDED", "a", 11, uid="other"))
+        await asyncio.sleep(40.0)
+
+        assert at.told[2:] == ["-a@5", "+a@11"]
+
+
+@virtually
+async def test_events_told_twice_are_handled_once():
+    async with case() as at:
+        at.watch(*BEGINNING, 30.0, event("MODIFIED", "a", 10), event("MODIFIED", "a", 10))
+        await asyncio.sleep(40.0)
+
+        assert at.told[2:] == ["a@5>a@10"]
+
+
+@virtually
+async def test_initial_objects_that_are_cut_off_are_asked_for_again_and_nothing_is_deleted():
+    async with case() as at:
+        at.watch(event("ADDED", "a", 5), then="cut")
+        at.watch(event("ADDED", "b", 3), event("ADDED", "a", 5), bookmark(9, ends=True))
+        await at.reflector.wait_synced()
+
+        assert at.versions == [None, None]
+        assert at.told == ["+a@5", "+b@3"]
+
+
+@virtually
+async def test_a_relist_that_is_cut_off_deletes_nothing_yet():
+    async with case() as at:
+        at.watch(*BEGINNING, 30.0, EXPIRED)
+        at.watch(event("ADDED", "a", 5), then="close")
+        at.watch()
+        await asyncio.sleep(60.0)
+
+        assert len(at.asked) == 3
+        assert at.told[2:] == []
+
+
+@virtually
+async def test_a_server_without_initial_events_is_listed_and_watched():
+    async with case() as at:
+        at.script(failure(422, "Invalid"), listing(9, obj("a", 5), obj("b", 3)))
+        at.watch(30.0, EXPIRED)
+        at.script(listing(20, obj("a", 5)))
+        at.watch()
+        await asyncio.sleep(60.0)
+
+        assert "watch" not in at.asked[1].query
+        assert at.asked[2].query["resourceVersion"] == "9"
+        assert "watch" not in at.asked[3].query
+        assert at.asked[4].query["resourceVersion"] == "20"
+        assert at.told == ["+a@5", "+b@3", "-b@3"]
+        assert at.listener.lists == 2
+
+
+@virtually
+async def test_a_server_that_ignores_initial_events_is_listed_in_the_end():
+    async with case(silence_seconds=100.0) as at:
+        at.watch(event("ADDED", "a", 5))
+        at.script(listing(9, obj("a", 5)))
+        at.watch()
+        await at.reflector.wait_synced()
+
+        assert at.told == ["+a@5"]
+        assert "watch" not in at.asked[1].query
+
+
+@virtually
+async def test_a_list_comes_in_pages():
+    async with case(label_selector="x=y") as at:
+        at.script(failure(400, "BadRequest"))
+        at.script(listing(9, obj("a", 5), more="next"), listing(9, obj("b", 3)))
+        at.watch()
+        await at.reflector.wait_synced()
+
+        assert [each.query for each in at.asked[1:3]] == [
+            {"labelSelector": "x=y", "limit": "500"},
+            {"labelSelector": "x=y", "limit": "500", "continue": "next"},
+        ]
+        assert at.told == ["+a@5", "+b@3"]
+
+
+@virtually
+async def test_pages_that_expire_are_listed_in_one_piece_and_what_went_meanwhile_is_gone():
+    async with case() as at:
+        at.script(failure(400, "BadRequest"))
+        at.script(
+            listing(9, obj("a", 5), obj("gone", 4), more="next"),
+            failure(410, "Expired"),
+            listing(30, obj("a", 5), obj("b", 20)),
+        )
+        at.watch()
+        await at.reflector.wait_synced()
+
+        assert at.asked[3].query == {}
+        assert at.told == ["+a@5", "+gone@4", "+b@20", "-gone@4"]
+
+
+@virtually
+async def test_a_list_without_items_is_a_list():
+    async with case() as at:
+        at.script(failure(400, "BadRequest"), listing(9))
+        at.watch()
+        await at.reflector.wait_synced()
+
+        assert at.reflector.store == {}
+
+
+@virtually
+async def test_an_object_nobody_can_read_does_not_stop_the_others():
+    async with case() as at:
+        at.watch(
+            *BEGINNING,
+            event("MODIFIED", "a", 10, bad=1),
+            {
+                "type": "ADDED",
+                "object": {"metadata": {"name": 7, "uid": "u", "resourceVersion": "11"}, "bad": 1},
+            },
+            event("ADDED", "c", 12),
+        )
+        await asyncio.sleep(1.0)
+
+        assert at.told[2:] == ["?ns/a uid-a spec.replicas", "? u spec.replicas", "+c@12"]
+        assert at.reflector.store["ns/a"] == "a@5"
+        assert len(at.asked) == 1
+
+
+@virtually
+async def test_waits_grow_while_the_server_is_in_trouble_and_shrink_once_it_works():
+    async with case() as at:
+        at.script(*[failure(500, "InternalError")] * 7)
+        at.watch(*BEGINNING, 5.0, then="close")
+        at.script(*[failure(500, "InternalError")] * 2)
+        at.watch()
+        await asyncio.sleep(200.0)
+
+        times = [each.at for each in at.asked]
+        waits = [after - before for before, after in itertools.pairwise(times)]
+        for wait, ceiling in zip(waits, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0], strict=False):
+            assert ceiling / 2 <= wait <= ceiling + 0.1
+        assert waits[7] == pytest.approx(5.0, abs=0.1)  # it worked, and ended in order: at once
+        assert 0.4 <= waits[8] <= 0.9
+        assert 0.8 <= waits[9] <= 1.7
+
+
+@virtually
+async def test_a_watch_that_ends_as_soon_as_it_began_is_not_followed_at_once():
+    async with case() as at:
+        at.watch(*BEGINNING)
+        at.server._script["GET", PATH][0].then = "close"
+        at.script(*[Stream([bookmark(9 + n)], "close") for n in range(100)])
+        await asyncio.sleep(10.0)
+
+        assert len(at.asked) <= 26
+
+
+@virtually
+async def test_too_many_requests_are_not_repeated_sooner_than_asked():
+    async with case() as at:
+        at.script(failure(429, "TooManyRequests", Retry_After="17"))
+        at.watch(*BEGINNING)
+        await at.reflector.wait_synced()
+
+        assert 17.0 <= at.asked[1].at <= 18.0
+
+
+@virtually
+async def test_a_server_that_is_away_is_found_again():
+    async with case() as at:
+        at.watch(*BEGINNING, 5.0, then="cut")
+        at.watch(event("MODIFIED", "a", 10))
+        await asyncio.sleep(10.0)
+
+        assert at.told[2:] == ["a@5>a@10"]
+        assert at.listener.ends == ["error"]
+
+
+@virtually
+async def test_a_version_the_server_refuses_for_other_reasons_is_given_up_in_the_end():
+    async with case() as at:
+        at.watch(*BEGINNING, 5.0, then="close")
+        at.script(*[Stream([error(500, "InternalError")])] * 5)
+        at.watch(event("ADDED", "a", 5), bookmark(70, ends=True))
+        await asyncio.sleep(100.0)
+
+        assert at.versions == [None, *["9"] * 5, None]
+        assert at.told[2:] == ["-b@3"]
+
+
+@virtually
+async def test_a_version_from_the_future_leads_to_a_list():
+    async with case() as at:
+        at.watch(*BEGINNING, 5.0, then="close")
+        at.script(Answer(504, status(504, "Timeout", "Too large resource version: 9, current: 4")))
+        at.watch(event("ADDED", "a", 2), bookmark(4, ends=True))
+        await asyncio.sleep(20.0)
+
+        assert at.told[2:] == ["a@5>a@2", "-b@3"]
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "named"),
+    [
+        pytest.param(
+            403, "May not list and watch this kind", "list and watch on replicasets in API", id="403"
+        ),
+        pytest.param(401, "May not list and watch this kind", "credentials", id="401"),
+        pytest.param(404, "The API server does not serve this kind; install or enable it", None, id="404"),
+    ],
+)
+@virtually
+async def test_a_kind_that_may_not_be_read_is_complained_of_once_and_asked_for_slowly(
+    code: int, message: str, named: str | None, caplog: pytest.LogCaptureFixture
+):
+    async with case() as at:
+        at.script(*[failure(code)] * 4)
+        at.watch(*BEGINNING)
+        await at.reflector.wait_synced()
+
+        assert [each.at for each in at.asked] == pytest.approx(
+            [REFUSED_SECONDS * n for n in range(5)], abs=0.1
+        )
+        records = [record for record in caplog.records if record.levelno >= logging.WARNING]
+        assert [record.message for record in records] == [message]
+        assert records[0].resource == "replicasets.apps"
+        if named is not None:
+            assert named in records[0].fix
+
+
+@virtually
+async def test_a_kind_that_is_optional_and_absent_counts_as_empty():
+    async with case(optional=True) as at:
+        at.script(failure(404, "NotFound"))
+        at.watch(*BEGINNING)
+        await at.reflector.wait_synced()
+        assert at.reflector.store == {}
+
+        await asyncio.sleep(REFUSED_SECONDS + 1.0)
+        assert set(at.reflector.store) == {"ns/a", "ns/b"}

@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scheduler.client.connection import CONNECTION_LOST
+from scheduler.client.writer import ApiWriter
+from scheduler.errors import ApiError
+from scheduler.objects.pod import PodCondition
+from tests.builders import pod
+from tests.unit.client.scripted_server import Answer, NoAnswer, ScriptedServer, failure, scripted_server
+from tests.unit.client.virtual_time import LoopClock, virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def rejected(message: str) -> PodCondition:
+    return PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message=message)
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.binds: list[int] = []
+        self.drops: list[str] = []
+
+    def bind_answered(self, status: int, seconds: float) -> None:
+        self.binds.append(status)
+
+    def dropped(self, queue: str) -> None:
+        self.drops.append(queue)
+
+
+class Note:
+    """A job that posts one note."""
+
+    def __init__(self, about: str) -> None:
+        self.about = about
+        self.tries = 0
+
+    async def send(self, connection: Any) -> None:
+        await connection.request("POST", f"/notes/{self.about}", body=b"{}")
+
+    def should_retry(self, error: ApiError) -> bool:
+        self.tries += 1
+        return error.status in {0, 429} and self.tries < 5
+
+    def finished(self, error: ApiError | None) -> None:
+        return
+
+
+@asynccontextmanager
+async def writing(**options: Any) -> AsyncIterator[tuple[ScriptedServer, ApiWriter]]:
+    async with (
+        scripted_server() as server,
+        server.connection() as connection,
+        ApiWriter(connection, LoopClock(), random=Random(7), **options) as writer,
+    ):
+        yield server, writer
+
+
+@virtually
+async def test_a_bind_posts_the_binding_of_this_very_pod():
+    counter = Counter()
+    async with writing(observer=counter) as (server, writer):
+        server.script("POST", f"{PODS}/low/binding", Answer(201))
+
+        await writer.bind(pod("low", uid="0fb98389"), "n1")
+
+        assert server.received[0].json == {
+            "kind": "Binding",
+            "apiVersion": "v1",
+            "metadata": {"name": "low", "namespace": "default", "uid": "0fb98389"},
+            "target": {"kind": "Node", "name": "n1"},
+        }
+        assert counter.binds == [201]
+
+
+@pytest.mark.parametrize("status", [404, 409, 500])
+@virtually
+async def test_a_refused_bind_is_an_error_and_is_sent_once(status: int):
+    counter = Counter()
+    async with writing(observer=counter) as (server, writer):
+        server.script("POST", f"{PODS}/low/binding", failure(status, "Whatever"))
+
+        with pytest.raises(ApiError) as caught:
+            await writer.bind(pod("low"), "n1")
+
+        assert (caught.value.status, len(server.received), counter.binds) == (status, 1, [status])
+
+
+@virtually
+async def test_a_bind_whose_answer_is_lost_is_an_error_without_status_and_is_sent_once():
+    async with writing() as (server, writer):
+        server.script("POST", f"{PODS}/low/binding", NoAnswer())
+
+        with pytest.raises(ApiError) as caught:
+            await writer.bind(pod("low"), "n1")
+
+        assert (caught.value.status, caught.value.reason) == (0, CONNECTION_LOST)
+        assert len(server.received) == 1
+
+
+@virtually
+async def test_binds_put_off_by_the_server_keep_their_order():
+    async with writing() as (server, writer):
+        for name in "abc":
+            server.script("POST", f"{PODS}/{name}/binding", failure(429, Retry_After="5"), Answer(201))
+        server.script("POST", f"{PODS}/d/binding", Answer(201))
+
+        async with asyncio.TaskGroup() as tasks:
+            for name in "abc":
+                tasks.create_task(writer.bind(pod(name), "n1"))
+            await asyncio.sleep(1.0)
+            tasks.create_task(writer.bind(pod("d"), "n1"))
+
+        tried = [(each.path.split("/")[-2], each.at) for each in server.received]
+        assert [name for name, _ in tried] == list("abcabcd")
+        assert all(at >= 5.0 for _, at in tried[3:])
+
+
+@virtually
+async def test_a_bind_waits_neither_for_patches_nor_for_events():
+    async with writing() as (server, writer):
+        server.script("POST", f"{PODS}/now/binding", Answer(201))
+        for n in range(100):  # the server never answers these
+            writer.patch_pod_status(pod(f"p{n}"), condition=rejected("no"))
+            writer.queue_event(Note(f"e{n}"))
+        await asyncio.sleep(1.0)
+
+        await writer.bind(pod("now"), "n1")
+
+        assert asyncio.get_running_loop().time() == pytest.approx(1.0)
+
+
+@virtually
+async def test_patches_go_before_events_and_leave_them_a_place():
+    async with writing() as (server, writer):
+        for n in range(40):
+            writer.queue_event(Note(f"e{n}"))
+        for n in range(40):
+            writer.patch_pod_status(pod(f"p{n}"), condition=rejected("no"))
+        before = len(server.received)
+        assert before == 0
+        for n in range(40):
+            server.script("POST", f"/notes/e{n}", Answer(after=1.0))
+            server.script("PATCH", f"{PODS}/p{n}/status", Answer(after=1.0))
+
+        await asyncio.sleep(1.5)
+
+        second = [each.method for each in server.received if each.at >= 0.5]
+        assert (second.count("PATCH"), second.count("POST")) == (15, 1)
+
+
+@virtually
+async def test_the_rest_makes_room_while_binds_wait():
+    async with writing() as (server, writer):
+        binds = [asyncio.create_task(writer.bind(pod(f"b{n}"), "n1")) for n in range(100)]
+        await asyncio.sleep(1.0)
+        for n in range(40):
+            writer.queue_event(Note(f"e{n}"))
+        await asyncio.sleep(1.0)
+
+        assert len(server.of("POST", "/notes")) == 4
+        for bind in binds:
+            bind.cancel()
+        await asyncio.gather(*binds, return_exceptions=True)
+
+
+@virtually
+async def test_of_several_patches_that_wait_the_newest_wins_field_by_field():
+    async with writing() as (server, writer):
+        for n in range(16):  # occupies all places
+            writer.queue_event(Note(f"e{n}"))
+            server.script("POST", f"/notes/e{n}", Answer(after=1.0))
+        await asyncio.sleep(0.5)
+        server.script("PATCH", f"{PODS}/a/status", Answer())
+        assert writer.patch_pod_status(pod("a"), condition=rejected("one"), nominated_node_name="n1")
+        assert writer.patch_pod_status(pod("a"), condition=rejected("two"))
+        assert writer.patch_pod_status(pod("a"), nominated_node_name="n2")
+
+        assert await writer.drain(10.0)
+
+        patches = server.of("PATCH")
+        assert len(patches) == 1
+        assert patches[0].headers["Content-Type"] == "application/strategic-merge-patch+json"
+        status = patches[0].json["status"]
+        assert (status["conditions"][0]["message"], status["nominatedNodeName"]) == ("two", "n2")
+
+
+@virtually
+async def test_patches_of_one_pod_are_sent_one_after_the_other():
+    async with writing() as (server, writer):
+        server.script("PATCH", f"{PODS}/a/status", Answer(after=3.0), Answer())
+        writer.patch_pod_status(pod("a"), condition=rejected("one"))
+        await asyncio.sleep(1.0)
+        writer.patch_pod_status(pod("a"), condition=rejected("two"))
+
+        assert await writer.drain(10.0)
+
+        assert [each.at for each in server.of("PATCH")] == pytest.approx([0.0, 3.0], abs=0.01)
+
+
+@virtually
+async def test_a_patch_that_changes_nothing_is_not_sent():
+    async with writing() as (server, writer):
+        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
+
+        assert not writer.patch_pod_status(
+            pod("a", status={"conditions": [said]}), condition=rejected("no"), nominated_node_name=""
+        )
+        await writer.wait_pod_status_patched(
+            pod("a", status={"conditions": [said]}), condition=rejected("no")
+        )
+        assert await writer.drain(1.0)
+
+        assert server.received == []
+
+
+@virtually
+async def test_a_bind_withdraws_what_waits_to_be_said_and_waits_for_what_is_being_said():
+    async with writing() as (server, writer):
+        server.script("PATCH", f"{PODS}/a/status", Answer(after=3.0), Answer())
+        server.script("POST", f"{PODS}/a/binding", Answer(201))
+        writer.patch_pod_status(pod("a"), condition=rejected("one"))
+        await asyncio.sleep(1.0)
+        writer.patch_pod_status(pod("a"), condition=rejected("two"))
+
+        await writer.bind(pod("a"), "n1")
+        assert await writer.drain(10.0)
+
+        assert [(each.method, round(each.at, 1)) for each in server.received] == [
+            ("PATCH", 0.0),
+            ("POST", 3.0),
+        ]
+
+
+@virtually
+async def test_whoever_waits_for_a_patch_learns_its_end():
+    async with writing() as (server, writer):
+        server.script("PATCH", f"{PODS}/a/status", Answer())
+        server.script("PATCH", f"{PODS}/b/status", failure(404, "NotFound"))
+
+        await writer.wait_pod_status_patched(pod("a"), condition=rejected("no"))
+        with pytest.raises(ApiError) as caught:
+            await writer.wait_pod_status_patched(pod("b"), condition=rejected("no"))
+
+        assert caught.value.status == 404
+
+
+@virtually
+async def test_a_patch_is_tried_again_where_that_may_help():
+    async with writing() as (server, writer):
+        server.script(
+            "PATCH",
+            f"{PODS}/a/status",
+            failure(409, "Conflict"),
+            NoAnswer(),
+            failure(429, "TooManyRequests", Retry_After="4"),
+            failure(503, "ServiceUnavailable"),
+            Answer(),
+        )
+        await writer.wait_pod_status_patched(pod("a"), condition=rejected("no"))
+
+        times = [each.at for each in server.received]
+        assert len(times) == 5
+        assert times[3] - times[2] >= 4.0
+
+
+@virtually
+async def test_events_all_wait_while_the_server_has_too_much_to_do():
+    async with writing() as (server, writer):
+        server.script("POST", "/notes/a", failure(429, "TooManyRequests", Retry_After="9"), Answer())
+        server.script("POST", "/notes/b", Answer())
+        writer.queue_event(Note("a"))
+        await asyncio.sleep(1.0)
+        writer.queue_event(Note("b"))
+
+        assert await writer.drain(20.0)
+
+        assert [each.path for each in server.received] == ["/notes/a", "/notes/a", "/notes/b"]
+        assert server.received[1].at >= 9.0
+
+
+@virtually
+async def test_events_without_room_are_dropped_counted_and_logged_once(caplog: pytest.LogCaptureFixture):
+    counter = Counter()
+    async with writing(observer=counter, event_capacity=10) as (server, writer):
+        for n in range(40):
+            server.script("POST", f"/notes/{n}", Answer(201))
+        kept = [writer.queue_event(Note(str(n))) for n in range(40)]
+        assert await writer.drain(10.0)
+
+        assert sum(kept) == 26  # 16 under way, 10 waiting
+        assert counter.drops == ["events"] * 14
+        assert len(server.received) == 26
+        assert [record.message for record in caplog.records] == [
+            "Write queue is full, dropping",
+            "Write queue has room again",
+        ]
+        assert caplog.records[1].dropped_in_all == 14
+
+
+@virtually
+async def test_a_patch_without_room_is_counted_and_whoever_waits_for_it_is_told():
+    counter = Counter()
+    async with writing(observer=counter, status_capacity=1) as (_, writer):
+        for n in range(16):
+            writer.patch_pod_status(pod(f"p{n}"), condition=rejected("no"))
+
+        with pytest.raises(ApiError, match="too many"):
+            await writer.wait_pod_status_patched(pod("last"), condition=rejected("no"))
+        assert counter.drops == ["status"]
+
+
+@virtually
+async def test_a_fault_in_one_write_stops_no_other(caplog: pytest.LogCaptureFixture):
+    class Broken(Note):
+        async def send(self, connection: Any) -> None:
+            raise ZeroDivisionError(connection)
+
+    async with writing() as (server, writer):
+        server.script("POST", "/notes/b", Answer())
+        writer.queue_event(Broken("a"))
+        writer.queue_event(Note("b"))
+
+        assert await writer.drain(10.0)
+
+        assert len(server.received) == 1
+        assert [(record.message, record.object) for record in caplog.records] == [("Write failed", "a")]
+
+
+@virtually
+async def test_a_pod_is_deleted_only_if_it_is_still_this_one():
+    async with writing() as (server, writer):
+        server.script("DELETE", f"{PODS}/a", failure(429, Retry_After="2"), failure(409, "Conflict"))
+
+        with pytest.raises(ApiError) as caught:
+            await writer.delete_pod(pod("a", uid="u-1"))
+
+        assert caught.value.status == 409
+        assert server.received[1].json == {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "preconditions": {"uid": "u-1"},
+        }
+
+
+@virtually
+async def test_draining_waits_for_everything():
+    async with writing() as (server, writer):
+        server.script("POST", f"{PODS}/a/binding", Answer(201, after=3.0))
+        server.script("PATCH", f"{PODS}/b/status", Answer(after=4.0))
+        server.script("POST", "/notes/c", Answer(after=5.0))
+        bind = asyncio.create_task(writer.bind(pod("a"), "n1"))
+        writer.patch_pod_status(pod("b"), condition=rejected("no"))
+        writer.queue_event(Note("c"))
+        await asyncio.sleep(0.1)
+        assert writer.pending() == {"binds": 1, "status": 1, "events": 1}
+
+        assert await writer.drain(10.0)
+
+        assert asyncio.get_running_loop().time() == pytest.approx(5.0, abs=0.1)
+        assert bind.done()
+        assert writer.pending() == {"binds": 0, "status": 0, "events": 0}
+
+
+@virtually
+async def test_draining_gives_up_in_time_and_tells_what_is_left(caplog: pytest.LogCaptureFixture):
+    async with writing() as (_, writer):
+        writer.queue_event(Note("a"))
+
+        assert not await writer.drain(5.0)
+
+        assert asyncio.get_running_loop().time() == pytest.approx(5.0)
+        assert caplog.records[0].pending == {"binds": 0, "status": 0, "events": 1}

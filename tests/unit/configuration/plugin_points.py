@@ -1,0 +1,71 @@
+"""Which extension points kube-scheduler's plugins implement, and where the default ones run."""
+
+from __future__ import annotations
+
+from scheduler.framework.points import ExtensionPoint
+
+DEFAULT_ORDER = {  # extension point -> the default plugins there, in order
+    ExtensionPoint.PRE_ENQUEUE: ["SchedulingGates", "DynamicResources", "DefaultPreemption"],
+    ExtensionPoint.QUEUE_SORT: ["PrioritySort"],
+    ExtensionPoint.PRE_FILTER: [
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
+        "PodTopologySpread",
+        "InterPodAffinity",
+        "DynamicResources",
+        "NodeDeclaredFeatures",
+    ],
+    ExtensionPoint.FILTER: [
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
+        "PodTopologySpread",
+        "InterPodAffinity",
+        "DynamicResources",
+        "NodeDeclaredFeatures",
+    ],
+    ExtensionPoint.POST_FILTER: ["DynamicResources", "DefaultPreemption"],
+    ExtensionPoint.PRE_SCORE: [
+        "TaintToleration",
+        "NodeAffinity",
+        "NodeResourcesFit",
+        "VolumeBinding",
+        "PodTopologySpread",
+        "InterPodAffinity",
+        "NodeResourcesBalancedAllocation",
+    ],
+    ExtensionPoint.SCORE: [
+        "TaintToleration",
+        "NodeAffinity",
+        "NodeResourcesFit",
+        "VolumeBinding",
+        "PodTopologySpread",
+        "InterPodAffinity",
+        "DynamicResources",
+        "NodeResourcesBalancedAllocation",
+        "ImageLocality",
+    ],
+    ExtensionPoint.RESERVE: ["VolumeBinding", "DynamicResources"],
+    ExtensionPoint.PERMIT: [],
+    ExtensionPoint.PRE_BIND: ["VolumeBinding", "DynamicResources"],
+    ExtensionPoint.BIND: ["DefaultBinder"],
+    ExtensionPoint.POST_BIND: [],
+}
+
+POINTS = {  # plugin -> the extension points it implements
+    name: frozenset(point for point, names in DEFAULT_ORDER.items() if name in names)
+    for names in DEFAULT_ORDER.values()
+    for name in names
+}

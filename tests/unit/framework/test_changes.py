@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scheduler.framework.changes import (
+    ASSIGNED_POD_DELETE,
+    FORCE_ACTIVATE,
+    NODE_ADD,
+    UNSCHEDULABLE_POD_UPDATE,
+    UNSCHEDULABLE_TIMEOUT,
+    node_changes,
+    pod_changes,
+)
+from tests.builders import node, pod
+
+if TYPE_CHECKING:
+    from scheduler.framework import ClusterEvent
+
+
+def labels(events: list[ClusterEvent]) -> list[str]:
+    return [event.label for event in events]
+
+
+def init(cpu: str) -> dict[str, Any]:
+    return {"name": "init", "resources": {"requests": {"cpu": cpu}}}
+
+
+def resized(cpu: str) -> dict[str, Any]:
+    """Return a status in which the container's resize has come that far."""
+    return {
+        "containerStatuses": [
+            {"name": "main", "allocatedResources": {"cpu": cpu}, "resources": {"requests": {"cpu": cpu}}}
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param({}, {}, ["Update"], id="nothing with a name"),
+        pytest.param({"status": {"reason": "a"}}, {"status": {"reason": "b"}}, ["Update"], id="a status"),
+        pytest.param({}, {"labels": {"a": "b"}}, ["UpdatePodLabel"], id="a label added"),
+        pytest.param({"labels": {"a": "b"}}, {}, ["UpdatePodLabel"], id="a label removed"),
+        pytest.param({"cpu": "2"}, {"cpu": "1"}, ["UpdatePodScaleDown"], id="a smaller request"),
+        pytest.param({"cpu": "2"}, {}, ["UpdatePodScaleDown"], id="a request removed"),
+        pytest.param({"cpu": "1"}, {"cpu": "2"}, ["Update"], id="a larger request"),
+        pytest.param({"cpu": "1"}, {"cpu": "1000m"}, ["Update"], id="the same request written otherwise"),
+        pytest.param(
+            {"cpu": "1", "memory": "2Gi"},
+            {"cpu": "2", "memory": "1Gi"},
+            ["UpdatePodScaleDown"],
+            id="one of two",
+        ),
+        pytest.param(
+            {"requests": {"example.com/gpu": "2"}},
+            {"requests": {"example.com/gpu": "1"}},
+            ["UpdatePodScaleDown"],
+            id="a smaller extended resource",
+        ),
+        pytest.param(
+            {"init_containers": [init("4")]},
+            {"init_containers": [init("3")]},
+            ["UpdatePodScaleDown"],
+            id="init",
+        ),
+        pytest.param(
+            {"cpu": "1", "status": resized("2")},
+            {"cpu": "1", "status": resized("1")},
+            ["UpdatePodScaleDown"],
+            id="a resize taking effect",
+        ),
+        pytest.param(
+            {"cpu": "2", "status": resized("2")},
+            {"cpu": "1", "status": resized("2")},
+            ["Update"],
+            id="a resize asked for and not begun",
+        ),
+        pytest.param(
+            {"gates": ["a"]}, {}, ["UpdatePodSchedulingGatesEliminated"], id="the last gate removed"
+        ),
+        pytest.param({"gates": ["a", "b"]}, {"gates": ["a"]}, ["Update"], id="one gate of two removed"),
+        pytest.param(
+            {}, {"tolerations": [{"operator": "Exists"}]}, ["UpdatePodToleration"], id="a toleration"
+        ),
+        pytest.param(
+            {"cpu": "2", "gates": ["a"]},
+            {"labels": {"a": "b"}, "cpu": "1", "tolerations": [{"operator": "Exists"}]},
+            [
+                "UpdatePodLabel",
+                "UpdatePodScaleDown",
+                "UpdatePodSchedulingGatesEliminated",
+                "UpdatePodToleration",
+            ],
+            id="all at once",
+        ),
+    ],
+)
+@pytest.mark.parametrize("where", ["", "n1"], ids=["pending", "bound"])
+def test_an_update_of_a_pod_is_told_apart(
+    where: str, old: dict[str, Any], new: dict[str, Any], expected: list[str]
+):
+    events = pod_changes(pod("web", node=where, **old), pod("web", node=where, **new))
+
+    resource = "AssignedPod" if where else "UnschedulablePod"
+    assert labels(events) == [resource + action for action in expected]
+
+
+def conditions(*pairs: tuple[str, str], **more: str) -> dict[str, Any]:
+    return {"conditions": [{"type": type_, "status": status, **more} for type_, status in pairs]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param({}, {}, [], id="nothing"),
+        pytest.param({"cpu": "4"}, {"cpu": "8"}, ["Allocatable"], id="more cpu"),
+        pytest.param({"cpu": "4"}, {"cpu": "2"}, ["Allocatable"], id="less cpu"),
+        pytest.param({"cpu": "4"}, {"cpu": "4000m"}, [], id="the same cpu written otherwise"),
+        pytest.param({}, {"allocatable": {"example.com/gpu": "1"}}, ["Allocatable"], id="a new resource"),
+        pytest.param({}, {"labels": {"zone": "a"}}, ["Label"], id="a label"),
+        pytest.param({}, {"annotations": {"a": "b"}}, ["Annotation"], id="an annotation"),
+        pytest.param({"taints": ["a:NoSchedule"]}, {}, ["Taint"], id="a taint removed"),
+        pytest.param({}, {"taints": ["a:NoSchedule"]}, ["Taint"], id="a taint added"),
+        pytest.param({"unschedulable": True}, {}, ["Taint"], id="uncordoned"),
+        pytest.param({}, {"unschedulable": True}, [], id="cordoned"),
+        pytest.param(
+            {"unschedulable": True, "taints": ["a:NoSchedule"]},
+            {},
+            ["Taint"],
+            id="uncordoned and a taint, once",
+        ),
+        pytest.param(
+            conditions(("Ready", "True")),
+            conditions(("Ready", "False")),
+            ["Condition"],
+            id="a condition's status",
+        ),
+        pytest.param(
+            conditions(("Ready", "True"), reason="a"),
+            conditions(("Ready", "True"), reason="b"),
+            [],
+            id="a condition's reason",
+        ),
+        pytest.param(
+            conditions(("Ready", "True"), lastHeartbeatTime="2026-03-01T08:00:00Z"),
+            conditions(("Ready", "True"), lastHeartbeatTime="2026-03-01T08:05:00Z"),
+            [],
+            id="a heartbeat",
+        ),
+        pytest.param(
+            conditions(("A", "True"), ("B", "True")),
+            conditions(("B", "True"), ("A", "True")),
+            [],
+            id="conditions in another order",
+        ),
+        pytest.param(
+            {"cpu": "4", "taints": ["a:NoSchedule"]},
+            {"cpu": "8", "labels": {"a": "b"}, "annotations": {"a": "b"}, **conditions(("Ready", "False"))},
+            ["Allocatable", "Label", "Taint", "Condition", "Annotation"],
+            id="all at once",
+        ),
+    ],
+)
+def test_an_update_of_a_node_is_told_apart(old: dict[str, Any], new: dict[str, Any], expected: list[str]):
+    events = node_changes(node("n1", **old), node("n1", **new))
+
+    assert labels(events) == [f"NodeUpdateNode{what}" for what in expected]
+
+
+def test_our_own_events_have_the_labels_of_kube_scheduler():
+    ours = (ASSIGNED_POD_DELETE, UNSCHEDULABLE_POD_UPDATE, NODE_ADD, UNSCHEDULABLE_TIMEOUT, FORCE_ACTIVATE)
+
+    assert labels(list(ours)) == [
+        "AssignedPodDelete",
+        "UnschedulablePodUpdate",
+        "NodeAdd",
+        "UnschedulableTimeout",
+        "ForceActivate",
+    ]
+
+
+def test_the_timeout_and_activation_wake_everybody():
+    assert UNSCHEDULABLE_TIMEOUT.is_wildcard
+    assert FORCE_ACTIVATE.is_wildcard

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler.errors import ObjectError
+from scheduler.objects.decode import decode_node, decode_object, decode_pod
+from tests.builders import node_object, pod_object
+
+
+def encoded(found: Any) -> bytes:
+    return json.dumps(found).encode()
+
+
+def merged(found: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """Return an object with one field set, named by its path."""
+    *parents, last = path.split(".")
+    place = found
+    for parent in parents:
+        place = place.setdefault(parent, {})
+    place[last] = value
+    return found
+
+
+def test_a_pod_keeps_its_bytes_and_its_fields():
+    raw = encoded(pod_object("web", namespace="shop", node="n1", priority=7, labels={"app": "web"}))
+    pod = decode_pod(raw)
+    assert pod.raw is raw
+    assert (pod.key, pod.node_name, pod.priority, pod.labels) == ("shop/web", "n1", 7, {"app": "web"})
+    assert pod.object["spec"]["nodeName"] == "n1"
+
+
+def test_a_node_keeps_its_bytes_and_its_fields():
+    raw = encoded(node_object("n1", taints=["gpu=yes:NoSchedule"], unschedulable=True, labels={"zone": "a"}))
+    node = decode_node(raw)
+    assert node.raw is raw
+    assert (node.name, node.unschedulable, node.labels["zone"]) == ("n1", True, "a")
+    assert [(taint.key, taint.value, taint.effect) for taint in node.taints] == [("gpu", "yes", "NoSchedule")]
+
+
+def test_a_pod_of_metadata_alone_has_the_defaults_of_the_api():
+    pod = decode_pod(b'{"metadata":{"name":"web","namespace":"shop","uid":"1"}}')
+    assert pod.priority == 0
+    assert pod.scheduler_name == "default-scheduler"
+    assert pod.pod.spec.preemption_policy == "PreemptLowerPriority"
+    assert pod.pod.spec.termination_grace_period_seconds == 30
+    assert pod.node_name == ""
+
+
+def test_a_node_without_status_offers_nothing():
+    assert decode_node(b'{"metadata":{"name":"n1"}}').allocatable == {}
+
+
+def test_fields_nobody_reads_are_skipped_whatever_they_hold():
+    found = merged(pod_object("web"), "spec.fieldOfALaterVersion", [None, {"odd": [1, None]}])
+    found["spec"]["priority"] = None  # so that the slow way is taken as well
+    assert decode_pod(encoded(found)).name == "web"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "metadata.labels",
+        "metadata.creationTimestamp",
+        "metadata.deletionTimestamp",
+        "spec",
+        "spec.priority",
+        "spec.schedulerName",
+        "spec.preemptionPolicy",
+        "spec.nodeName",
+        "spec.containers",
+        "spec.initContainers",
+        "spec.overhead",
+        "spec.resources",
+        "spec.tolerations",
+        "status",
+        "status.conditions",
+        "status.containerStatuses",
+    ],
+)
+def test_null_means_that_a_field_is_absent(path: str):
+    absent = pod_object("web")
+    with_null = merged(pod_object("web"), path, None)
+    *parents, last = path.split(".")
+    place = absent
+    for parent in parents:
+        place = place[parent]
+    place.pop(last, None)
+    assert decode_pod(encoded(with_null)).pod == decode_pod(encoded(absent)).pod
+
+
+def test_null_in_a_list_or_map_is_a_zero_value_in_its_place():
+    found = pod_object("web", labels={"app": None}, tolerations=[None, {"key": "gpu", "value": None}])
+    found["spec"]["containers"] = [None, {"name": "c", "resources": {"requests": {"cpu": None}}}]
+    pod = decode_pod(encoded(found))
+    assert pod.labels == {"app": ""}
+    assert [toleration.key for toleration in pod.tolerations] == ["", "gpu"]
+    assert [container.name for container in pod.pod.spec.containers] == ["", "c"]
+    assert pod.resources.nonzero_milli_cpu == 100  # the zero of one container is explicit
+
+
+def test_nulls_inside_a_struct_that_may_be_absent_are_absent():
+    whole = {"requests": {"cpu": "2"}, "limits": None}
+    pod = decode_pod(encoded(pod_object("web", resources=whole)))
+    assert pod.resources.requests == {"cpu": 2000}
+
+
+def test_a_null_in_a_node_is_absent():
+    assert decode_node(encoded(merged(node_object("n1"), "spec.taints", None))).taints == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "at", "problem"),
+    [
+        pytest.param("metadata.name", 3, "metadata.name", "expected `str`, got `int`", id="a name"),
+        pytest.param("metadata.labels", {"a": 3}, "metadata.labels[...]", "expected `str`", id="a label"),
+        pytest.param("metadata", [], "metadata", "expected `object`, got `array`", id="metadata"),
+        pytest.param("spec.priority", "high", "spec.priority", "expected `int`, got `str`", id="a priority"),
+        pytest.param("spec.priority", 1.5, "spec.priority", "expected `int`", id="half a priority"),
+        pytest.param(
+            "spec.containers",
+            [{"name": "a"}, {"name": 3}],
+            "spec.containers[1].name",
+            "expected `str`, got `int`",
+            id="a container",
+        ),
+        pytest.param(
+            "spec.containers",
+            [{"name": "a", "resources": {"requests": {"cpu": True}}}],
+            "spec.containers[0].resources.requests[...]",
+            "got `bool`",
+            id="a bool for a quantity",
+        ),
+        pytest.param("spec", "x", "spec", "expected `object`, got `str`", id="the spec"),
+    ],
+)
+@pytest.mark.parametrize("beside_a_null", [False, True], ids=["alone", "beside a null"])
+def test_a_field_of_the_wrong_type_is_named(
+    path: str, value: Any, at: str, problem: str, beside_a_null: bool
+):
+    found = merged(pod_object("web", namespace="shop"), path, value)
+    if beside_a_null:
+        found["status"]["conditions"] = None
+    with pytest.raises(ObjectError) as caught:
+        decode_pod(encoded(found))
+    assert caught.value.kind == "Pod"
+    assert caught.value.path == at
+    assert problem in caught.value.problem
+
+
+@pytest.mark.parametrize(
+    ("metadata", "key"),
+    [
+        pytest.param({"name": "web", "namespace": "shop"}, "shop/web", id="both"),
+        pytest.param({"name": "web"}, "?/web", id="no namespace"),
+        pytest.param({"name": "web", "namespace": 3}, "?/web", id="an odd namespace"),
+        pytest.param({"namespace": "shop"}, "?", id="no name"),
+        pytest.param({"name": 3}, "?", id="an odd name"),
+        pytest.param(None, "?", id="nothing"),
+    ],
+)
+def test_an_error_names_the_pod_as_far_as_it_can_be_read(metadata: Any, key: str):
+    with pytest.raises(ObjectError) as caught:
+        decode_pod(encoded({"metadata": metadata, "spec": 3}))
+    assert caught.value.key == key
+
+
+def test_an_error_names_a_node_without_a_namespace():
+    with pytest.raises(ObjectError, match=r"^Node n1: spec: expected `object`, got `int`$"):
+        decode_node(encoded({"metadata": {"name": "n1"}, "spec": 3}))
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        pytest.param(b"", "expected JSON, found b''", id="nothing"),
+        pytest.param(b'{"metadata":', "expected JSON, found b'{\"metadata\":'", id="cut short"),
+        pytest.param(b"{" + b" " * 100 + b"]", "...: JSON is malformed", id="malformed"),
+        pytest.param(b'{"metadata":{"name":"\xff"}}', "can't decode byte 0xff", id="not UTF-8"),
+        pytest.param(b"[]", "expected a JSON object, found b'[]'", id="an array"),
+        pytest.param(b"null", "expected a JSON object, found b'null'", id="null"),
+    ],
+)
+@pytest.mark.parametrize("decode", [decode_pod, decode_node, decode_object])
+def test_what_is_no_json_object_is_refused(decode: Any, raw: bytes, problem: str):
+    with pytest.raises(ObjectError) as caught:
+        decode(raw)
+    assert caught.value.key == "?"
+    assert problem in caught.value.problem
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        pytest.param({"uid": "1"}, r"^Pod \?/\?: metadata\.name: expected text, found none$", id="no name"),
+        pytest.param(
+            {"name": "web", "namespace": "shop"},
+            r"^Pod shop/web: metadata\.uid: expected text, found none$",
+            id="no uid",
+        ),
+        pytest.param(
+            {"name": "web", "namespace": "shop", "uid": None},
+            r"metadata\.uid: expected text",
+            id="a null uid",
+        ),
+    ],
+)
+def test_a_pod_needs_a_name_and_a_uid(metadata: dict[str, Any], message: str):
+    with pytest.raises(ObjectError, match=message):
+        decode_pod(encoded({"metadata": metadata}))
+
+
+def test_a_node_needs_a_name():
+    with pytest.raises(ObjectError, match=r"^Node \?: metadata\.name: expected text, found none$"):
+        decode_node(b'{"metadata":{}}')
+
+
+def test_a_bad_quantity_shows_when_the_object_is_decoded():
+    with pytest.raises(ObjectError, match=r"spec\.containers\[0\]\.resources\.requests\.cpu: 'x' is not"):
+        decode_pod(encoded(pod_object("web", cpu="x")))
+    with pytest.raises(ObjectError, match=r"status\.allocatable\.cpu: 'x' is not a quantity"):
+        decode_node(encoded(node_object("n1", cpu="x")))
+
+
+def test_any_other_object_is_returned_as_it_is():
+    assert decode_object(b'{"kind":"Lease","spec":{"a":null}}') == {"kind": "Lease", "spec": {"a": None}}

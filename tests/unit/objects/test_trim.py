@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.objects.trim import trim_bound_pod
+from tests.builders import pod
+
+STATUS = {
+    "startTime": "2026-03-01T08:00:15Z",
+    "nominatedNodeName": "n9",
+    "conditions": [{"type": "Ready", "status": "True"}],
+    "containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}],
+}
+
+
+def running(name: str, **fields: Any) -> Any:
+    return pod(name, cpu="1", node="n1", labels={"app": "web"}, status=STATUS, **fields)
+
+
+def test_a_trimmed_pod_still_says_what_scheduling_reads():
+    whole = running("web-1", priority=7, tolerations=[{"key": "gpu", "operator": "Exists"}])
+    trimmed = trim_bound_pod(whole)
+    assert trimmed.key == whole.key
+    assert (trimmed.uid, trimmed.node_name, trimmed.priority) == (whole.uid, "n1", 7)
+    assert trimmed.labels == whole.labels
+    assert trimmed.pod.spec == whole.pod.spec
+    assert trimmed.pod.status.start_time == STATUS["startTime"]
+    assert trimmed.pod.status.phase == "Running"
+    assert trimmed.pod.status.nominated_node_name == "n9"
+    assert trimmed.pod.status.conditions == whole.pod.status.conditions
+
+
+def test_a_trimmed_pod_remembers_a_resize_its_status_no_longer_shows():
+    trimmed = trim_bound_pod(running("web-1"))
+    assert trimmed.pod.status.container_statuses == ()
+    assert trimmed.resources.taken == {"cpu": 2000}
+    assert trimmed.placed_on("n2").resources.taken == {"cpu": 2000}
+
+
+def test_annotations_and_the_object_go_unless_they_are_wanted():
+    whole = running("web-1", annotations={"a": "b"})
+    trimmed = trim_bound_pod(whole)
+    assert trimmed.annotations == {}
+    with pytest.raises(LookupError, match="Pod default/web-1: its whole object was not kept"):
+        _ = trimmed.object
+    assert trim_bound_pod(whole, keep_annotations=True).annotations == {"a": "b"}
+    assert trim_bound_pod(whole, keep_object=True).object == whole.object
+
+
+def test_trimming_leaves_the_pod_itself_alone():
+    whole = running("web-1", annotations={"a": "b"})
+    before = msgspec.json.encode(whole.pod)
+    trim_bound_pod(whole)
+    assert msgspec.json.encode(whole.pod) == before
+
+
+def test_replicas_share_what_is_the_same():
+    one, other = trim_bound_pod(running("web-1")), trim_bound_pod(running("web-2"))
+    assert one.labels is other.labels
+    assert one.pod.spec.containers is other.pod.spec.containers
+    assert one.pod.status.conditions is other.pod.status.conditions
+    assert one.namespace is other.namespace
+    assert one.node_name is other.node_name
+
+
+def test_what_differs_is_not_shared():
+    one = trim_bound_pod(running("web-1"))
+    other = trim_bound_pod(pod("db-1", cpu="3", node="n1", labels={"app": "db"}))
+    assert other.labels == {"app": "db"}
+    assert one.labels == {"app": "web"}
+    assert other.resources.taken == {"cpu": 3000}
+
+
+def test_a_pod_assumed_on_a_node_is_trimmed_with_that_node():
+    assert trim_bound_pod(pod("web-1", cpu="1").placed_on("n7")).node_name == "n7"
