@@ -6,10 +6,10 @@ Expected outcomes of scheduling are never exceptions: they are values, `framewor
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class SchedulerError(Exception):
@@ -24,13 +24,17 @@ class ObjectError(SchedulerError):
         key: `namespace/name`, or `name` for what has no namespace; `?` when not even that could be read.
         path: the field at fault, as in `spec.containers[0].resources.requests.cpu`.
         problem: what was expected and what was found.
+        found: the object as untyped JSON; None where it is not even that.
     """
 
-    def __init__(self, kind: str, key: str, path: str, problem: str) -> None:
+    def __init__(
+        self, kind: str, key: str, path: str, problem: str, *, found: Mapping[str, Any] | None = None
+    ) -> None:
         self.kind = kind
         self.key = key
         self.path = path
         self.problem = problem
+        self.found = found
         super().__init__(f"{kind} {key}: {path}: {problem}" if path else f"{kind} {key}: {problem}")
 
 

@@ -20,6 +20,7 @@ from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.event_handlers import NodeHandler, ObjectHandler, PodHandler
 from scheduler.cycle.failure import FailureHandler
 from scheduler.cycle.reporting import Reporter
+from scheduler.cycle.sampling import NodeSampling, percentages_of
 from scheduler.cycle.scheduler import Scheduler
 from scheduler.metrics import Metrics
 from scheduler.objects.decode import decode_node, decode_object
@@ -90,7 +91,7 @@ class Daemon:
             max_backoff_seconds=settings.pod_max_backoff_seconds,
         )
         self._bus = EventBus(self.queue)
-        self._waiting_pods = WaitingPodsMap()
+        self._waiting_pods = WaitingPodsMap(self.metrics)
         self._web = WebClient()
         self._writer = ApiWriter(connection, clock, random=random, observer=self.metrics)
         self._recorders = {
@@ -112,8 +113,9 @@ class Daemon:
                 self.metrics,
             )
         )
+        self._reporter = Reporter(self._recorders, self._writer)
         self._reflectors = self._build_reflectors()
-        self.scheduler = self._build_cycles(clock)
+        self.scheduler = self._build_cycles(clock, NodeSampling(percentages_of(settings)))
         self._bus.wake = self.scheduler.wake
         self._show_gauges()
 
@@ -130,6 +132,8 @@ class Daemon:
             queue=self.queue,
             waiting_pods=self._waiting_pods,
             bus=self._bus,
+            reporter=self._reporter,
+            observer=self.metrics,
         )
         self._pods = Reflector(
             self._connection,
@@ -144,7 +148,7 @@ class Daemon:
             self._connection,
             NODES,
             decode=decode_node,
-            handler=NodeHandler(cache=self.cache, bus=self._bus),
+            handler=NodeHandler(cache=self.cache, bus=self._bus, observer=self.metrics),
             random=self._random,
             observer=self.metrics,
         )
@@ -154,7 +158,11 @@ class Daemon:
     def _reflector_of(self, kind: str) -> Reflector[dict[str, Any]]:
         resource, event_resource = resource_of(kind)
         handler = ObjectHandler(
-            kind=kind, resource=event_resource, store=self.cache.table.watch_kind(kind), bus=self._bus
+            kind=kind,
+            resource=event_resource,
+            store=self.cache.table.watch_kind(kind),
+            bus=self._bus,
+            observer=self.metrics,
         )
         return Reflector(
             self._connection,
@@ -166,15 +174,14 @@ class Daemon:
             optional=True,
         )
 
-    def _build_cycles(self, clock: Clock) -> Scheduler:
-        reporter = Reporter(self._recorders, self._writer)
-        failures = FailureHandler(self.queue, reporter, self._pods.store.get, clock, self.metrics)
+    def _build_cycles(self, clock: Clock, sampling: NodeSampling) -> Scheduler:
+        failures = FailureHandler(self.queue, self._reporter, self._pods.store.get, clock, self.metrics)
         binding = BindingCycle(
             cache=self.cache,
             queue=self.queue,
             bus=self._bus,
             waiting_pods=self._waiting_pods,
-            reporter=reporter,
+            reporter=self._reporter,
             failures=failures,
             reader=PodReader(self._connection, self._random),
             clock=clock,
@@ -187,9 +194,10 @@ class Daemon:
             waiting_pods=self._waiting_pods,
             binding=binding,
             failures=failures,
-            reporter=reporter,
+            reporter=self._reporter,
             clock=clock,
             random=self._random,
+            sampling=sampling,
             observer=self.metrics,
         )
 

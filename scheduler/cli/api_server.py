@@ -28,7 +28,7 @@ def api_server(
 ) -> None:
     """Serve the API of a simulated cluster: kubectl and schedulers can use it as a real one."""
     configure_logging(logging.INFO)
-    asyncio.run(_serve(nodes, kubeconfig, port, seed))
+    asyncio.run(_serve(nodes, kubeconfig.absolute(), port, seed))
 
 
 async def _serve(nodes: int, kubeconfig: Path, port: int, seed: int) -> None:
@@ -36,9 +36,9 @@ async def _serve(nodes: int, kubeconfig: Path, port: int, seed: int) -> None:
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    async with ApiServer(clock=SystemClock(), port=port) as server:
+    async with ApiServer(clock=SystemClock(), port=port, kubelet=True, controllers=True) as server:
         for node in heterogeneous(nodes, seed=seed):
             server.store.create("nodes", node)
-        server.write_kubeconfig(kubeconfig)
-        typer.echo(f"{server.url} serves {nodes} nodes\nexport KUBECONFIG={kubeconfig.resolve()}")
+        written = server.write_kubeconfig(kubeconfig)
+        typer.echo(f"{server.url} serves {nodes} nodes\nexport KUBECONFIG={written}")
         await stop.wait()

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from yaml.composer import Composer
 from yaml.emitter import Emitter
+from yaml.events import CollectionEndEvent, CollectionStartEvent
 from yaml.parser import Parser
 from yaml.reader import Reader
 from yaml.representer import SafeRepresenter
@@ -27,7 +28,35 @@ def compose(text: str) -> list[yaml.Node]:
         RecursionError: nested too deeply.
         ValueError, OverflowError: an escape that stands for no character.
     """
-    reader = _NodeReader(text)
+    return _documents(_NodeReader(text))
+
+
+def compose_quickly(text: str, deepest: int) -> list[yaml.Node]:
+    """Read as `compose` does, in a tenth of the time but with poorer words for errors.
+
+    The C library does it, where PyYAML has it. It would follow any nesting until the stack is full, so the depth is
+    looked at first.
+
+    Args:
+        text: any number of documents.
+        deepest: levels of nesting to follow.
+
+    Raises:
+        yaml.YAMLError: not YAML.
+        RecursionError: nested deeper than that.
+        ValueError, OverflowError: an escape that stands for no character.
+    """
+    if not yaml.__with_libyaml__:
+        return compose(text)
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.CLoader):
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > deepest:
+            raise RecursionError
+    return _documents(_quick_reader(text))
+
+
+def _documents(reader: Any) -> list[yaml.Node]:
     nodes = []
     while reader.check_node():
         node = reader.get_node()
@@ -67,6 +96,17 @@ class _NodeReader(Reader, Scanner, Parser, Composer, _Resolver):
         Parser.__init__(self)
         Composer.__init__(self)
         _Resolver.__init__(self)
+
+
+def _quick_reader(text: str) -> Any:
+    from yaml._yaml import CParser  # only there if PyYAML was built with the C library
+
+    class QuickReader(CParser, _Resolver):
+        def __init__(self) -> None:
+            CParser.__init__(self, text)
+            _Resolver.__init__(self)
+
+    return QuickReader()
 
 
 class _Dumper(Emitter, Serializer, SafeRepresenter, _Resolver):

@@ -15,11 +15,12 @@ import yaml
 from yaml.reader import ReaderError
 
 from scheduler.configuration.wording import child, entry, quoted
-from scheduler.configuration.yaml_syntax import TAG, compose
+from scheduler.configuration.yaml_syntax import TAG, compose, compose_quickly
 from scheduler.errors import FieldError
 
 _MAX_DEPTH = 64
 _MAX_VALUES = 100_000  # aliases within aliases would otherwise expand without end
+_MAX_VALUES_OF_MANY = 20_000_000  # a cluster of 5000 nodes has about 5 million
 
 
 @dataclass(slots=True)
@@ -44,13 +45,30 @@ def read(text: str) -> Document:
     except RecursionError:
         return Document(errors=[_TOO_DEEP])
     except (ValueError, OverflowError):  # PyYAML lets chr() raise on "\U00110000"
-        return Document(errors=[FieldError("", "not YAML: an escape stands for no character")])
+        return Document(errors=[_NO_CHARACTER])
     if len(nodes) > 1:
         line = nodes[1].start_mark.line + 1
         return Document(
             errors=[FieldError(f"line {line}", "a second document begins, one configuration is one document")]
         )
-    return _ValueReader().document(nodes[0]) if nodes else Document()
+    return _ValueReader(_MAX_VALUES).document(nodes[0]) if nodes else Document()
+
+
+def read_all(text: str) -> list[Document]:
+    """Read a text that holds any number of YAML documents, large ones too; never raises.
+
+    Returns:
+        The documents that are not empty, in order; one that has nothing but errors if the text is not YAML.
+    """
+    try:
+        nodes = compose_quickly(text, _MAX_DEPTH)
+    except yaml.YAMLError as error:
+        return [Document(errors=[_syntax_error(text, error)])]
+    except RecursionError:
+        return [Document(errors=[_TOO_DEEP])]
+    except (ValueError, OverflowError):
+        return [Document(errors=[_NO_CHARACTER])]
+    return [_ValueReader(_MAX_VALUES_OF_MANY).document(node) for node in nodes]
 
 
 def _syntax_error(text: str, error: yaml.YAMLError) -> FieldError:
@@ -66,6 +84,7 @@ def _syntax_error(text: str, error: yaml.YAMLError) -> FieldError:
 
 _FAULTY = object()  # stands for a value whose fault has been noted
 _TOO_DEEP = FieldError("", f"nested deeper than {_MAX_DEPTH} levels")
+_NO_CHARACTER = FieldError("", "not YAML: an escape stands for no character")
 
 
 class _OutOfBoundsError(Exception):
@@ -79,8 +98,9 @@ class _OutOfBoundsError(Exception):
 class _ValueReader:
     """Nodes to values; notes faults and goes on without the faulty value."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_values: int) -> None:
         self.errors: list[FieldError] = []
+        self._most_values = most_values
         self._count = 0
 
     def document(self, root: yaml.Node) -> Document:
@@ -94,8 +114,8 @@ class _ValueReader:
         self._count += 1
         if depth > _MAX_DEPTH:
             raise _OutOfBoundsError(_TOO_DEEP)
-        if self._count > _MAX_VALUES:
-            raise _OutOfBoundsError(FieldError("", f"holds more than {_MAX_VALUES} values"))
+        if self._count > self._most_values:
+            raise _OutOfBoundsError(FieldError("", f"holds more than {self._most_values} values"))
         if isinstance(node, yaml.MappingNode) and node.tag == TAG + "map":
             return self._mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode) and node.tag == TAG + "seq":

@@ -7,11 +7,14 @@ Source:
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.errors import ApiError, SchedulerError
-from scheduler.framework.events import ActionType, ClusterEvent, EventResource
+from scheduler.framework.changes import ASSIGNED_POD_DELETE
 from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.queue.places import Place
 
 if TYPE_CHECKING:
     from scheduler.clock import Clock
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.failure import FailureHandler
     from scheduler.cycle.observer import CycleObserver
     from scheduler.cycle.reporting import Reporter
+    from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.scheduling_queue import SchedulingQueue
     from scheduler.runtime.waiting_pods import WaitingPodsMap
@@ -27,10 +31,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ASSIGNED_POD_DELETE = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
+_UNCLEAR = frozenset({0, 404, 409, 500, 504})
+"""Answers to a Binding after which the pod may be bound, perhaps by an earlier try of ours, or be gone."""
 
-_UNCLEAR = frozenset({0, 409, 500, 504})
-"""Answers to a Binding after which the pod may be bound all the same, perhaps by an earlier try of ours."""
+
+class _NotOursError(Exception):
+    """The pod is gone, or bound elsewhere: there is nothing to try again."""
 
 
 class PodReader(Protocol):
@@ -72,64 +78,71 @@ class BindingCycle:
         self._observer = observer
 
     async def run(self, choice: Choice) -> None:
-        """Bind the pod, or undo the choice; never raises for what plugins or the API server do."""
+        """Bind the pod, or undo the choice; never raises for what plugins, the API server or we do wrong."""
         self._observer.binding(1)
         try:
-            status = await self._carry_out(choice)
-        except Exception as error:
-            # A mistake of ours must cost this attempt only.
+            await self._run(choice)
+        except Exception:
             logger.exception("Binding cycle broke", extra={"pod": choice.pod.key, "node": choice.node_name})
-            status = Status.failed(f"binding: {type(error).__name__}: {error}", error)
+            self.rescue(choice.attempt.queued)
         finally:
             self._observer.binding(-1)
-        if status.is_success:
-            await self._bound(choice)
-        else:
-            self.undo(choice, status)
 
     def undo(self, choice: Choice, status: Status) -> None:
-        """Take everything back: reservations, the pod on the node, the pod out of the queue."""
-        attempt = choice.attempt
-        attempt.framework.run_unreserve(choice.state, choice.pod, choice.node_name)
-        forgotten = self._cache.forget(choice.pod.uid)
+        """Take a choice back at once: reservations, the pod on the node, the pod out of the queue.
+
+        Nobody has seen the room taken, so that it is free is no news.
+        """
+        self._take_back(choice)
+        self._fail(choice, status)
+
+    def rescue(self, queued: QueuedPodInfo) -> None:
+        """Put a pod back whose attempt broke by a mistake of ours, which is to cost this attempt only."""
+        uid = queued.pod.uid
+        if self._queue.place_of(uid) is Place.IN_FLIGHT:
+            self._waiting_pods.release(uid)
+            self._cache.forget(uid)
+            self._queue.add_unschedulable(queued, is_error=True)
+        self._bus.wake()
+
+    async def _run(self, choice: Choice) -> None:
+        try:
+            status = await self._carry_out(choice)
+        except _NotOursError as why:
+            logger.info("Pod is not ours to bind any more", extra={"pod": choice.pod.key, "why": str(why)})
+            self._queue.done(choice.pod.uid)
+            self._tell_released(self._take_back(choice))
+            return
+        if status.is_success:
+            await self._bound(choice)
+            return
+        forgotten = self._take_back(choice)
         if status.is_rejected:
             # The room it held is news for the others, but not for itself: it would not sleep at all.
             self._fail(choice, status)
-            self._release(forgotten, but=choice.pod.uid)
+            self._tell_released(forgotten, but=choice.pod.uid)
         else:
-            self._release(forgotten)
+            self._tell_released(forgotten)
             self._fail(choice, status)
-
-    def _fail(self, choice: Choice, status: Status) -> None:
-        rejected = frozenset({status.plugin}) if status.is_rejected and status.plugin else frozenset[str]()
-        pending = rejected if status.code is Code.PENDING else frozenset[str]()
-        if status.is_rejected:
-            counts = ", ".join(sorted(f"1 {reason}" for reason in status.reasons))
-            told = f"0/1 nodes are available: {counts}." if counts else "0/1 nodes are available:"
-            status = Status(status.code, (told,), status.plugin)
-        self._failures.handle(choice.attempt, status, unschedulable_plugins=rejected, pending_plugins=pending)
-
-    def _release(self, forgotten: PodInfo | None, but: str = "") -> None:
-        if forgotten is not None:
-            self._bus.happened(ASSIGNED_POD_DELETE, forgotten, None, lambda pod: pod.uid != but)
+        self._bus.wake()
 
     async def _carry_out(self, choice: Choice) -> Status:
         framework, pod, state = choice.attempt.framework, choice.pod, choice.state
-        flight = framework.run_pre_bind_pre_flights(state, pod, choice.node_name)
-        if not flight.is_success and flight.code is not Code.SKIP:
-            return flight
-        if flight.is_success or self._waiting_pods.holds(pod.uid):
+        busy = framework.run_pre_bind_pre_flights(state, pod, choice.node_name)
+        if isinstance(busy, Status):
+            return busy
+        if busy or self._waiting_pods.holds(pod.uid):
             # It will take a while; tell those who would otherwise add a node for it.
             self._reporter.expected_on(choice.attempt.queued.pod, choice.node_name)
         permitted = await self._waiting_pods.wait_until_decided(pod.uid)
         if not permitted.is_success:
             return permitted
-        # From here on a failure is an error, which no cluster event can mend; PreBind may take minutes.
-        self._queue.ignore_events(pod.uid)
-        prepared = await framework.run_pre_bind(state, pod, choice.node_name)
-        if not prepared.is_success:
-            return prepared
-        return await self._bind(choice)
+        self._queue.ignore_events(pod.uid)  # PreBind may take minutes
+        status = await framework.run_pre_bind(state, pod, choice.node_name, busy)
+        if status.is_success:
+            status = await self._bind(choice)
+        # No cluster event can mend what fails from here on, so nobody is named whose events the pod would wait for.
+        return status if status.is_success else replace(status, plugin="")
 
     async def _bind(self, choice: Choice) -> Status:
         status = await choice.attempt.framework.run_bind(choice.state, choice.pod, choice.node_name)
@@ -145,13 +158,17 @@ class BindingCycle:
                 extra={"pod": choice.pod.key, "node": choice.node_name, "error": str(unanswered)},
             )
             return status
-        if pod is not None and pod.uid == choice.pod.uid and pod.node_name == choice.node_name:
-            logger.info(
-                "Pod was bound though the answer said otherwise",
-                extra={"pod": choice.pod.key, "node": choice.node_name, "answer": str(error)},
-            )
-            return SUCCESS
-        return status
+        if pod is None or pod.uid != choice.pod.uid:
+            raise _NotOursError("it is gone")
+        if pod.node_name and pod.node_name != choice.node_name:
+            raise _NotOursError(f"it is bound to {pod.node_name}")
+        if not pod.node_name:
+            return status
+        logger.info(
+            "Pod was bound though the answer said otherwise",
+            extra={"pod": choice.pod.key, "node": choice.node_name, "answer": str(error)},
+        )
+        return SUCCESS
 
     async def _bound(self, choice: Choice) -> None:
         attempt = choice.attempt
@@ -163,3 +180,35 @@ class BindingCycle:
         self._observer.bound(attempt.queued, now - (attempt.began if first is None else first))
         self._reporter.scheduled(attempt.framework.profile, choice.pod, choice.node_name)
         await attempt.framework.run_post_bind(choice.state, choice.pod, choice.node_name)
+
+    def _take_back(self, choice: Choice) -> PodInfo | None:
+        """Undo reservations and the assumption; return the pod as it was counted, if it still was."""
+        choice.attempt.framework.run_unreserve(choice.state, choice.pod, choice.node_name)
+        self._waiting_pods.release(choice.pod.uid)
+        return self._cache.forget(choice.pod.uid)
+
+    def _fail(self, choice: Choice, status: Status) -> None:
+        rejected_by = frozenset({status.plugin}) if status.is_rejected and status.plugin else frozenset[str]()
+        if rejected_by:
+            status = replace(status, reasons=(_message(status),))
+        self._failures.handle(
+            choice.attempt,
+            status,
+            unschedulable_plugins=rejected_by,
+            pending_plugins=rejected_by if status.code is Code.PENDING else frozenset(),
+        )
+
+    def _tell_released(self, forgotten: PodInfo | None, but: str = "") -> None:
+        if forgotten is not None:
+            self._bus.happened(ASSIGNED_POD_DELETE, forgotten, None, lambda pod: pod.uid != but)
+
+
+def _message(status: Status) -> str:
+    """Say that the one node that was left is none either.
+
+    Source:
+        kube-scheduler v1.36, framework/types.go, FitError.Error.
+    """
+    counts = sorted(f"{count} {reason}" for reason, count in Counter(status.reasons).items())
+    head = "0/1 nodes are available:"
+    return f"{head} {', '.join(counts)}." if counts else head

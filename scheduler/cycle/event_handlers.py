@@ -9,14 +9,26 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scheduler.framework.changes import node_changes, pod_changes
+from scheduler.framework.changes import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    NODE_DELETE,
+    node_changes,
+    pod_changes,
+)
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
+from scheduler.framework.status import Status
+from scheduler.objects.outline import outline_pod
+from scheduler.queue.places import Place
 from scheduler.state.pod_states import PodState
 
 if TYPE_CHECKING:
     from collections.abc import Container, MutableMapping
 
     from scheduler.cycle.event_bus import EventBus
+    from scheduler.cycle.observer import CycleObserver
+    from scheduler.cycle.reporting import Reporter
     from scheduler.errors import ObjectError
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
@@ -25,11 +37,6 @@ if TYPE_CHECKING:
     from scheduler.state.cache import Cache
 
 logger = logging.getLogger(__name__)
-
-ASSIGNED_POD_ADD = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD)
-ASSIGNED_POD_DELETE = ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE)
-NODE_ADD = ClusterEvent(EventResource.NODE, ActionType.ADD)
-NODE_DELETE = ClusterEvent(EventResource.NODE, ActionType.DELETE)
 
 
 class Identity(Protocol):
@@ -54,12 +61,16 @@ class PodHandler:
         queue: SchedulingQueue,
         waiting_pods: WaitingPodsMap,
         bus: EventBus,
+        reporter: Reporter,
+        observer: CycleObserver,
     ) -> None:
         self._profiles = profiles
         self._cache = cache
         self._queue = queue
         self._waiting_pods = waiting_pods
         self._bus = bus
+        self._reporter = reporter
+        self._observer = observer
 
     def on_add(self, pod: PodInfo) -> None:
         """A pod appeared."""
@@ -97,16 +108,26 @@ class PodHandler:
             self._cache.remove_pod(pod.uid)
             self._bus.happened(ASSIGNED_POD_DELETE, pod, None)
         elif self._is_ours(pod):
-            nominated = self._queue.nominator.node_of(pod.uid)
-            self._queue.delete(pod)
+            self._leave_queue(pod)
             if self._cache.state_of(pod.uid) is PodState.ASSUMED:
                 self._assumed_is_going(pod)
-            elif nominated:
-                self._nomination_ended(pod)
 
     def on_undecodable(self, identity: Identity, error: ObjectError) -> None:
-        """Note a pod that nobody can read; it is tried when it comes in a version that can be."""
+        """Note a pod that nobody can read.
+
+        It is not tried by an earlier version, which holds no more, and its user is told. It is tried again when it
+        comes in a version that can be read.
+        """
         logger.warning("Pod cannot be understood", extra={"pod": identity.key, "error": str(error)})
+        self._observer.undecodable("Pod")
+        pod = None if error.found is None else outline_pod(error.found)
+        if pod is None or not self._is_ours(pod):
+            return
+        earlier = self._queue.get(pod.uid)
+        if earlier is not None:
+            self._leave_queue(earlier.pod)
+        if not (pod.node_name or pod.is_terminal or _says(pod, str(error))):
+            self._reporter.failed(pod.scheduler_name, pod, Status.failed(str(error), error))
 
     def _is_ours(self, pod: PodInfo) -> bool:
         return pod.scheduler_name in self._profiles
@@ -119,6 +140,8 @@ class PodHandler:
 
     def _pending_changed(self, old: PodInfo, new: PodInfo) -> None:
         if self._cache.state_of(new.uid) is PodState.ASSUMED:
+            if self._queue.place_of(new.uid) is Place.IN_FLIGHT:
+                self._queue.update(old, new)  # it may come back
             if new.is_terminating and not old.is_terminating:
                 self._assumed_is_going(new)
             return
@@ -137,6 +160,12 @@ class PodHandler:
             self._cache.forget(pod.uid)
         self._bus.happened(ASSIGNED_POD_DELETE, placed, None)
 
+    def _leave_queue(self, pod: PodInfo) -> None:
+        nominated = self._queue.nominator.node_of(pod.uid)
+        self._queue.delete(pod)
+        if nominated:
+            self._nomination_ended(pod)
+
     def _nomination_ended(self, pod: PodInfo) -> None:
         """The room that was kept for a pod is free for those who had to leave it alone."""
         self._bus.happened(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority)
@@ -145,9 +174,10 @@ class PodHandler:
 class NodeHandler:
     """Nodes to the cache."""
 
-    def __init__(self, *, cache: Cache, bus: EventBus) -> None:
+    def __init__(self, *, cache: Cache, bus: EventBus, observer: CycleObserver) -> None:
         self._cache = cache
         self._bus = bus
+        self._observer = observer
 
     def on_add(self, node: NodeObject) -> None:
         """A node appeared."""
@@ -168,13 +198,14 @@ class NodeHandler:
     def on_undecodable(self, identity: Identity, error: ObjectError) -> None:
         """Note a node that nobody can read; what was last known of it holds."""
         logger.warning("Node cannot be understood", extra={"node": identity.key, "error": str(error)})
+        self._observer.undecodable("Node")
 
 
 class ObjectHandler:
     """Objects of a kind that a plugin needs, to the store it reads them from.
 
     Args:
-        kind: as in the plugin's `needs`, for log lines.
+        kind: as in the plugin's `needs`, for log lines and counts.
         resource: what its events are called; None where kube-scheduler has no word for the kind.
         store: `namespace/name` -> object.
     """
@@ -186,11 +217,13 @@ class ObjectHandler:
         resource: EventResource | None,
         store: MutableMapping[str, Any],
         bus: EventBus,
+        observer: CycleObserver,
     ) -> None:
         self._kind = kind
         self._resource = resource
         self._store = store
         self._bus = bus
+        self._observer = observer
 
     def on_add(self, obj: Any) -> None:
         """An object appeared."""
@@ -213,10 +246,19 @@ class ObjectHandler:
             "Object cannot be understood",
             extra={"kind": self._kind, "object": identity.key, "error": str(error)},
         )
+        self._observer.undecodable(self._kind)
 
     def _tell(self, action: ActionType, old: Any, new: Any) -> None:
         event = ClusterEvent(self._resource or EventResource.WILDCARD, action)
         self._bus.happened(event, old, new)
+
+
+def _says(pod: PodInfo, message: str) -> bool:
+    """Whether the pod's condition says it already: saying it again would make a new version, and so on."""
+    return any(
+        condition.type == "PodScheduled" and condition.message == message
+        for condition in pod.pod.status.conditions
+    )
 
 
 def _key(obj: Any) -> str:

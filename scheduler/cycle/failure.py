@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from scheduler.queue.places import Place
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -71,12 +73,14 @@ class FailureHandler:
             # Deleted, recreated, or bound all the same: an answer that was lost, or somebody else.
             self._queue.done(pod.uid)
             return
-        self._queue.add_unschedulable(
+        place = self._queue.add_unschedulable(
             attempt.queued,
             unschedulable_plugins=unschedulable_plugins,
             pending_plugins=pending_plugins,
             is_error=not status.is_rejected,
         )
+        if place is Place.OUTSIDE:  # its newest version cannot be read, which its user was told
+            return
         if nominated_node_name is not None:
             self._queue.nominate(pod.uid, nominated_node_name)
         self._reporter.failed(profile, newest, status, nominated_node_name)

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 class CycleObserver(Protocol):
-    """Is told how attempts at pods went; must neither raise nor change anything. Times are in seconds."""
+    """Is told how attempts at pods went, and what came in vain.
+
+    Must neither raise nor change anything. Times are in seconds.
+    """
 
     def decided(self, queued: QueuedPodInfo, decision: Decision, seconds: float) -> None:
         """The scheduling cycle of a pod has decided, for good or ill, in so much time."""
@@ -28,6 +31,10 @@ class CycleObserver(Protocol):
         """A binding cycle began (1) or ended (-1)."""
         ...
 
+    def undecodable(self, kind: str) -> None:
+        """A version of an object came that nobody can read."""
+        ...
+
 
 class NoObserver:
     """Counts nothing."""
@@ -36,3 +43,4 @@ class NoObserver:
     def attempted(self, profile: str, result: str, seconds: float) -> None: ...
     def bound(self, queued: QueuedPodInfo, seconds_since_first_attempt: float) -> None: ...
     def binding(self, change: int) -> None: ...
+    def undecodable(self, kind: str) -> None: ...

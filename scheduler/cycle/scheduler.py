@@ -10,12 +10,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from scheduler.cycle.attempt import Attempt, Choice
-from scheduler.cycle.scheduling import schedule_pod
+from scheduler.cycle.scheduling import nominated_others, schedule_pod
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.state.pod_states import PodState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from random import Random
 
     from scheduler.clock import Clock
@@ -24,18 +24,20 @@ if TYPE_CHECKING:
     from scheduler.cycle.failure import FailureHandler
     from scheduler.cycle.observer import CycleObserver
     from scheduler.cycle.reporting import Reporter
+    from scheduler.cycle.sampling import NodeSampling
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.scheduling_queue import SchedulingQueue
     from scheduler.runtime.framework import Framework
     from scheduler.runtime.waiting_pods import WaitingPodsMap
-    from scheduler.snapshot import Snapshot
     from scheduler.state.cache import Cache
 
 logger = logging.getLogger(__name__)
 
 _PLUGINS_MEASURED = 0.1
 """The share of cycles that are timed plugin by plugin. Source: kube-scheduler v1.36, schedule_one.go."""
+_FINISH_SECONDS = 10.0
+"""How long `run` waits for bindings when it is to stop; whoever schedules next begins the others anew."""
 
 
 class Scheduler:
@@ -44,6 +46,7 @@ class Scheduler:
     Args:
         frameworks: schedulerName -> profile.
         random: breaks ties between nodes.
+        sampling: how many nodes are looked at.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Scheduler:
         reporter: Reporter,
         clock: Clock,
         random: Random,
+        sampling: NodeSampling,
         observer: CycleObserver,
     ) -> None:
         self._frameworks = frameworks
@@ -69,6 +73,7 @@ class Scheduler:
         self._reporter = reporter
         self._clock = clock
         self._random = random
+        self._sampling = sampling
         self._observer = observer
         self._work = asyncio.Event()
         self._stopping = False
@@ -78,24 +83,36 @@ class Scheduler:
         self._work.set()
 
     def stop(self) -> None:
-        """Begin no more attempts; `run` returns when the bindings under way have ended."""
+        """Begin no more attempts; `run` returns when the bindings under way have ended, or after 10 seconds."""
         self._stopping = True
         self._work.set()
 
     async def run(self) -> None:
         """Place pods until `stop`, then finish the bindings under way."""
-        async with asyncio.TaskGroup() as bindings:
+        async with asyncio.TaskGroup() as tasks:
+            bindings: set[asyncio.Task[None]] = set()
             while not self._stopping:
                 self._queue.flush(self._clock.monotonic())
                 queued = self._queue.pop()
                 if queued is None:
                     await self._wait_for_work()
                     continue
-                choice = self.schedule_one(queued)
+                choice = self._attempt(queued)
                 if choice is not None:
-                    bindings.create_task(self._binding.run(choice), name=f"bind {choice.pod.key}")
+                    binding = tasks.create_task(self._binding.run(choice), name=f"bind {choice.pod.key}")
+                    bindings.add(binding)
+                    binding.add_done_callback(bindings.discard)
                 # Watch events, bindings and the lease get their turn between two pods.
                 await asyncio.sleep(0)
+            await _finish(bindings)
+
+    def _attempt(self, queued: QueuedPodInfo) -> Choice | None:
+        try:
+            return self.schedule_one(queued)
+        except Exception:
+            logger.exception("Scheduling cycle broke", extra={"pod": queued.pod.key})
+            self._binding.rescue(queued)
+            return None
 
     async def _wait_for_work(self) -> None:
         deadline = self._queue.next_deadline(self._clock.monotonic())
@@ -123,7 +140,12 @@ class Scheduler:
         framework.measure_plugins(self._random.random() < _PLUGINS_MEASURED)
         snapshot = self._cache.snapshot()
         decision = schedule_pod(
-            framework, pod, snapshot, nominated=self._nominated(pod, snapshot), random=self._random
+            framework,
+            pod,
+            snapshot,
+            nominated=nominated_others(self._queue.nominator, pod, snapshot),
+            random=self._random,
+            sampling=self._sampling,
         )
         self._observer.decided(queued, decision, self._clock.monotonic() - began)
         if not decision.node_name:
@@ -137,19 +159,6 @@ class Scheduler:
             return True
         # An update of the pod may have brought it back into the queue while it was being assumed.
         return self._cache.state_of(pod.uid) is not PodState.OUTSIDE
-
-    def _nominated(self, pod: PodInfo, snapshot: Snapshot) -> Mapping[int, Sequence[PodInfo]]:
-        found: dict[int, Sequence[PodInfo]] = {}
-        for name in self._queue.nominator.nominated_nodes:
-            row = snapshot.row_of(name)
-            others = [
-                other
-                for other in self._queue.nominator.nominated_pods_for_node(name)
-                if other.uid != pod.uid and other.priority >= pod.priority
-            ]
-            if row is not None and others:
-                found[row] = others
-        return found
 
     def _give_up(self, attempt: Attempt, decision: Decision) -> None:
         self._failures.handle(
@@ -180,3 +189,12 @@ class Scheduler:
             return permitted
         self._waiting_pods.hold(pod, permitted)
         return SUCCESS
+
+
+async def _finish(bindings: set[asyncio.Task[None]]) -> None:
+    if not bindings:
+        return
+    _, left = await asyncio.wait(bindings, timeout=_FINISH_SECONDS)
+    for binding in left:
+        logger.warning("Binding cycle is abandoned", extra={"task": binding.get_name()})
+        binding.cancel()

@@ -6,6 +6,7 @@ Source:
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from random import Random
 
+    from scheduler.cycle.sampling import NodeSampling
     from scheduler.objects.pod import PodInfo
+    from scheduler.queue.nominator import Nominator
     from scheduler.runtime.framework import Framework
     from scheduler.runtime.scoring import Scores
     from scheduler.snapshot import Rows, Snapshot
@@ -33,6 +36,8 @@ def schedule_pod(
     *,
     nominated: Mapping[int, Sequence[PodInfo]],
     random: Random,
+    sampling: NodeSampling | None = None,
+    exhaustive: bool = False,
 ) -> Decision:
     """Decide where a pod goes.
 
@@ -42,6 +47,9 @@ def schedule_pod(
         snapshot: the cluster.
         nominated: row -> other pods of equal or higher priority that are expected there soon.
         random: breaks ties between nodes.
+        sampling: where the search for feasible nodes ends; None looks at all of them.
+        exhaustive: look at all nodes and rank the feasible ones also where the choice needs neither: of a pod that
+            is nominated to a node, or that a single node can run.
     """
     state = CycleState()
     diagnosis = Diagnosis.blank(snapshot.n_nodes)
@@ -49,10 +57,10 @@ def schedule_pod(
         status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_NODES,))
         return Decision(pod, state, diagnosis, status=status, nominated_node_name="")
     try:
-        feasible = _find_feasible(framework, state, pod, snapshot, diagnosis, nominated)
+        feasible = _find_feasible(framework, state, pod, snapshot, diagnosis, nominated, sampling, exhaustive)
         if not feasible.size:
             return _nothing_fits(framework, state, pod, snapshot, diagnosis)
-        if len(feasible) == 1:
+        if len(feasible) == 1 and not exhaustive:
             return Decision(pod, state, diagnosis, snapshot.name_of(int(feasible[0])))
         scores = framework.scoring.run(state, pod, snapshot, feasible)
     except PluginError as error:
@@ -66,6 +74,23 @@ def pick(scores: Scores, random: Random) -> int:
     return int(best[random.randrange(len(best))] if len(best) > 1 else best[0])
 
 
+def nominated_others(
+    nominator: Nominator, pod: PodInfo, snapshot: Snapshot
+) -> Mapping[int, Sequence[PodInfo]]:
+    """Return row -> the other pods nominated to that node whose priority is at least the pod's."""
+    found: dict[int, Sequence[PodInfo]] = {}
+    for name in nominator.nominated_nodes:
+        row = snapshot.row_of(name)
+        others = [
+            other
+            for other in nominator.nominated_pods_for_node(name)
+            if other.uid != pod.uid and other.priority >= pod.priority
+        ]
+        if row is not None and others:
+            found[row] = others
+    return found
+
+
 def _find_feasible(
     framework: Framework,
     state: CycleState,
@@ -73,31 +98,40 @@ def _find_feasible(
     snapshot: Snapshot,
     diagnosis: Diagnosis,
     nominated: Mapping[int, Sequence[PodInfo]],
+    sampling: NodeSampling | None,
+    exhaustive: bool,
 ) -> Rows:
     nowhere: Rows = np.empty(0, dtype=np.intp)
     status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
     if not status.is_success:
         if not status.is_rejected:
+            diagnosis.leave_out(snapshot.all_rows)
             raise PluginError(status)
         return nowhere
     own = snapshot.row_of(pod.pod.status.nominated_node_name) if pod.pod.status.nominated_node_name else None
-    if own is not None:
+    if own is not None and not exhaustive:
         # Room was made for it there, so that node is most likely the only one: it is judged alone first.
         alone = np.array([own], dtype=np.intp)
         trial = Diagnosis.blank(snapshot.n_nodes)
+        # A failure there is not the last word: the node is judged again among all others.
+        with suppress(PluginError):
+            feasible = framework.filtering.find_feasible(
+                state, pod, snapshot, trial, rows=alone, nominated=nominated
+            )
+            if feasible.size:
+                return feasible
+    rows = diagnosis.feasible
+    try:
         feasible = framework.filtering.find_feasible(
-            state, pod, snapshot, trial, rows=alone, nominated=nominated
+            state, pod, snapshot, diagnosis, rows=rows, nominated=nominated
         )
-        if feasible.size:
-            return feasible
-    feasible = framework.filtering.find_feasible(
-        state, pod, snapshot, diagnosis, rows=diagnosis.feasible, nominated=nominated
-    )
-    failed = diagnosis.first_error()
-    if failed is not None:
-        plugin, outcome, row = failed
-        reasons = tuple(f"{reason} (node {snapshot.name_of(row)})" for reason in outcome.reasons)
-        raise PluginError(Status(Code.ERROR, reasons, plugin))
+    except PluginError:
+        if diagnosis.first_error() is None:
+            # A plugin failed as a whole: nobody knows of the nodes still standing.
+            diagnosis.leave_out(diagnosis.feasible)
+        raise
+    if sampling is not None and not exhaustive:
+        feasible = sampling.cut(framework, rows, feasible, diagnosis)
     return feasible
 
 

@@ -50,7 +50,7 @@ async def show(
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="custom-scheduler-demo-")))
         clock = SystemClock()
-        server = await stack.enter_async_context(ApiServer(clock=clock))
+        server = await stack.enter_async_context(ApiServer(clock=clock, kubelet=True, controllers=True))
         for node in heterogeneous(NODES, seed=7):
             server.store.create("nodes", node)
         kubeconfig = folder / "kubeconfig"

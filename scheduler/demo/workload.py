@@ -34,7 +34,7 @@ class Expectation:
 def nginx() -> dict[str, Any]:
     """Return a Deployment as everybody has one, but for its schedulerName."""
     labels = {"app": "nginx"}
-    spec = _pod_spec("nginx:1.29", {"cpu": "500m", "memory": "256Mi"})
+    spec = _pod_spec("nginx:1.29", {"cpu": "1", "memory": "2Gi"})
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

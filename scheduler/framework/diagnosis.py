@@ -22,6 +22,8 @@ FEASIBLE = -1
 """In `Diagnosis.rejected_by`: no plugin refused the node."""
 NARROWED = -2
 """In `Diagnosis.rejected_by`: PreFilter narrowed the search to other nodes."""
+NOT_EXAMINED = -3
+"""In `Diagnosis.rejected_by`: nobody looked at the node."""
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -32,7 +34,8 @@ class Diagnosis:
 
     Attributes:
         n_nodes: how many nodes there were.
-        rejected_by: int16 (n_nodes,), the place in `plugins` of the first that refused the node, FEASIBLE or NARROWED.
+        rejected_by: int16 (n_nodes,), the place in `plugins` of the first that refused the node, or FEASIBLE,
+            NARROWED or NOT_EXAMINED.
         index: uint16 (n_nodes,), the place in that plugin's table.
         plugins: the Filter plugins that were asked, in order.
         tables: their outcomes' tables, in the same order.
@@ -101,8 +104,16 @@ class Diagnosis:
         standing: Rows = rows[~refused]
         return standing
 
+    def leave_out(self, rows: Rows) -> None:
+        """Take nodes out of the verdict: nobody looked at them, or it does not count."""
+        self.rejected_by[rows] = NOT_EXAMINED
+        self.unschedulable_plugins = set(self.narrowing_plugins)
+        self.pending_plugins = set()
+        for plugin, outcome, _ in self._refusals():
+            self._note(plugin, outcome.code)
+
     def outcome_of(self, row: int) -> tuple[str, Outcome] | None:
-        """Return who refused a node and how; None for a feasible one.
+        """Return who refused a node and how; None for one that is feasible or was not examined.
 
         Of nodes that PreFilter narrowed away, "who" is every narrowing plugin, comma separated.
         """
@@ -110,7 +121,7 @@ class Diagnosis:
             status = self.pre_filter_status
             return status.plugin, Outcome(status.code, status.reasons)
         place = int(self.rejected_by[row])
-        if place == FEASIBLE:
+        if place in {FEASIBLE, NOT_EXAMINED}:
             return None
         if place == NARROWED:
             return ",".join(self.narrowing_plugins), self._narrowed_outcome()
@@ -145,19 +156,20 @@ class Diagnosis:
     def reason_counts(self) -> Counter[str]:
         """Return how many nodes were refused for each reason; a node may have several."""
         counts: Counter[str] = Counter()
-        for outcome, nodes in self._refusals():
+        for _, outcome, nodes in self._refusals():
             for reason in outcome.reasons:
                 counts[reason] += nodes
         return counts
 
-    def _refusals(self) -> Iterator[tuple[Outcome, int]]:
-        for place, table in enumerate(self.tables):
+    def _refusals(self) -> Iterator[tuple[str, Outcome, int]]:
+        """Yield (plugin, outcome, how many nodes)."""
+        for place, (plugin, table) in enumerate(zip(self.plugins, self.tables, strict=True)):
             numbers = np.bincount(self.index[self.rejected_by == place], minlength=len(table))
             for number in np.flatnonzero(numbers).tolist():
-                yield table[number], int(numbers[number])
+                yield plugin, table[number], int(numbers[number])
         narrowed = int(np.count_nonzero(self.rejected_by == NARROWED))
         if narrowed:
-            yield self._narrowed_outcome(), narrowed
+            yield ",".join(self.narrowing_plugins), self._narrowed_outcome(), narrowed
 
     def _narrowed_outcome(self) -> Outcome:
         plugins = " ".join(self.narrowing_plugins)

@@ -39,7 +39,11 @@ def decode_pod(raw: bytes) -> PodInfo:
         key = f"{metadata.namespace or '?'}/{metadata.name or '?'}"
         raise ObjectError("Pod", key, f"metadata.{missing}", "expected text, found none")
     info = PodInfo(pod, raw)
-    _ = info.resources  # computed now: it may raise
+    try:
+        _ = info.resources  # computed now: it may raise
+    except ObjectError as error:
+        error.found = _decode_untyped(raw, "Pod")
+        raise
     return info
 
 
@@ -85,14 +89,15 @@ def _decode_patiently(raw: bytes, kind: type[_T]) -> _T:
     try:
         return msgspec.convert(without_nulls(found, kind), kind)
     except msgspec.ValidationError as error:
-        _raise_from(error, kind.__name__, _key(found, kind))
+        _raise_from(error, kind, found)
 
 
-def _raise_from(error: msgspec.ValidationError, kind: str, key: str) -> NoReturn:
+def _raise_from(error: msgspec.ValidationError, kind: type, found: dict[str, Any]) -> NoReturn:
     match = _MESSAGE.fullmatch(str(error))
     assert match is not None
-    problem = match["problem"]
-    raise ObjectError(kind, key, match["path"] or "", problem[:1].lower() + problem[1:]) from error
+    path, problem = match["path"] or "", match["problem"]
+    told = problem[:1].lower() + problem[1:]
+    raise ObjectError(kind.__name__, _key(found, kind), path, told, found=found) from error
 
 
 def _key(found: dict[str, Any], kind: type) -> str:

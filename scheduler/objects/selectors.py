@@ -194,7 +194,7 @@ def parse_int64(text: str) -> int | None:
     digits = text.lstrip("+-").lstrip("0")
     if len(digits) > 19:
         return None
-    number = int(text)
+    number = -int(digits or "0") if text.startswith("-") else int(digits or "0")
     return number if -(1 << 63) <= number < 1 << 63 else None
 
 

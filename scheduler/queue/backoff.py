@@ -60,14 +60,12 @@ class BackoffQueue:
         return self.ends_in(queued) >= _window(now)
 
     def put(self, queued: QueuedPodInfo) -> None:
-        """Add a pod, or give it the turn that its new version deserves."""
+        """Add a pod, or give it the turn that its new version deserves; who rejected it must not change here."""
         uid = queued.pod.uid
         ends_in = self.ends_in(queued)
         if queued.unschedulable_plugins or queued.pending_plugins:
-            self._failed.remove(uid)
             self._rejected.put(uid, (ends_in, *self._sort_key(queued)))
         else:
-            self._rejected.remove(uid)
             self._failed.put(uid, (ends_in,))
 
     def remove(self, uid: str) -> None:

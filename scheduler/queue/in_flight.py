@@ -38,14 +38,15 @@ class _Attempt:
 
 
 class InFlight:
-    """The pods in flight, oldest first, and the events since the first of them was popped.
+    """The pods in flight, and the events since the first of them was popped that events can still help.
 
     Source:
         kube-scheduler v1.36, backend/queue/active_queue.go, inFlightPods and inFlightEvents.
     """
 
     def __init__(self) -> None:
-        self._attempts: dict[str, _Attempt] = {}  # uid -> attempt, by when they began
+        self._attempts: dict[str, _Attempt] = {}  # uid -> attempt
+        self._listening: dict[str, _Attempt] = {}  # those of them that events can help, by when they began
         self._events = deque[RecordedEvent]()
         self._first = 0  # the number of the first event in `_events`
         self._profiles = Counter[str]()
@@ -54,19 +55,21 @@ class InFlight:
     def begin(self, pod: PodInfo) -> None:
         """Note that a pod was popped."""
         start = self._first + len(self._events)
-        self._attempts[pod.uid] = _Attempt(pod, pod.scheduler_name, start)
+        attempt = _Attempt(pod, pod.scheduler_name, start)
+        self._attempts[pod.uid] = self._listening[pod.uid] = attempt
         self._profiles[pod.scheduler_name] += 1
 
     def record(self, event: ClusterEvent, old: Any, new: Any) -> None:
-        """Keep an event for all pods in flight, of which there must be one."""
-        assert self._attempts, f"{event} is recorded for nobody"
+        """Keep an event for all pods that events can help, of which there must be one."""
+        assert self._listening, f"{event} is recorded for nobody"
         self._events.append(RecordedEvent(event, old, new))
         self._counts[event.label] += 1
 
     def record_for(self, uid: str, event: ClusterEvent, old: Any, new: Any) -> None:
-        """Keep an event that concerns one pod in flight only."""
-        self._attempts[uid].own.append(RecordedEvent(event, old, new))
-        self._counts[event.label] += 1
+        """Keep an event that concerns one pod in flight only, if events can help it."""
+        if uid in self._listening:
+            self._listening[uid].own.append(RecordedEvent(event, old, new))
+            self._counts[event.label] += 1
 
     def update(self, uid: str, pod: PodInfo | None) -> None:
         """Note a pod's newest version; None if it was deleted."""
@@ -78,19 +81,28 @@ class InFlight:
 
     def events_since(self, uid: str) -> Iterator[RecordedEvent]:
         """Yield what happened since a pod was popped; what concerns it alone comes last."""
-        attempt = self._attempts[uid]
+        attempt = self._listening.get(uid)
+        if attempt is None:
+            return iter(())
         return chain(islice(self._events, attempt.start - self._first, None), attempt.own)
 
     def end(self, uid: str) -> None:
         """Note that an attempt is over, and let go of events that no other pod will be shown."""
-        attempt = self._attempts.pop(uid)
+        self.ignore_events(uid)
+        del self._attempts[uid]
+
+    def ignore_events(self, uid: str) -> None:
+        """Note that no event can help an attempt any more, and let go of those that no other pod will be shown."""
+        attempt = self._listening.pop(uid, None)
+        if attempt is None:
+            return
         self._profiles[attempt.profile] -= 1
         if not self._profiles[attempt.profile]:
             del self._profiles[attempt.profile]
         for recorded in attempt.own:
             self._uncount(recorded)
-        # Attempts are in the order they began, so the first needs the most.
-        oldest = next(iter(self._attempts.values()), None)
+        # They are in the order they began, so the first needs the most.
+        oldest = next(iter(self._listening.values()), None)
         needed = self._first + len(self._events) if oldest is None else oldest.start
         while self._first < needed:
             self._uncount(self._events.popleft())
@@ -98,14 +110,14 @@ class InFlight:
 
     @property
     def profiles(self) -> Iterable[str]:
-        """The profiles of the pods in flight."""
+        """The profiles of the pods in flight that events can help."""
         return self._profiles
 
     def counts(self) -> dict[str, int]:
-        """Return how many events are kept, by label, with the pods themselves under PodPopped."""
+        """Return how many events are kept, by label, with the pods they are kept for under PodPopped."""
         counts = dict(self._counts)
-        if self._attempts:
-            counts[POD_POPPED] = len(self._attempts)
+        if self._listening:
+            counts[POD_POPPED] = len(self._listening)
         return counts
 
     def __len__(self) -> int:
@@ -120,14 +132,16 @@ class InFlight:
         Raises:
             AssertionError: it does not.
         """
-        starts = [attempt.start for attempt in self._attempts.values()]
+        astray = [uid for uid, attempt in self._listening.items() if self._attempts.get(uid) is not attempt]
+        assert not astray, f"pods {astray} hear of events and are not in flight"
+        starts = [attempt.start for attempt in self._listening.values()]
         assert starts == sorted(starts), "pods in flight are not in the order they began"
         needed = starts[0] if starts else self._first + len(self._events)
         assert self._first == needed, f"events from {self._first} are kept, from {needed} are needed"
-        kept = chain(self._events, *(attempt.own for attempt in self._attempts.values()))
+        kept = chain(self._events, *(attempt.own for attempt in self._listening.values()))
         counts = Counter(recorded.event.label for recorded in kept)
         assert counts == self._counts, f"{counts} events found, {self._counts} counted"
-        profiles = Counter(attempt.profile for attempt in self._attempts.values())
+        profiles = Counter(attempt.profile for attempt in self._listening.values())
         assert profiles == self._profiles, f"{profiles} pods found, {self._profiles} counted"
 
     def _uncount(self, recorded: RecordedEvent) -> None:

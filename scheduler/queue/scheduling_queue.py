@@ -212,6 +212,18 @@ class SchedulingQueue(QueueView):
             self._contents.in_flight.end(uid)
             self._contents.drop(uid, at=self._clock.monotonic(), why="done")
 
+    def ignore_events(self, uid: str) -> None:
+        """Say that an attempt goes on, but what happens from now on cannot help it.
+
+        A pod that is being bound can only fail with an error. Carrying the choice out may take minutes, for which
+        events would be kept in vain.
+
+        Source:
+            kube-scheduler v1.36, schedule_one.go, bindingCycle, which calls Done before PreBind. Here the pod stays in
+            flight until it is bound or comes back.
+        """
+        self._contents.in_flight.ignore_events(uid)
+
     # What happens elsewhere.
 
     def move_all(

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
-from scheduler.framework.interface import PostFilterResult, PreFilterResult, Wait
-from scheduler.framework.outcomes import Outcomes
 from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.runtime.answers import is_anything, is_none
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from collections.abc import Set as AbstractSet
     from types import TracebackType
     from typing import Self
 
     from scheduler.framework.interface import Plugin
     from scheduler.framework.points import ExtensionPoint
     from scheduler.runtime.instruments import Instruments
-    from scheduler.snapshot import Int64s
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+REJECTIONS: AbstractSet[Code] = frozenset(code for code in Code if code.is_rejection)
+SKIPS: AbstractSet[Code] = frozenset({Code.SKIP})
+NO_OTHER: AbstractSet[Code] = frozenset()
 
 
 class PluginError(Exception):
@@ -32,6 +35,15 @@ class PluginError(Exception):
     def __init__(self, status: Status) -> None:
         self.status = status
         super().__init__(status.message)
+
+
+class NodeError(Exception):
+    """A plugin that looks at nodes one by one failed at one of them; the cause says how."""
+
+    def __init__(self, node_name: str, cause: Exception) -> None:
+        self.node_name = node_name
+        self.cause = cause
+        super().__init__(f"node {node_name}: {cause}")
 
 
 class _Timing:
@@ -94,6 +106,7 @@ class PluginCalls:
         call: Callable[..., T],
         *args: object,
         expects: Callable[[object], bool],
+        allows: AbstractSet[Code] = REJECTIONS,
     ) -> T | Status:
         """Call a plugin.
 
@@ -103,10 +116,11 @@ class PluginCalls:
             call: its method, or a function that calls it.
             args: handed on.
             expects: whether an answer that is no Status is of the kind the contract asks for.
+            allows: the codes a Status may have beside SUCCESS and ERROR.
 
         Returns:
-            The answer, a Status completed with the plugin's name; what it raised, or an answer of the wrong kind, as
-            an ERROR status.
+            The answer, a Status completed with the plugin's name; what it raised, or an answer of the wrong kind,
+            as an ERROR status that names plugin and point.
         """
         begin = self._clock() if self.measuring else 0.0
         answer: T | Status
@@ -114,24 +128,27 @@ class PluginCalls:
             answer = call(*args)
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
             answer = self._failure(plugin, point, error)
-        if isinstance(answer, Status):
-            answer = answer.by(plugin.name)
-        elif not expects(answer):
-            answer = self._malformed(plugin, point, answer)
+        else:
+            answer = self._checked(plugin, point, answer, expects, allows)
         if self.measuring:
             code = answer.code if isinstance(answer, Status) else Code.SUCCESS
             self._instruments.plugin(plugin.name, point, code, self._clock() - begin)
         return answer
 
     def status(
-        self, plugin: Plugin, point: ExtensionPoint, call: Callable[..., Status | None], *args: object
+        self,
+        plugin: Plugin,
+        point: ExtensionPoint,
+        call: Callable[..., Status | None],
+        *args: object,
+        allows: AbstractSet[Code] = REJECTIONS,
     ) -> Status:
         """Call a plugin whose answer is a status, None for a success."""
-        answer = self.guarded(plugin, point, call, *args, expects=_is_none)
+        answer = self.guarded(plugin, point, call, *args, expects=is_none, allows=allows)
         return SUCCESS if answer is None else answer
 
     def raising(self, plugin: Plugin, point: ExtensionPoint, call: Callable[..., T], *args: object) -> T:
-        """Call a plugin whose answer is anything but a status.
+        """Call a function that asks a plugin and checks what it says; its answer is never a status.
 
         Raises:
             PluginError: it raised.
@@ -141,102 +158,88 @@ class PluginCalls:
             raise PluginError(answer)
         return answer
 
-    async def awaited(self, plugin: Plugin, point: ExtensionPoint, call: Awaitable[object]) -> Status:
-        """Await a plugin whose answer is a status, None for a success."""
+    async def awaited(
+        self,
+        plugin: Plugin,
+        point: ExtensionPoint,
+        call: Callable[..., Awaitable[object]],
+        *args: object,
+        allows: AbstractSet[Code] = REJECTIONS,
+    ) -> Status:
+        """Call and await a plugin whose answer is a status, None for a success."""
         begin = self._clock()
         try:
-            answer = await call
+            answer = await call(*args)
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
-            status = self._failure(plugin, point, error).by(plugin.name)
+            answer = self._failure(plugin, point, error)
+        except asyncio.CancelledError as error:
+            if _is_being_cancelled():
+                raise
+            # Not we are cancelled but something the plugin awaited: that is its failure.
+            answer = self._failure(plugin, point, error)
         else:
-            if answer is None:
-                status = SUCCESS
-            elif isinstance(answer, Status):
-                status = answer.by(plugin.name)
-            else:
-                status = self._malformed(plugin, point, answer)
+            answer = self._checked(plugin, point, answer, is_none, allows)
+        status = answer if isinstance(answer, Status) else SUCCESS
         if self.measuring:
             self._instruments.plugin(plugin.name, point, status.code, self._clock() - begin)
         return status
 
-    def _failure(self, plugin: Plugin, point: ExtensionPoint, error: Exception) -> Status:
-        logger.error(
-            "Plugin failed",
-            exc_info=error,
-            extra={"plugin": plugin.name, "extension_point": point.metric_name, "profile": self._profile},
-        )
-        told = f"running {point.metric_name} plugin {plugin.name!r}: {type(error).__name__}: {error}"
-        return Status.failed(told, error)
+    def completed(
+        self, plugin: Plugin, point: ExtensionPoint, status: Status, allows: AbstractSet[Code] = REJECTIONS
+    ) -> Status:
+        """Return a plugin's status with its name; as an ERROR if the contract does not allow it there."""
+        if status.code is Code.SUCCESS:
+            return status
+        if not _is_worded(status):
+            return self._malformed(plugin, point, status)
+        if status.code is Code.ERROR:
+            told = f"{_running(plugin, point)}: {status.message}"
+            return Status(Code.ERROR, (told,), plugin.name, status.error)
+        if status.code not in allows:
+            return self._malformed(plugin, point, status)
+        return replace(status, plugin=plugin.name)
+
+    def _checked(
+        self,
+        plugin: Plugin,
+        point: ExtensionPoint,
+        answer: T,
+        expects: Callable[[object], bool],
+        allows: AbstractSet[Code],
+    ) -> T | Status:
+        if isinstance(answer, Status):
+            return self.completed(plugin, point, answer, allows)
+        return answer if expects(answer) else self._malformed(plugin, point, answer)
+
+    def _failure(self, plugin: Plugin, point: ExtensionPoint, error: BaseException) -> Status:
+        at_node = ""
+        if isinstance(error, NodeError):
+            at_node = f' for node "{error.node_name}"'
+            error = error.cause
+        logger.error("Plugin failed", exc_info=error, extra=self._fields(plugin, point))
+        told = f"{_running(plugin, point)}{at_node}: {type(error).__name__}: {error}"
+        return Status(Code.ERROR, (told,), plugin.name, error)
 
     def _malformed(self, plugin: Plugin, point: ExtensionPoint, answer: object) -> Status:
-        logger.error(
-            "Plugin gave a malformed answer",
-            extra={
-                "plugin": plugin.name,
-                "extension_point": point.metric_name,
-                "profile": self._profile,
-                "answer": f"{answer!r:.200}",
-            },
-        )
-        told = f"running {point.metric_name} plugin {plugin.name!r}: unexpected answer {answer!r:.200}"
+        fields = {**self._fields(plugin, point), "answer": f"{answer!r:.200}"}
+        logger.error("Plugin gave a malformed answer", extra=fields)
+        told = f"{_running(plugin, point)}: unexpected answer {answer!r:.200}"
         return Status(Code.ERROR, (told,), plugin.name)
 
-
-def is_anything(_answer: object) -> bool:
-    """Accept every answer: it is checked by the call itself."""
-    return True
+    def _fields(self, plugin: Plugin, point: ExtensionPoint) -> dict[str, str]:
+        return {"plugin": plugin.name, "extension_point": point.metric_name, "profile": self._profile}
 
 
-def _is_none(answer: object) -> bool:
-    return answer is None
+def _running(plugin: Plugin, point: ExtensionPoint) -> str:
+    return f'running {point.metric_name} plugin "{plugin.name}"'
 
 
-def is_pre_filter(answer: object) -> bool:
-    """Accept what PreFilter may answer beside a status."""
-    return answer is None or isinstance(answer, PreFilterResult)
+def _is_worded(status: Status) -> bool:
+    """Whether the reasons are a tuple of texts; one text alone would be read letter by letter."""
+    reasons: object = status.reasons
+    return isinstance(reasons, tuple) and all(isinstance(reason, str) for reason in reasons)
 
 
-def is_post_filter(answer: object) -> bool:
-    """Accept what PostFilter may answer."""
-    return isinstance(answer, PostFilterResult)
-
-
-def is_sort_key(answer: object) -> bool:
-    """Accept what QueueSort may answer: a key that can be compared with any other."""
-    return isinstance(answer, tuple) and all(isinstance(part, int | float) for part in answer)
-
-
-def is_permit(answer: object) -> bool:
-    """Accept what Permit may answer beside a status."""
-    return answer is None or isinstance(answer, Wait)
-
-
-def checked_outcomes(answer: object, n_nodes: int) -> Outcomes:
-    """Return a Filter's answer.
-
-    Raises:
-        TypeError: not Outcomes.
-        ValueError: of another length or dtype, or pointing past its table.
-    """
-    if not isinstance(answer, Outcomes):
-        raise TypeError(f"filter returns Outcomes, was {type(answer).__name__}")
-    index = answer.index
-    if index.shape != (n_nodes,) or index.dtype != np.uint16:
-        raise ValueError(f"Outcomes.index is uint16 ({n_nodes},), was {index.dtype} {index.shape}")
-    if n_nodes and int(index.max()) >= len(answer.table):
-        raise ValueError(
-            f"Outcomes.index points to {int(index.max())}, the table has {len(answer.table)} places"
-        )
-    return answer
-
-
-def checked_scores(answer: object, n_nodes: int, method: str) -> Int64s:
-    """Return the scores a plugin's `method` gave.
-
-    Raises:
-        ValueError: of another length or dtype, or no array.
-    """
-    if not isinstance(answer, np.ndarray) or answer.shape != (n_nodes,) or answer.dtype != np.int64:
-        found = f"{answer.dtype} {answer.shape}" if isinstance(answer, np.ndarray) else type(answer).__name__
-        raise ValueError(f"{method} returns int64 ({n_nodes},), was {found}")
-    return answer
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scheduler.errors import PluginLoadError
 from scheduler.framework import capabilities as known
@@ -59,6 +59,9 @@ def _faults(plugin: type[Plugin]) -> Iterator[str]:
         yield f"locality: Locality.NODE or Locality.CLUSTER is expected, was {locality!r}"
     if not isinstance(needs, Needs):
         yield f"needs: scheduler.framework.Needs is expected, was {needs!r}"
+    seconds: object = plugin.refresh_seconds
+    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+        yield f"refresh_seconds: a positive number of seconds or None is expected, was {seconds!r}"
     yield from _method_faults(plugin)
     try:
         constructor_wants(plugin)
@@ -76,7 +79,9 @@ def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
         yield "a FilterPlugin overrides filter or filter_node"
     if issubclass(plugin, ScorePlugin) and not _overrides(plugin, ScorePlugin, "score", "score_node"):
         yield "a ScorePlugin overrides score or score_node"
-    contracts = [(CLASS_OF[point], method) for point in points for method in METHODS_OF[point]]
+    contracts = [
+        (CLASS_OF[point], method) for point in CLASS_OF if point in points for method in METHODS_OF[point]
+    ]
     contracts += [(Plugin, method) for method in ("signature", "version", "events", "refresh")]
     for contract, method in contracts:
         yield from _signature_faults(plugin, contract, method)
@@ -98,6 +103,8 @@ def _signature_faults(plugin: type[Plugin], contract: type[Plugin], method: str)
         yield f"{method}: {kind} is expected"
         return
     arguments = list(inspect.signature(wanted).parameters)
+    if isinstance(inspect.getattr_static(plugin, method), staticmethod | classmethod):
+        arguments = arguments[1:]  # not called with the plugin, or bound already
     try:
         inspect.signature(found).bind(*arguments)
     except TypeError:
@@ -113,14 +120,11 @@ def constructor_wants(plugin: type[Plugin]) -> dict[str, type | None]:
     constructor = plugin.__init__
     if constructor is object.__init__:
         return {}
+    hints = _annotations(plugin)
     wants: dict[str, type | None] = {}
-    # Authors import capabilities for annotations only, where they cannot be found at run time.
-    names = {**CAPABILITIES, "Args": plugin.Args, plugin.__name__: plugin}
-    try:
-        hints = typing.get_type_hints(constructor, localns=names)
-    except NameError as error:
-        raise TypeError(f"an annotation cannot be resolved: {error}") from error
     for name, parameter in list(inspect.signature(constructor).parameters.items())[1:]:
+        if parameter.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+            raise TypeError(f"{parameter}: name each argument, so that it is known what is wanted")
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             raise TypeError(f"{name}: arguments are keyword-only, put a * before it")
         if name == "args":
@@ -132,3 +136,12 @@ def constructor_wants(plugin: type[Plugin]) -> dict[str, type | None]:
                 f"{name}: annotate it with one of the capabilities {', '.join(sorted(CAPABILITIES))}"
             )
     return wants
+
+
+def _annotations(plugin: type[Plugin]) -> dict[str, Any]:
+    # Authors import capabilities for annotations only, where they cannot be found at run time.
+    names = {**CAPABILITIES, "Args": plugin.Args, plugin.__name__: plugin}
+    try:
+        return typing.get_type_hints(plugin.__init__, localns=names)
+    except Exception as error:
+        raise TypeError(f"an annotation cannot be resolved: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduler.errors import PluginLoadError
-from scheduler.framework.events import EventWithHint
+from scheduler.framework.events import ClusterEvent, EventWithHint
 from scheduler.runtime.checking import constructor_wants
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ def build_plugin(plugin: type[Plugin], args: PluginArgs, capabilities: Mapping[t
         capabilities: Protocol -> what fulfils it.
 
     Raises:
-        PluginLoadError: the constructor or `events` raised, or the constructor wants a capability that is not to be had here, as a binder in
-            an offline simulation.
+        PluginLoadError: the constructor or `events` raised, `events` gave something else, or the constructor wants
+            a capability that is not to be had here, as a binder in an offline simulation.
     """
     given: dict[str, Any] = {}
     for name, capability in constructor_wants(plugin).items():
@@ -36,10 +36,20 @@ def build_plugin(plugin: type[Plugin], args: PluginArgs, capabilities: Mapping[t
             raise PluginLoadError(plugin.name, f"asks for {capability.__name__}, which is not to be had here")
     try:
         built = plugin(**given)
-        events = list(built.events())
     except Exception as error:
         told = f"cannot be built: {type(error).__name__}: {error}"
         raise PluginLoadError(plugin.name, told) from error
-    if not all(isinstance(event, EventWithHint) for event in events):
-        raise PluginLoadError(plugin.name, f"events: EventWithHint are expected, found {events!r:.200}")
+    _check_events(built)
     return built
+
+
+def _check_events(plugin: Plugin) -> None:
+    try:
+        events = list(plugin.events())
+    except Exception as error:
+        raise PluginLoadError(plugin.name, f"events: {type(error).__name__}: {error}") from error
+    for event in events:
+        if not isinstance(event, EventWithHint) or not isinstance(event.event, ClusterEvent):
+            raise PluginLoadError(
+                plugin.name, f"events: EventWithHint of a ClusterEvent is expected, was {event!r:.200}"
+            )

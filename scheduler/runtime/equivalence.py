@@ -8,25 +8,27 @@ changes, the one the first of them went to.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from scheduler.framework.interface import Locality
 from scheduler.framework.outcomes import PASS, Outcomes
+from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
+    from typing import Self
 
     from scheduler.framework.interface import Plugin
     from scheduler.framework.outcomes import Outcome
-    from scheduler.snapshot import Int64s, Rows, Snapshot, UInt16s
+    from scheduler.snapshot import Int64s, Rows, Snapshot
 
 _MOST_CLASSES = 128
 """Signatures kept per plugin; the one not asked for the longest goes first."""
-_WIDEST_TABLE = 4096
-"""Outcomes a kept table may grow to before it is made anew."""
+_PAST_OUTCOMES = 4096
+"""How many outcomes beyond one per node a table may hold before it is made anew: they are of the past."""
 
 
 @dataclass(slots=True)
@@ -36,23 +38,55 @@ class _Kept:
     Attributes:
         version: of the plugin, when the verdicts were given.
         known: int64 (n_nodes,), the row's generation each verdict was given at; 0 where there is none.
-        values: what was said: places in `table` of a filter, scores of a scorer.
-        table: of a filter, place -> outcome.
-        places: the same the other way round.
+        values: int64 (n_nodes,), what was said: places in `table` of a filter, scores of a scorer.
+        table: of a filter, outcome -> place.
     """
 
     version: int
     known: Int64s
     values: Int64s
-    table: list[Outcome]
-    places: dict[Outcome, int]
+    table: dict[Outcome, int] = field(default_factory=lambda: {PASS: 0})
+
+    @classmethod
+    def nothing(cls, version: int, n_nodes: int) -> Self:
+        """No verdicts yet."""
+        return cls(version, np.zeros(n_nodes, dtype=np.int64), np.zeros(n_nodes, dtype=np.int64))
+
+    def resize(self, n_nodes: int) -> None:
+        """Follow the number of nodes."""
+        self.known = _resized(self.known, n_nodes)
+        self.values = _resized(self.values, n_nodes)
+
+    def stale(self, snapshot: Snapshot, rows: Rows) -> Rows:
+        """Return the rows that changed since they were judged."""
+        if len(rows) == snapshot.n_nodes:
+            return np.flatnonzero(self.known != snapshot.generation)
+        stale: Rows = rows[self.known[rows] != snapshot.generation[rows]]
+        return stale
+
+    def note(self, snapshot: Snapshot, rows: Rows, values: Int64s) -> None:
+        """Keep what was said of rows; `values` is (len(rows),)."""
+        self.values[rows] = values
+        self.known[rows] = snapshot.generation[rows]
+
+    def note_outcomes(self, snapshot: Snapshot, rows: Rows, outcomes: Outcomes) -> None:
+        """Keep what a filter said of rows; a failure is no verdict, so it is said but not kept."""
+        places = np.zeros(len(outcomes.table), dtype=np.int64)
+        failed = np.zeros(len(outcomes.table), dtype=bool)
+        for number in np.unique(outcomes.index).tolist():
+            outcome = outcomes.table[number]
+            places[number] = self.table.setdefault(outcome, len(self.table))
+            failed[number] = outcome.code is Code.ERROR
+        self.note(snapshot, rows, places[outcomes.index])
+        if failed.any():
+            self.known[rows[failed[outcomes.index]]] = 0
 
 
 class KeptVerdicts:
     """The kept verdicts of one NODE plugin at one extension point."""
 
     def __init__(self) -> None:
-        self._classes: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._classes: OrderedDict[Hashable, _Kept] = OrderedDict()  # signature -> verdicts
 
     def outcomes(
         self,
@@ -72,19 +106,13 @@ class KeptVerdicts:
             ask: gives the outcomes of all nodes of a snapshot; called with one of the stale rows only.
         """
         kept = self._kept(signature, version, snapshot)
-        stale = self._stale(kept, snapshot, rows)
+        stale = kept.stale(snapshot, rows)
         if stale.size:
-            fresh = ask(_some(snapshot, stale))
-            if len(kept.table) + len(fresh.table) > _WIDEST_TABLE:
-                kept.table, kept.places = [PASS], {PASS: 0}
-                kept.known[:] = 0
+            if len(kept.table) + len(stale) > snapshot.n_nodes + _PAST_OUTCOMES:
+                kept = self._classes[signature] = _Kept.nothing(version, snapshot.n_nodes)
                 stale = rows
-                fresh = ask(_some(snapshot, stale))
-            numbers = np.array([self._place(kept, outcome) for outcome in fresh.table], dtype=np.int64)
-            kept.values[stale] = numbers[fresh.index]
-            kept.known[stale] = snapshot.generation[stale]
-        index: UInt16s = kept.values.astype(np.uint16)
-        return Outcomes(index, tuple(kept.table))
+            kept.note_outcomes(snapshot, stale, ask(_some(snapshot, stale)))
+        return Outcomes(kept.values.astype(np.uint16), tuple(kept.table))
 
     def scores(
         self,
@@ -96,10 +124,9 @@ class KeptVerdicts:
     ) -> Int64s:
         """Return scores that hold at `rows`, before normalisation, asking only about those that changed."""
         kept = self._kept(signature, version, snapshot)
-        stale = self._stale(kept, snapshot, rows)
+        stale = kept.stale(snapshot, rows)
         if stale.size:
-            kept.values[stale] = ask(_some(snapshot, stale))
-            kept.known[stale] = snapshot.generation[stale]
+            kept.note(snapshot, stale, ask(_some(snapshot, stale)))
         # A copy, since normalisation may write into it.
         return kept.values.copy()
 
@@ -109,32 +136,14 @@ class KeptVerdicts:
 
     def _kept(self, signature: Hashable, version: int, snapshot: Snapshot) -> _Kept:
         kept = self._classes.get(signature)
-        n_nodes = snapshot.n_nodes
         if kept is None or kept.version != version:
-            empty = np.zeros(n_nodes, dtype=np.int64)
-            kept = self._classes[signature] = _Kept(version, empty, empty.copy(), [PASS], {PASS: 0})
+            kept = self._classes[signature] = _Kept.nothing(version, snapshot.n_nodes)
             if len(self._classes) > _MOST_CLASSES:
                 self._classes.popitem(last=False)
-        elif len(kept.known) != n_nodes:
-            kept.known = _resized(kept.known, n_nodes)
-            kept.values = _resized(kept.values, n_nodes)
+        elif len(kept.known) != snapshot.n_nodes:
+            kept.resize(snapshot.n_nodes)
         self._classes.move_to_end(signature)
         return kept
-
-    @staticmethod
-    def _stale(kept: _Kept, snapshot: Snapshot, rows: Rows) -> Rows:
-        if len(rows) == snapshot.n_nodes:
-            return np.flatnonzero(kept.known != snapshot.generation)
-        stale: Rows = rows[kept.known[rows] != snapshot.generation[rows]]
-        return stale
-
-    @staticmethod
-    def _place(kept: _Kept, outcome: Outcome) -> int:
-        place = kept.places.get(outcome)
-        if place is None:
-            place = kept.places[outcome] = len(kept.table)
-            kept.table.append(outcome)
-        return place
 
 
 def _some(snapshot: Snapshot, rows: Rows) -> Snapshot:

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scheduler.framework.interface import FilterPlugin, PostFilterResult, PreFilterPlugin, PreFilterResult
-from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.runtime.calls import checked_outcomes, is_anything, is_post_filter, is_pre_filter
+from scheduler.runtime.answers import checked_outcomes, is_post_filter, is_pre_filter
+from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginError
 from scheduler.runtime.equivalence import KeptVerdicts, is_kept
+from scheduler.runtime.per_node import filter_nodes
 from scheduler.runtime.points import overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.interface import PostFilterPlugin
+    from scheduler.framework.outcomes import Outcomes
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.calls import PluginCalls
     from scheduler.snapshot import Rows, Snapshot
@@ -81,6 +83,7 @@ class Filtering:
                 pod,
                 snapshot,
                 expects=is_pre_filter,
+                allows=REJECTIONS | SKIPS,
             )
             if isinstance(answer, PreFilterResult):
                 narrowing.append(plugin.name)
@@ -114,7 +117,10 @@ class Filtering:
     ) -> Rows:
         """Ask every Filter about the nodes still standing, and return those that pass all.
 
-        Refusals are noted in the diagnosis; a node whose judging failed counts as refused with code ERROR.
+        Refusals are noted in the diagnosis; a node of which a plugin says ERROR counts as refused.
+
+        Raises:
+            PluginError: a plugin raised, or gave a malformed answer.
         """
         for plugin in self._filter:
             if not rows.size:
@@ -146,17 +152,16 @@ class Filtering:
                 pass with them and without them, since they may or may not come.
 
         Raises:
-            PluginError: a plugin could not take nominated pods into its state.
+            PluginError: a plugin failed, at one node or as a whole.
 
         Source:
             kube-scheduler v1.36, framework/runtime/framework.go, RunFilterPluginsWithNominatedPods.
         """
-        with self._call.point(ExtensionPoint.FILTER) as told:
+        with self._call.point(ExtensionPoint.FILTER):
             if nominated:
                 rows = self._pass_with_nominated(state, pod, snapshot, diagnosis, rows, nominated)
             feasible = self.run_filters(state, pod, snapshot, rows, diagnosis)
-            if diagnosis.first_error() is not None:
-                told.code = Code.ERROR
+            _raise_first_error(diagnosis, snapshot)
         return feasible
 
     def _pass_with_nominated(
@@ -189,11 +194,7 @@ class Filtering:
         Raises:
             PluginError: a plugin raised.
         """
-        for plugin in self._pre_filter:
-            if plugin.name not in state.skipped_filters:
-                self._call.raising(
-                    plugin, ExtensionPoint.PRE_FILTER, plugin.add_pods, state, pod, added, snapshot
-                )
+        self._tell_of_pods("add_pods", state, pod, added, snapshot)
 
     def run_remove_pods(
         self, state: CycleState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
@@ -203,11 +204,31 @@ class Filtering:
         Raises:
             PluginError: a plugin raised.
         """
+        self._tell_of_pods("remove_pods", state, pod, removed, snapshot)
+
+    def _tell_of_pods(
+        self,
+        method: str,
+        state: CycleState,
+        pod: PodInfo,
+        pods: Sequence[tuple[int, PodInfo]],
+        snapshot: Snapshot,
+    ) -> None:
         for plugin in self._pre_filter:
-            if plugin.name not in state.skipped_filters:
-                self._call.raising(
-                    plugin, ExtensionPoint.PRE_FILTER, plugin.remove_pods, state, pod, removed, snapshot
-                )
+            if plugin.name in state.skipped_filters:
+                continue
+            status = self._call.status(
+                plugin,
+                ExtensionPoint.PRE_FILTER,
+                getattr(plugin, method),
+                state,
+                pod,
+                pods,
+                snapshot,
+                allows=NO_OTHER,
+            )
+            if not status.is_success:
+                raise PluginError(status)
 
     def run_post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
@@ -240,8 +261,10 @@ class Filtering:
             )
             if isinstance(result, Status):
                 return PostFilterResult(result)
-            status = result.status.by(plugin.name)
+            status = self._call.completed(plugin, ExtensionPoint.POST_FILTER, result.status)
             # The last word has who succeeds, fails, or knows that nothing helps.
+            if status.code is Code.ERROR:
+                return PostFilterResult(status)
             if not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 return PostFilterResult(status, result.nominated_node_name)
             if result.nominated_node_name is not None:
@@ -254,24 +277,40 @@ class Filtering:
         self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> Outcomes:
         def ask(nodes: Snapshot, asked: Rows) -> Outcomes:
-            by_node = not overrides(plugin, FilterPlugin, "filter")
-            with self._call.evaluation(plugin, ExtensionPoint.FILTER, nodes=len(asked) if by_node else None):
-                return checked_outcomes(plugin.filter(state, pod, nodes, asked), nodes.n_nodes)
+            if overrides(plugin, FilterPlugin, "filter"):
+                with self._call.evaluation(plugin, ExtensionPoint.FILTER, nodes=None):
+                    return checked_outcomes(plugin.filter(state, pod, nodes, asked), nodes.n_nodes)
+            with self._call.evaluation(plugin, ExtensionPoint.FILTER, nodes=len(asked)):
+                return filter_nodes(plugin, state, pod, nodes, asked)
 
-        def judge() -> Outcomes:
-            kept = self._kept.get(plugin.name)
-            signature = None if kept is None else plugin.signature(pod)
-            if kept is None or signature is None:
-                return ask(snapshot, rows)
-            return kept.outcomes(
-                signature, plugin.version(), snapshot, rows, lambda some: ask(some, some.all_rows)
-            )
+        return self._call.raising(
+            plugin, ExtensionPoint.FILTER, self._judge, plugin, pod, snapshot, rows, ask
+        )
 
-        answer = self._call.guarded(plugin, ExtensionPoint.FILTER, judge, expects=is_anything)
-        if isinstance(answer, Status):
-            failed = np.ones(snapshot.n_nodes, dtype=np.uint16)
-            return Outcomes(failed, (PASS, Outcome(Code.ERROR, answer.reasons)))
-        return answer
+    def _judge(
+        self,
+        plugin: FilterPlugin,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: Rows,
+        ask: Callable[[Snapshot, Rows], Outcomes],
+    ) -> Outcomes:
+        kept = self._kept.get(plugin.name)
+        signature = None if kept is None else plugin.signature(pod)
+        if kept is None or signature is None:
+            return ask(snapshot, rows)
+        return kept.outcomes(
+            signature, plugin.version(), snapshot, rows, lambda some: ask(some, some.all_rows)
+        )
+
+
+def _raise_first_error(diagnosis: Diagnosis, snapshot: Snapshot) -> None:
+    failed = diagnosis.first_error()
+    if failed is not None:
+        plugin, outcome, row = failed
+        node, reasons = snapshot.name_of(row), ", ".join(outcome.reasons)
+        told = f'running Filter plugin "{plugin}" for node "{node}": {reasons}'
+        raise PluginError(Status(Code.ERROR, (told,), plugin))
 
 
 def _nothing_left(narrowing: Sequence[str]) -> Status:

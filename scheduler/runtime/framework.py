@@ -23,14 +23,16 @@ from scheduler.framework.interface import (
     Wait,
 )
 from scheduler.framework.points import ExtensionPoint
-from scheduler.framework.status import SKIP, SUCCESS, Code, Status
-from scheduler.runtime.calls import PluginCalls, is_anything, is_permit, is_sort_key
+from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.runtime.answers import is_anything, is_permit, is_sort_key
+from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginCalls
 from scheduler.runtime.filtering import Filtering
 from scheduler.runtime.instruments import NoInstruments
 from scheduler.runtime.scoring import Scoring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.events import EventWithHint
@@ -128,17 +130,24 @@ class Framework:
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
         """Return the first rejection or error of a PreEnqueue plugin, else a success."""
-        for plugin in self._pre_enqueue:
-            status = self._call.status(plugin, ExtensionPoint.PRE_ENQUEUE, plugin.pre_enqueue, pod)
-            if not status.is_success:
-                return status
+        with self._call.point(ExtensionPoint.PRE_ENQUEUE) as told:
+            for plugin in self._pre_enqueue:
+                status = self._call.status(plugin, ExtensionPoint.PRE_ENQUEUE, plugin.pre_enqueue, pod)
+                if not status.is_success:
+                    told.code = status.code
+                    return status
         return SUCCESS
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
         """Return QueueSort's key of a pod; one whose key cannot be told comes last, so that it is not lost."""
         plugin = self._queue_sort[0]
         key = self._call.guarded(
-            plugin, ExtensionPoint.QUEUE_SORT, plugin.sort_key, queued, expects=is_sort_key
+            plugin,
+            ExtensionPoint.QUEUE_SORT,
+            plugin.sort_key,
+            queued,
+            expects=is_sort_key,
+            allows=NO_OTHER,
         )
         return (math.inf,) if isinstance(key, Status) else key
 
@@ -182,33 +191,48 @@ class Framework:
                 plugin, ExtensionPoint.PERMIT, plugin.permit, state, pod, node_name, expects=is_permit
             )
             if isinstance(answer, Wait):
-                holds[plugin.name] = min(answer.timeout_seconds, _LONGEST_PERMIT_SECONDS)
+                holds[plugin.name] = max(0.0, min(answer.timeout_seconds, _LONGEST_PERMIT_SECONDS))
             elif answer is not None and not answer.is_success:
                 return answer
         return holds or SUCCESS
 
     # The choice is carried out.
 
-    def run_pre_bind_pre_flights(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Return SKIP if no PreBind plugin has anything to do for the pod, a success if one has, or an error."""
-        anything = False
+    def run_pre_bind_pre_flights(
+        self, state: CycleState, pod: PodInfo, node_name: str
+    ) -> Status | frozenset[str]:
+        """Return the PreBind plugins that have something to do for the pod, or an error.
+
+        Source:
+            kube-scheduler v1.36, framework/runtime/framework.go, RunPreBindPreFlights.
+        """
+        busy: set[str] = set()
         for plugin in self._pre_bind:
             status = self._call.status(
-                plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind_pre_flight, state, pod, node_name
+                plugin,
+                ExtensionPoint.PRE_BIND,
+                plugin.pre_bind_pre_flight,
+                state,
+                pod,
+                node_name,
+                allows=SKIPS,
             )
-            if status.code is Code.SKIP:
-                continue
-            if not status.is_success:
+            if status.is_success:
+                busy.add(plugin.name)
+            elif status.code is not Code.SKIP:
                 return status
-            anything = True
-        return SUCCESS if anything else SKIP
+        return frozenset(busy)
 
-    async def run_pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Run PreBind plugins one after another, up to the first that does not succeed."""
+    async def run_pre_bind(
+        self, state: CycleState, pod: PodInfo, node_name: str, plugins: AbstractSet[str]
+    ) -> Status:
+        """Run the named PreBind plugins one after another, up to the first that does not succeed."""
         with self._call.point(ExtensionPoint.PRE_BIND) as told:
             for plugin in self._pre_bind:
+                if plugin.name not in plugins:
+                    continue
                 status = await self._call.awaited(
-                    plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind(state, pod, node_name)
+                    plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind, state, pod, node_name
                 )
                 if not status.is_success:
                     told.code = status.code
@@ -220,7 +244,13 @@ class Framework:
         with self._call.point(ExtensionPoint.BIND) as told:
             for plugin in self._bind:
                 status = await self._call.awaited(
-                    plugin, ExtensionPoint.BIND, plugin.bind(state, pod, node_name)
+                    plugin,
+                    ExtensionPoint.BIND,
+                    plugin.bind,
+                    state,
+                    pod,
+                    node_name,
+                    allows=REJECTIONS | SKIPS,
                 )
                 if status.code is not Code.SKIP:
                     told.code = status.code
@@ -230,10 +260,17 @@ class Framework:
 
     async def run_post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Tell PostBind plugins; one that raises is logged."""
-        for plugin in self._post_bind:
-            await self._call.awaited(
-                plugin, ExtensionPoint.POST_BIND, plugin.post_bind(state, pod, node_name)
-            )
+        with self._call.point(ExtensionPoint.POST_BIND):
+            for plugin in self._post_bind:
+                await self._call.awaited(
+                    plugin,
+                    ExtensionPoint.POST_BIND,
+                    plugin.post_bind,
+                    state,
+                    pod,
+                    node_name,
+                    allows=NO_OTHER,
+                )
 
     def _at(self, point: ExtensionPoint, kind: type[P]) -> list[P]:
         plugins = list(self.plugins.at.get(point, ()))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.expand import Expansion
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import Profile
-    from scheduler.framework.interface import Plugin
+    from scheduler.framework.interface import Plugin, PluginArgs
     from scheduler.runtime.instruments import Instruments
     from scheduler.runtime.registry import Registry
 
@@ -50,27 +50,22 @@ def build_frameworks(
     Raises:
         ConfigurationError: everything that is wrong with any plugin; nothing is kept then.
     """
-    found: dict[str, type[Plugin]] = {}
-    faults: list[FieldError] = []
-    for path, profile in _profiles(configuration):
-        for name in enabled_names(profile.plugins):
-            if name in found or (name in UPSTREAM_PLUGINS and name not in registry.names()):
-                continue
-            try:
-                found[name] = registry.find(name, configuration.folder)
-            except PluginLoadError as error:
-                faults.append(FieldError(f"{path}.plugins", str(error)))
-    if faults:
-        raise ConfigurationError(faults, configuration.source)
-    _warn_of_missing(configuration, found)
-    expansions = expand_profiles(
-        configuration.settings, {name: points_of(plugin) for name, plugin in found.items()}
-    )
+    loader = _Loader(configuration, registry)
+    if loader.faults:
+        raise ConfigurationError(loader.faults, configuration.source)
+    _warn_of_missing(configuration, loader.found)
+    try:
+        expansions = expand_profiles(
+            configuration.settings, {name: points_of(plugin) for name, plugin in loader.found.items()}
+        )
+    except ConfigurationError as error:
+        raise ConfigurationError(error.errors, configuration.source) from error
     frameworks: dict[str, Framework] = {}
+    faults: list[FieldError] = []
     for path, profile in _profiles(configuration):
         name = profile.scheduler_name
         try:
-            plugins = _build(profile, path, expansions[name], found, capabilities(name))
+            plugins = _build(path, expansions[name], loader, capabilities(name))
         except ConfigurationError as error:
             faults.extend(error.errors)
         else:
@@ -78,6 +73,46 @@ def build_frameworks(
     if faults:
         raise ConfigurationError(faults, configuration.source)
     return frameworks
+
+
+class _Loader:
+    """Finds every plugin that any profile enables, and reads its arguments.
+
+    Attributes:
+        found: the configuration's name for a plugin -> its class.
+        args: (path of a profile, the same name) -> its arguments there.
+        faults: what is wrong with any of them.
+    """
+
+    def __init__(self, configuration: Configuration, registry: Registry) -> None:
+        self.found: dict[str, type[Plugin]] = {}
+        self.args: dict[tuple[str, str], PluginArgs] = {}
+        self.faults: list[FieldError] = []
+        known = registry.names()
+        for path, profile in _profiles(configuration):
+            for name in enabled_names(profile.plugins):
+                if name in UPSTREAM_PLUGINS and name not in known:
+                    continue
+                try:
+                    plugin = self.found[name] = registry.find(name, configuration.folder)
+                    self.args[path, name] = _read_args(plugin, profile, name, path)
+                except PluginLoadError as error:
+                    self.faults.append(FieldError(f"{path}.plugins", str(error)))
+                except ConfigurationError as error:
+                    self.faults.extend(error.errors)
+
+
+def _read_args(plugin: type[Plugin], profile: Profile, name: str, path: str) -> PluginArgs:
+    """Read a plugin's arguments, given for the name it is enabled by or for its own."""
+    values, where = find_args(profile, name, path)
+    if not values:
+        values, where = find_args(profile, plugin.name, path)
+    try:
+        return decode_args(plugin.Args, values, plugin=plugin.name, path=where)
+    except ConfigurationError:
+        raise
+    except Exception as error:  # the author's types and `faults`
+        raise PluginLoadError(name, f"Args: {type(error).__name__}: {error}") from error
 
 
 def _profiles(configuration: Configuration) -> Iterator[tuple[str, Profile]]:
@@ -95,28 +130,19 @@ def _warn_of_missing(configuration: Configuration, found: Mapping[str, type[Plug
 
 
 def _build(
-    profile: Profile,
-    path: str,
-    expansion: Expansion,
-    found: Mapping[str, type[Plugin]],
-    capabilities: Mapping[type, object],
+    path: str, expansion: Expansion, loader: _Loader, capabilities: Mapping[type, object]
 ) -> EnabledPlugins:
     built: dict[str, Plugin] = {}  # the configuration's name for it -> plugin
+    names: dict[str, str] = {}  # a plugin's own name -> the configuration's
     faults: list[FieldError] = []
     for name in dict.fromkeys(plugin.name for plugins in expansion.values() for plugin in plugins):
-        plugin = found[name]
-        twin = next((other for other, known in built.items() if known.name == plugin.name), None)
-        if twin is not None:
+        plugin = loader.found[name]
+        twin = names.setdefault(plugin.name, name)
+        if twin != name:
             faults.append(FieldError(f"{path}.plugins", f"{twin} and {name} are both called {plugin.name!r}"))
             continue
-        values, where = find_args(profile, name, path)
-        if not values:
-            values, where = find_args(profile, plugin.name, path)
         try:
-            args = decode_args(plugin.Args, values, plugin=plugin.name, path=where)
-            built[name] = build_plugin(plugin, args, capabilities)
-        except ConfigurationError as error:
-            faults.extend(error.errors)
+            built[name] = build_plugin(plugin, loader.args[path, name], capabilities)
         except PluginLoadError as error:
             faults.append(FieldError(f"{path}.plugins", str(error)))
     if faults:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import importlib
-import importlib.util
-import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scheduler.errors import PluginLoadError
-from scheduler.framework.interface import Plugin
 from scheduler.runtime.checking import check_plugin
+from scheduler.runtime.plugin_files import PluginFiles, class_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import ModuleType
+
+    from scheduler.framework.interface import Plugin
 
 ENTRY_POINT_GROUP = "custom_scheduler.plugins"
 
@@ -32,6 +30,7 @@ class Registry:
     def __init__(self, in_tree: Mapping[str, type[Plugin]]) -> None:
         self._in_tree = dict(in_tree)
         self._loaded: dict[tuple[str, Path | None], type[Plugin]] = {}
+        self._files = PluginFiles()
 
     def find(self, reference: str, folder: Path | None = None) -> type[Plugin]:
         """Return the class that a profile means.
@@ -58,7 +57,7 @@ class Registry:
     def _load(self, reference: str, folder: Path | None) -> type[Plugin]:
         path, _, class_name = reference.partition(":")
         if path.endswith(".py"):
-            return _from_file((folder or Path()) / path, class_name, reference)
+            return self._files.load((folder or Path()) / path, class_name, reference)
         if class_name:
             return _from_module(path, class_name, reference)
         return self._from_entry_point(reference)
@@ -75,7 +74,7 @@ class Registry:
         try:
             loaded = found[0].load()
         except Exception as error:
-            raise PluginLoadError(f"{name} ({found[0].value})", _told(error)) from error
+            raise PluginLoadError(f"{name} ({found[0].value})", told(error)) from error
         return check_plugin(loaded, f"{name} ({found[0].value})")
 
 
@@ -83,61 +82,5 @@ def _from_module(module_name: str, class_name: str, reference: str) -> type[Plug
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
-        raise PluginLoadError(reference, _told(error)) from error
-    return check_plugin(_class_of(module, class_name, reference), reference)
-
-
-def _from_file(path: Path, class_name: str, reference: str) -> type[Plugin]:
-    try:
-        path = path.resolve(strict=True)
-    except OSError as error:
-        raise PluginLoadError(reference, f"no such file: {path}") from error
-    # A name of its own, so that two files called gpu.py live side by side.
-    digest = hashlib.sha256(str(path).encode()).hexdigest()[:12]
-    name = f"custom_scheduler_plugin_{path.stem}_{digest}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise PluginLoadError(reference, f"not a Python file: {path}")
-    module = importlib.util.module_from_spec(spec)
-    before = sys.modules.get(name)
-    sys.modules[name] = module  # type annotations are resolved through it
-    try:
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            raise PluginLoadError(reference, _told(error)) from error
-        found = _class_of(module, class_name, reference) if class_name else _only_plugin(module, reference)
-        return check_plugin(found, reference)
-    except PluginLoadError:
-        sys.modules.pop(name)
-        if before is not None:
-            sys.modules[name] = before
-        raise
-
-
-def _class_of(module: ModuleType, class_name: str, reference: str) -> object:
-    try:
-        return getattr(module, class_name)
-    except AttributeError as error:
-        raise PluginLoadError(reference, f"{module.__name__} has no {class_name}") from error
-
-
-def _only_plugin(module: ModuleType, reference: str) -> object:
-    found = [
-        member
-        for member in vars(module).values()
-        if isinstance(member, type) and issubclass(member, Plugin) and member.__module__ == module.__name__
-    ]
-    if len(found) != 1:
-        names = ", ".join(member.__name__ for member in found) or "none"
-        raise PluginLoadError(
-            reference, f"one plugin class is expected in it, found {names}; name it as FILE:CLASS"
-        )
-    return found[0]
-
-
-def _told(error: Exception) -> str:
-    place = ""
-    if isinstance(error, SyntaxError):
-        place = f" (line {error.lineno})"
-    return f"cannot be imported: {type(error).__name__}: {error}{place}"
+        raise PluginLoadError(reference, told(error)) from error
+    return check_plugin(class_of(module, class_name, reference), reference)

@@ -10,8 +10,10 @@ import numpy as np
 from scheduler.framework.interface import MAX_NODE_SCORE, ScorePlugin
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
-from scheduler.runtime.calls import PluginError, checked_scores
+from scheduler.runtime.answers import checked_scores
+from scheduler.runtime.calls import SKIPS, PluginError
 from scheduler.runtime.equivalence import KeptVerdicts, is_kept
+from scheduler.runtime.per_node import score_nodes
 from scheduler.runtime.points import overrides
 
 if TYPE_CHECKING:
@@ -59,6 +61,10 @@ class Scoring:
         self._weights = weights
         self._kept = {plugin.name: KeptVerdicts() for plugin in scorers if is_kept(plugin)}
 
+    @property
+    def has_scorers(self) -> bool:
+        return bool(self._score)
+
     def forget_kept_verdicts(self) -> None:
         """Drop what is kept per signature."""
         for kept in self._kept.values():
@@ -84,7 +90,14 @@ class Scoring:
         skipped: set[str] = set()
         for plugin in self._pre_score:
             status = self._call.status(
-                plugin, ExtensionPoint.PRE_SCORE, plugin.pre_score, state, pod, snapshot, feasible
+                plugin,
+                ExtensionPoint.PRE_SCORE,
+                plugin.pre_score,
+                state,
+                pod,
+                snapshot,
+                feasible,
+                allows=SKIPS,
             )
             if status.code is Code.SKIP:
                 skipped.add(plugin.name)
@@ -115,11 +128,11 @@ class Scoring:
                 plugin.normalize(state, pod, scores, feasible), snapshot.n_nodes, "normalize"
             )
         ranked: Int64s = scores[feasible]
-        for wrong in (int(ranked.min()), int(ranked.max())):
+        for wrong in (int(ranked.min(initial=0)), int(ranked.max(initial=0))):
             if not 0 <= wrong <= MAX_NODE_SCORE:
                 node = snapshot.name_of(int(feasible[np.flatnonzero(ranked == wrong)[0]]))
                 raise ValueError(
-                    f"invalid score {wrong} for node {node!r}, "
+                    f'invalid score {wrong} for node "{node}", '
                     f"it should be in the range of [0, {MAX_NODE_SCORE}] after normalizing"
                 )
         return ranked
@@ -128,9 +141,11 @@ class Scoring:
         self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows
     ) -> Int64s:
         def ask(nodes: Snapshot, rows: Rows) -> Int64s:
-            by_node = not overrides(plugin, ScorePlugin, "score")
-            with self._call.evaluation(plugin, ExtensionPoint.SCORE, nodes=len(rows) if by_node else None):
-                return checked_scores(plugin.score(state, pod, nodes, rows), nodes.n_nodes, "score")
+            if overrides(plugin, ScorePlugin, "score"):
+                with self._call.evaluation(plugin, ExtensionPoint.SCORE, nodes=None):
+                    return checked_scores(plugin.score(state, pod, nodes, rows), nodes.n_nodes, "score")
+            with self._call.evaluation(plugin, ExtensionPoint.SCORE, nodes=len(rows)):
+                return score_nodes(plugin, state, pod, nodes, rows)
 
         kept = self._kept.get(plugin.name)
         signature = None if kept is None else plugin.signature(pod)

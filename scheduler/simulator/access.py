@@ -48,7 +48,9 @@ class Access:
             return self._user
         if authorization:
             scheme, _, token = authorization.partition(" ")
-            if scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self._token.encode()):
+            if scheme.lower() == "bearer" and hmac.compare_digest(
+                token.strip().encode(), self._token.encode()
+            ):
                 return self._user
             raise StatusError(401, "Unauthorized", "Unauthorized")
         if info.path.rstrip("/") in _PUBLIC:

@@ -6,7 +6,6 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -19,16 +18,18 @@ from scheduler.simulator.decoding import WriteOptions
 from scheduler.simulator.deletion import delete, delete_collection
 from scheduler.simulator.discovery import VERSION, api_group, api_groups, api_resources, api_versions
 from scheduler.simulator.listing import check_list_options, list_page
-from scheduler.simulator.openapi import openapi_v2, openapi_v3, openapi_v3_index
+from scheduler.simulator.openapi import openapi_document
 from scheduler.simulator.presentation import Presentation, negotiate
-from scheduler.simulator.request_info import RequestInfo
 from scheduler.simulator.scale import patch_scale, scale_of, update_scale
 from scheduler.simulator.selectors import selector_of
 from scheduler.simulator.status import StatusError, bad_request, details_of, method_not_allowed, success
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from scheduler.simulator.kinds import Kind
     from scheduler.simulator.registry import Registry
+    from scheduler.simulator.request_info import RequestInfo
     from scheduler.simulator.storage import Entry
 
 JSON: Final = "application/json"
@@ -83,6 +84,15 @@ class Api:
         """
         self._registry = registry
         self._address = address
+        self._by_verb: Mapping[str, Callable[[Kind, Request], Answer]] = {
+            "get": self._get,
+            "list": self._list,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+            "deletecollection": self._delete_collection,
+        }
 
     def answer(self, request: Request) -> Answer:
         """Answer a request, refusals included."""
@@ -137,30 +147,26 @@ class Api:
         return Answer(HTTPStatus.OK, msgspec.json.encode(found))
 
     def _discovered(self, path: str) -> Mapping[str, Any] | None:
+        """Return the document at a path; None where there is none."""
         kinds = self._registry.kinds
-        steps = path.split("/")[1:]
-        match steps:
+        match path.split("/")[1:]:
             case ["version"]:
-                return VERSION
+                found: Mapping[str, Any] | None = VERSION
             case ["api"]:
-                return api_versions(self._address)
+                found = api_versions(self._address)
             case ["apis"]:
-                return api_groups(kinds)
+                found = api_groups(kinds)
             case ["api", version]:
-                return api_resources(kinds, "", version)
+                found = api_resources(kinds, "", version)
             case ["apis", group]:
-                return api_group(kinds, group)
+                found = api_group(kinds, group)
             case ["apis", group, version]:
-                return api_resources(kinds, group, version)
-            case ["openapi", "v2"]:
-                return openapi_v2(kinds)
-            case ["openapi", "v3"]:
-                return openapi_v3_index(kinds)
-            case ["openapi", "v3", "api", version]:
-                return openapi_v3(kinds, "", version)
-            case ["openapi", "v3", "apis", group, version]:
-                return openapi_v3(kinds, group, version)
-        return None
+                found = api_resources(kinds, group, version)
+            case ["openapi", *place]:
+                found = openapi_document(kinds, place)
+            case _:
+                found = None
+        return found
 
     def _answer_resource(self, request: Request) -> Answer:
         info = request.info
@@ -169,29 +175,19 @@ class Api:
             name = str((binding.get("metadata") or {}).get("name", ""))
             return self._bind(info.namespace, name, binding, _write_options(info))
         kind = self.kind(info)
-        match info.verb, info.subresource:
-            case ("get", "scale"):
-                entry = self._registry.get(kind, info.namespace, info.name)
-                return Answer(HTTPStatus.OK, msgspec.json.encode(scale_of(entry.object)))
-            case ("get", "" | "status"):
-                entry = self._registry.get(kind, info.namespace, info.name)
-                return Answer(HTTPStatus.OK, self.presentation(request).one(entry))
-            case ("list", ""):
-                return self._list(kind, request)
-            case ("create", ""):
-                return self._create(kind, request)
-            case ("create", "binding"):
-                binding = read_body(request.body, request.content_type, "Binding")
-                return self._bind(info.namespace, info.name, binding, _write_options(info))
-            case ("update", _):
-                return self._update(kind, request)
-            case ("patch", _):
-                return self._patch(kind, request)
-            case ("delete", ""):
-                return self._delete(kind, request)
-            case ("deletecollection", "") if "deletecollection" in kind.verbs:
-                return self._delete_collection(kind, request)
-        raise method_not_allowed()
+        answer = self._by_verb.get(info.verb)
+        if answer is None or (info.verb == "deletecollection" and info.verb not in kind.verbs):
+            raise method_not_allowed()
+        return answer(kind, request)
+
+    def _get(self, kind: Kind, request: Request) -> Answer:
+        info = request.info
+        if info.subresource not in {"", "status", "scale"}:
+            raise method_not_allowed()
+        entry = self._registry.get(kind, info.namespace, info.name)
+        if info.subresource == "scale":
+            return Answer(HTTPStatus.OK, msgspec.json.encode(scale_of(entry.object)))
+        return Answer(HTTPStatus.OK, self.presentation(request).one(entry))
 
     def _list(self, kind: Kind, request: Request) -> Answer:
         info = request.info
@@ -201,12 +197,16 @@ class Api:
         return Answer(HTTPStatus.OK, presentation.many(page.entries, page.metadata))
 
     def _create(self, kind: Kind, request: Request) -> Answer:
-        if request.info.name:
+        info = request.info
+        if info.subresource == "binding":
+            binding = read_body(request.body, request.content_type, "Binding")
+            return self._bind(info.namespace, info.name, binding, _write_options(info))
+        if info.name:
             raise method_not_allowed()
         presentation = self.presentation(request)
-        options = _write_options(request.info)
+        options = _write_options(info)
         body = read_body(request.body, request.content_type, kind.kind)
-        entry = self._registry.create(kind, request.info.namespace, body, options)
+        entry = self._registry.create(kind, info.namespace, body, options)
         return _written(HTTPStatus.CREATED, presentation.one(entry), options)
 
     def _bind(self, namespace: str, name: str, binding: Any, options: WriteOptions) -> Answer:
@@ -245,11 +245,11 @@ class Api:
 
     def _delete(self, kind: Kind, request: Request) -> Answer:
         info = request.info
+        if info.subresource:
+            raise method_not_allowed()
         options = delete_options(request.body, request.content_type, info.query)
         presentation = self.presentation(request)
-        entry, gone = delete(
-            self._registry, kind, info.namespace, info.name, options, _write_options(info)
-        )
+        entry, gone = delete(self._registry, kind, info.namespace, info.name, options, _write_options(info))
         if gone and not kind.strategy.returns_deleted:
             details = details_of(kind, entry.name, uid=entry.object["metadata"]["uid"])
             return Answer(HTTPStatus.OK, msgspec.json.encode(success(details=details)))

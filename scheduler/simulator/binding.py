@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler.simulator.decoding import WriteOptions
 from scheduler.simulator.pods import topology_labels
 from scheduler.simulator.status import StatusError, bad_request, conflict
-from scheduler.simulator.storage import Entry, Object
 
 if TYPE_CHECKING:
+    from scheduler.simulator.decoding import WriteOptions
     from scheduler.simulator.registry import Registry
+    from scheduler.simulator.storage import Entry, Object
 
 
 def bind(registry: Registry, namespace: str, name: str, binding: Any, options: WriteOptions) -> Entry:

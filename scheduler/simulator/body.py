@@ -1,15 +1,18 @@
-"""Bodies of requests: JSON, or YAML where it is said to be."""
+"""Bodies of requests: JSON, or YAML or protobuf where it is said to be."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from scheduler.simulator import protobuf
 from scheduler.simulator.deletion import DeleteOptions
 from scheduler.simulator.registry import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from scheduler.simulator.status import StatusError, bad_request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _JSON_TYPES: Final = frozenset({"", "application/json", "application/x-www-form-urlencoded"})
 _YAML_TYPES: Final = frozenset({"application/yaml"})
@@ -28,6 +31,8 @@ def read_body(body: bytes, content_type: str, kind: str) -> dict[str, Any]:
         StatusError: 400 or 415.
     """
     media_type = content_type.partition(";")[0].strip()
+    if media_type == protobuf.CONTENT_TYPE:
+        return protobuf.decode_protobuf(body)
     if media_type in _YAML_TYPES:
         body = _from_yaml(body)
     elif media_type not in _JSON_TYPES:
@@ -84,7 +89,11 @@ def delete_options(body: bytes, content_type: str, query: Mapping[str, str]) -> 
     if grace is None and body.strip() and "gracePeriodSeconds" in query:
         grace = delete_options(b"", "", query).grace_period_seconds
     preconditions = found.get("preconditions") or {}
-    if not isinstance(preconditions, dict) or isinstance(grace, bool) or not isinstance(grace, (int, type(None))):
+    if (
+        not isinstance(preconditions, dict)
+        or isinstance(grace, bool)
+        or not isinstance(grace, (int, type(None)))
+    ):
         raise bad_request("DeleteOptions cannot be decoded: a field is of the wrong type")
     policy = str(found.get("propagationPolicy") or "")
     if found.get("orphanDependents") in {True, "true"}:
@@ -98,7 +107,7 @@ def delete_options(body: bytes, content_type: str, query: Mapping[str, str]) -> 
 
 
 def _from_yaml(body: bytes) -> bytes:
-    import yaml  # noqa: PLC0415 - few clients send YAML
+    import yaml
 
     try:
         return msgspec.json.encode(yaml.safe_load(body))

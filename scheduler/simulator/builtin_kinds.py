@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from scheduler.simulator.events import INVOLVED_FIELDS, CoreEventStrategy, EventStrategy
 from scheduler.simulator.kinds import VERBS, Kind, Kinds, selectable
@@ -13,6 +13,8 @@ from scheduler.simulator.pods import PodStrategy
 from scheduler.simulator.services import ServiceStrategy
 from scheduler.simulator.strategy import Generic, Strategy
 from scheduler.simulator.workloads import DeploymentStrategy, ReplicaSetStrategy, WorkloadStrategy
+
+Object = dict[str, Any]
 
 _ALL: Final = ("all",)
 _NAMESPACE_VERBS: Final = tuple(verb for verb in VERBS if verb != "deletecollection")
@@ -49,36 +51,44 @@ class _Plain(Strategy):
     has_generation = True
 
 
+class _Budget(Generic):
+    """Disruption budgets allow nothing until a controller has counted pods."""
+
+    initial_status: ClassVar[Object] = dict.fromkeys(
+        ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
+    )
+
+
 def builtin_kinds() -> Kinds:
     """Return the kinds a new server serves: what schedulers read and write, and what makes pods."""
     plain, generic, workload = Strategy(), Generic(), WorkloadStrategy()
-    return Kinds(
-        [
-            Kind("", "v1", "pods", "Pod", True, PodStrategy(), "V1Pod", ("po",), _ALL, ("status", "binding"), _POD_FIELDS),
-            Kind("", "v1", "nodes", "Node", False, NodeStrategy(), "V1Node", ("no",), (), _STATUS, _NODE_FIELDS),
-            Kind("", "v1", "namespaces", "Namespace", False, NamespaceStrategy(), "V1Namespace", ("ns",), (), ("status", "finalize"), selectable("status.phase"), None, _NAMESPACE_VERBS),
-            Kind("", "v1", "events", "Event", True, CoreEventStrategy(), "CoreV1Event", ("ev",), (), (), _CORE_EVENT_FIELDS),
-            Kind("", "v1", "services", "Service", True, ServiceStrategy(), "V1Service", ("svc",), _ALL, _STATUS, selectable("spec.clusterIP", "spec.type")),
-            Kind("", "v1", "configmaps", "ConfigMap", True, plain, "V1ConfigMap", ("cm",)),
-            Kind("", "v1", "secrets", "Secret", True, plain, "V1Secret"),
-            Kind("", "v1", "serviceaccounts", "ServiceAccount", True, plain, "V1ServiceAccount", ("sa",)),
-            Kind("", "v1", "persistentvolumes", "PersistentVolume", False, generic, "V1PersistentVolume", ("pv",), (), _STATUS),
-            Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, generic, "V1PersistentVolumeClaim", ("pvc",), (), _STATUS),
-            Kind("", "v1", "replicationcontrollers", "ReplicationController", True, generic, "V1ReplicationController", ("rc",), _ALL, _STATUS),
-            Kind("apps", "v1", "deployments", "Deployment", True, DeploymentStrategy(), "V1Deployment", ("deploy",), _ALL, _SCALE),
-            Kind("apps", "v1", "replicasets", "ReplicaSet", True, ReplicaSetStrategy(), "V1ReplicaSet", ("rs",), _ALL, _SCALE),
-            Kind("apps", "v1", "statefulsets", "StatefulSet", True, workload, "V1StatefulSet", ("sts",), _ALL, _SCALE),
-            Kind("events.k8s.io", "v1", "events", "Event", True, EventStrategy(), "EventsV1Event", ("ev",), (), (), _EVENT_FIELDS, ("", "events")),
-            Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy(), "V1Lease"),
-            Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, generic, "V1PodDisruptionBudget", ("pdb",), (), _STATUS),
-            Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, _Plain(), "V1PriorityClass", ("pc",)),
-            Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, plain, "V1StorageClass", ("sc",)),
-            Kind("storage.k8s.io", "v1", "csinodes", "CSINode", False, plain, "V1CSINode"),
-            Kind("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False, plain, "V1CSIDriver"),
-            Kind("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", True, plain, "V1CSIStorageCapacity"),
-            Kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, generic, "V1VolumeAttachment", (), (), _STATUS),
-            Kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, generic, "ResourceV1ResourceClaim", (), (), _STATUS),
-            Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, _Plain(), "V1ResourceSlice"),
-            Kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, _Plain(), "V1DeviceClass"),
-        ]
-    )
+    # fmt: off
+    return Kinds([
+        Kind("", "v1", "pods", "Pod", True, PodStrategy(), "V1Pod", ("po",), _ALL, ("status", "binding"), _POD_FIELDS),
+        Kind("", "v1", "nodes", "Node", False, NodeStrategy(), "V1Node", ("no",), (), _STATUS, _NODE_FIELDS),
+        Kind("", "v1", "namespaces", "Namespace", False, NamespaceStrategy(), "V1Namespace", ("ns",), (), ("status", "finalize"), selectable("status.phase"), None, _NAMESPACE_VERBS),
+        Kind("", "v1", "events", "Event", True, CoreEventStrategy(), "CoreV1Event", ("ev",), (), (), _CORE_EVENT_FIELDS),
+        Kind("", "v1", "services", "Service", True, ServiceStrategy(), "V1Service", ("svc",), _ALL, _STATUS, selectable("spec.clusterIP", "spec.type")),
+        Kind("", "v1", "configmaps", "ConfigMap", True, plain, "V1ConfigMap", ("cm",)),
+        Kind("", "v1", "secrets", "Secret", True, plain, "V1Secret"),
+        Kind("", "v1", "serviceaccounts", "ServiceAccount", True, plain, "V1ServiceAccount", ("sa",)),
+        Kind("", "v1", "persistentvolumes", "PersistentVolume", False, generic, "V1PersistentVolume", ("pv",), (), _STATUS),
+        Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, generic, "V1PersistentVolumeClaim", ("pvc",), (), _STATUS),
+        Kind("", "v1", "replicationcontrollers", "ReplicationController", True, generic, "V1ReplicationController", ("rc",), _ALL, _STATUS),
+        Kind("apps", "v1", "deployments", "Deployment", True, DeploymentStrategy(), "V1Deployment", ("deploy",), _ALL, _SCALE),
+        Kind("apps", "v1", "replicasets", "ReplicaSet", True, ReplicaSetStrategy(), "V1ReplicaSet", ("rs",), _ALL, _SCALE),
+        Kind("apps", "v1", "statefulsets", "StatefulSet", True, workload, "V1StatefulSet", ("sts",), _ALL, _SCALE),
+        Kind("events.k8s.io", "v1", "events", "Event", True, EventStrategy(), "EventsV1Event", ("ev",), (), (), _EVENT_FIELDS, ("", "events")),
+        Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy(), "V1Lease"),
+        Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, _Budget(), "V1PodDisruptionBudget", ("pdb",), (), _STATUS),
+        Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, _Plain(), "V1PriorityClass", ("pc",)),
+        Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, plain, "V1StorageClass", ("sc",)),
+        Kind("storage.k8s.io", "v1", "csinodes", "CSINode", False, plain, "V1CSINode"),
+        Kind("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False, plain, "V1CSIDriver"),
+        Kind("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", True, plain, "V1CSIStorageCapacity"),
+        Kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, generic, "V1VolumeAttachment", (), (), _STATUS),
+        Kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, generic, "ResourceV1ResourceClaim", (), (), _STATUS),
+        Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, _Plain(), "V1ResourceSlice"),
+        Kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, _Plain(), "V1DeviceClass"),
+    ])
+    # fmt: on

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scheduler.simulator.kinds import Kind
 from scheduler.simulator.status import bad_request, cannot_decode
 from scheduler.simulator.structure import StructureError, structure_of
+
+if TYPE_CHECKING:
+    from scheduler.simulator.kinds import Kind
 
 Object = dict[str, Any]
 
@@ -48,7 +50,9 @@ def read_object(kind: Kind, body: Any, options: WriteOptions) -> Object:
     if unknown:
         _tell_unknown(kind, unknown, options)
     if not isinstance(obj.get("metadata", {}), dict):
-        raise cannot_decode(kind, "json: cannot unmarshal into Go struct field metadata of type v1.ObjectMeta")
+        raise cannot_decode(
+            kind, "json: cannot unmarshal into Go struct field metadata of type v1.ObjectMeta"
+        )
     metadata = obj.pop("metadata", {})
     metadata.pop("managedFields", None)
     return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata} | {

@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from scheduler.clock import rfc3339
-from scheduler.simulator.decoding import WriteOptions
 from scheduler.simulator.status import conflict_of_kind
 from scheduler.simulator.storage import Entry, Object
 
 if TYPE_CHECKING:
+    from scheduler.simulator.decoding import WriteOptions
     from scheduler.simulator.kinds import Kind
     from scheduler.simulator.registry import Registry
     from scheduler.simulator.selectors import Selector

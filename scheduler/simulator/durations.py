@@ -14,24 +14,18 @@ def human_duration(seconds: float) -> str:
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
-    if whole < 120:
-        return f"{max(whole, 0)}s"
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
-    if minutes < 10:
-        return _two(minutes, "m", whole % 60, "s")
-    if minutes < 180:
-        return f"{minutes}m"
-    if hours < 8:
-        return _two(hours, "h", minutes % 60, "m")
-    if hours < 48:
-        return f"{hours}h"
-    if days < 8:
-        return _two(days, "d", hours % 24, "h")
-    if days < 730:
-        return f"{days}d"
-    if days < 365 * 8:
-        return _two(days // 365, "y", days % 365, "d")
-    return f"{days // 365}y"
+    steps = (
+        (whole < 120, f"{max(whole, 0)}s"),
+        (minutes < 10, _two(minutes, "m", whole % 60, "s")),
+        (minutes < 180, f"{minutes}m"),
+        (hours < 8, _two(hours, "h", minutes % 60, "m")),
+        (hours < 48, f"{hours}h"),
+        (days < 8, _two(days, "d", hours % 24, "h")),
+        (days < 365 * 2, f"{days}d"),
+        (days < 365 * 8, _two(days // 365, "y", days % 365, "d")),
+    )
+    return next((text for fits, text in steps if fits), f"{days // 365}y")
 
 
 def age(timestamp: str | None, now: datetime) -> str:

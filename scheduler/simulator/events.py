@@ -6,11 +6,13 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from scheduler.simulator.status import Cause, invalid_value, required
 from scheduler.simulator.strategy import Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 Object = dict[str, Any]
 
@@ -41,6 +43,8 @@ _IMMUTABLE: Final = (
     "reportingComponent",
     "reportingInstance",
 )
+
+_LONGEST: Final = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
 
 INVOLVED_FIELDS: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
@@ -131,17 +135,12 @@ def _validate_always(obj: Object, reporting_field: str) -> Iterator[Cause]:
         yield mismatch
     if not obj.get("reportingComponent"):
         yield required(reporting_field)
-    if not obj.get("reportingInstance"):
-        yield required("reportingInstance")
-    elif len(obj["reportingInstance"]) > 128:
-        yield invalid_value("reportingInstance", '""', "can have at most 128 characters")
-    for name, limit in (("action", 128), ("reason", 128)):
-        if not obj.get(name):
+    for name in ("reportingInstance", "action", "reason", "message"):
+        text = obj.get(name, "")
+        if not text and name != "message":
             yield required(name)
-        elif len(obj[name]) > limit:
-            yield invalid_value(name, '""', f"can have at most {limit} characters")
-    if len(obj.get("message", "").encode()) > 1024:
-        yield invalid_value("message", '""', "can have at most 1024 characters")
+        elif len(text.encode()) > _LONGEST[name]:
+            yield invalid_value(name, '""', f"can have at most {_LONGEST[name]} characters")
 
 
 def _validate_series(obj: Object) -> Iterator[Cause]:

@@ -92,6 +92,11 @@ class _Refusal(Fault):
 _F = TypeVar("_F", bound=Fault)
 
 
+@dataclass(slots=True, eq=False)
+class _Stall(Fault):
+    streams: frozenset[WatchStream] | None = None  # None: all there are and will be
+
+
 class Faults:
     """The faults of one server."""
 
@@ -109,7 +114,7 @@ class Faults:
         self._delays: list[_Delay] = []
         self._refusals: list[_Refusal] = []
         self._lost_answers: list[Fault] = []
-        self._stalls: list[Fault] = []
+        self._stalls: list[_Stall] = []
 
     def delay(
         self,
@@ -154,9 +159,14 @@ class Faults:
             stream.drop()
         return len(hit)
 
-    def stall_watches(self, match: Match = any_request) -> Fault:
-        """Let watches, present and future, fall silent until the fault is removed."""
-        fault = Fault(match, None, 1.0)
+    def stall_watches(self, match: Match = any_request, *, future: bool = True) -> Fault:
+        """Let watches fall silent until the fault is removed.
+
+        Args:
+            match: which.
+            future: whether those that begin later are silent too.
+        """
+        fault = _Stall(match, None, 1.0, streams=None if future else frozenset(self._streams))
         self._stalls.append(fault)
         self._settle_stalls()
         return fault
@@ -185,28 +195,35 @@ class Faults:
         fault = self._hit(self._delays, info)
         return self._random.uniform(fault.least_seconds, fault.most_seconds) if fault else 0.0
 
-    def refusal_of(self, info: RequestInfo) -> StatusError | None:
-        """Return what a request is to be refused with, if it is."""
+    def check(self, info: RequestInfo) -> None:
+        """Refuse a request that is to be refused.
+
+        Raises:
+            StatusError: it is.
+        """
         fault = self._hit(self._refusals, info)
         if fault is None:
-            return None
+            return
         reason, message = _REFUSALS.get(fault.code, ("", "the request was refused on purpose"))
         details = None
         if fault.retry_after_seconds is not None:
             details = {"retryAfterSeconds": fault.retry_after_seconds}
-        return StatusError(fault.code, reason, message, details)
+        raise StatusError(fault.code, reason, message, details)
 
     def loses_answer(self, info: RequestInfo) -> bool:
         """Say whether the answer to a request is to be lost."""
         return self._hit(self._lost_answers, info) is not None
 
-    def stalls(self, info: RequestInfo) -> bool:
+    def stalls(self, stream: WatchStream) -> bool:
         """Say whether a watch is to be silent."""
-        return any(fault.match(info) for fault in self._stalls)
+        return any(
+            fault.match(stream.info) and (fault.streams is None or stream in fault.streams)
+            for fault in self._stalls
+        )
 
     def _settle_stalls(self) -> None:
         for stream in list(self._streams):
-            stream.is_stalled = self.stalls(stream.info)
+            stream.is_stalled = self.stalls(stream)
 
     def _hit(self, faults: list[_F], info: RequestInfo) -> _F | None:
         for fault in faults:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scheduler.simulator.status import Cause, invalid_value
 from scheduler.simulator.strategy import Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Object = dict[str, Any]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EXACT: Final = "Exact"
 NOT_OLDER_THAN: Final = "NotOlderThan"
 
-_TOKEN_VERSION: Final = "meta.k8s.io/v1"
+_TOKEN_FORMAT: Final = "meta.k8s.io/v1"  # noqa: S105 - a version of continue tokens
 _CONTINUE_EXPIRED: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "
     "without the continue parameter."
@@ -112,7 +112,9 @@ def list_page(registry: Registry, kind: Kind, selector: Selector, query: Mapping
         except StatusError as error:
             fresh = _token(registry.versions.current, start)
             raise expired(_CONTINUE_EXPIRED, fresh) from error
-    elif version and (query.get("resourceVersionMatch") == EXACT or (limit and not query.get("resourceVersionMatch"))):
+    elif version and (
+        query.get("resourceVersionMatch") == EXACT or (limit and not query.get("resourceVersionMatch"))
+    ):
         entries = storage.entries_at(version, selector)
     else:
         entries, version = storage.entries(selector), registry.versions.current
@@ -136,7 +138,7 @@ def _limit(query: Mapping[str, str]) -> int:
 
 
 def _token(version: int, start: str) -> str:
-    fields = msgspec.json.encode({"v": _TOKEN_VERSION, "rv": version, "start": f"/{start}"})
+    fields = msgspec.json.encode({"v": _TOKEN_FORMAT, "rv": version, "start": f"/{start}"})
     return base64.urlsafe_b64encode(fields).decode().rstrip("=")
 
 
@@ -145,8 +147,8 @@ def _read_token(token: str) -> tuple[int, str]:
         padded = token + "=" * (-len(token) % 4)
         fields = msgspec.json.decode(base64.urlsafe_b64decode(padded.encode()))
         version, start, format_ = fields["rv"], fields["start"], fields["v"]
-        if format_ != _TOKEN_VERSION or not isinstance(version, int) or not start.startswith("/"):
-            raise ValueError("fields are missing")
-    except (binascii.Error, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (binascii.Error, ValueError, KeyError, TypeError) as error:
         raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
-    return version, start[1:]
+    if format_ != _TOKEN_FORMAT or not isinstance(version, int) or not str(start).startswith("/"):
+        raise bad_request("invalid continue token: continue key is not valid: server key is not recognized")
+    return version, str(start)[1:]

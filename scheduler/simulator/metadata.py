@@ -35,7 +35,7 @@ def dns_subdomain(name: str) -> str:
     return (
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
         "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-        rf"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+        r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
     )
 
 
@@ -101,7 +101,13 @@ def new_uid(random: Random) -> str:
 
 def keep_system_fields(metadata: Object, old: Object) -> None:
     """Put back in an updated object's metadata what only the server writes."""
-    for field in ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"):
+    for field in (
+        "uid",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ):
         if field in old:
             metadata[field] = old[field]
         else:

@@ -39,6 +39,17 @@ class NamespaceStrategy(Strategy):
         super().prepare_update(obj, old)
         obj["spec"] = old["spec"]
 
+    def prepare_part_update(self, subresource: str, obj: Object, old: Object) -> None:
+        if subresource != "finalize":
+            super().prepare_part_update(subresource, obj, old)
+            return
+        finalizers = obj["spec"].get("finalizers", ())
+        for field in {*obj, *old} - {"spec"}:
+            obj[field] = old[field]
+        obj["spec"] = {name: value for name, value in old["spec"].items() if name != "finalizers"}
+        if finalizers:
+            obj["spec"]["finalizers"] = list(finalizers)
+
     def check_delete(self, obj: Object) -> None:
         name = obj["metadata"]["name"]
         if name in _IMMORTAL:
@@ -76,4 +87,6 @@ class NamespaceStrategy(Strategy):
     def is_released(self, obj: Object) -> bool:
         """Whether a terminating namespace is empty, which its finalizers stand for."""
         metadata = obj["metadata"]
-        return "deletionTimestamp" in metadata and not (metadata.get("finalizers") or obj["spec"].get("finalizers"))
+        return "deletionTimestamp" in metadata and not (
+            metadata.get("finalizers") or obj["spec"].get("finalizers")
+        )

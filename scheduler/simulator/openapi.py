@@ -18,10 +18,34 @@ _WRITES: Final = {"post": "create", "put": "update", "patch": "patch"}
 _PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
 
 
+def openapi_document(kinds: Kinds, place: list[str]) -> Object | None:
+    """Return what is at a path under /openapi; None where there is nothing.
+
+    Args:
+        kinds: what is served.
+        place: the steps after /openapi.
+    """
+    match place:
+        case ["v2"]:
+            return openapi_v2(kinds)
+        case ["v3"]:
+            return openapi_v3_index(kinds)
+        case ["v3", "api", version]:
+            return openapi_v3(kinds, "", version)
+        case ["v3", "apis", group, version]:
+            return openapi_v3(kinds, group, version)
+    return None
+
+
 def openapi_v2(kinds: Kinds) -> Object:
     """Return what /openapi/v2 answers."""
     definitions = {_schema_name(kind): _schema(kind) for kind in kinds}
-    return {"swagger": "2.0", "info": _INFO, "paths": _paths(list(kinds), {"type": "string"}), "definitions": definitions}
+    return {
+        "swagger": "2.0",
+        "info": _INFO,
+        "paths": _paths(list(kinds), {"type": "string"}),
+        "definitions": definitions,
+    }
 
 
 def openapi_v3_index(kinds: Kinds) -> Object:
@@ -51,7 +75,11 @@ def _paths(kinds: list[Kind], parameter_type: Object) -> Object:
     paths: Object = {}
     for kind in kinds:
         base = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-        place = f"{base}/namespaces/{{namespace}}/{kind.resource}" if kind.namespaced else f"{base}/{kind.resource}"
+        place = (
+            f"{base}/namespaces/{{namespace}}/{kind.resource}"
+            if kind.namespaced
+            else f"{base}/{kind.resource}"
+        )
         paths[place] = {"post": _operation(kind, "post", parameter_type)}
         paths[f"{place}/{{name}}"] = {
             method: _operation(kind, method, parameter_type) for method in ("put", "patch")

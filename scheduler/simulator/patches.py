@@ -29,7 +29,9 @@ def json_patch(document: Any, operations: Any) -> Any:
         StatusError: 400 for what is no list of operations, 422 for one that fails on this document.
     """
     if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
-        raise bad_request("error decoding patch: json: cannot unmarshal into Go value of type jsonpatch.Patch")
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal into Go value of type jsonpatch.Patch"
+        )
     if len(operations) > _LONGEST_PATCH:
         raise bad_request(
             f"The allowed maximum operations in a JSON patch is {_LONGEST_PATCH}, got {len(operations)}"

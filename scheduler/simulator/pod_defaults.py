@@ -7,10 +7,12 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.objects.quantity import Quantity, parse_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Object = dict[str, Any]
 

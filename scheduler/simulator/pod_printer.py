@@ -6,10 +6,12 @@ Source:
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scheduler.simulator.durations import age
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 Object = dict[str, Any]
 
@@ -52,28 +54,17 @@ def _containers(spec: Object, status: Object, sidecars: set[Any]) -> tuple[str, 
     if conditions.get("PodScheduled", {}).get("reason") == "SchedulingGated":
         reason = "SchedulingGated"
 
-    ready = restarts = sidecar_restarts = 0
-    last_restart = ""
-    initializing = False
-    for place, container in enumerate(status.get("initContainerStatuses", ())):
-        restarts += container.get("restartCount", 0)
-        last_restart = max(last_restart, _last_end(container))
-        is_sidecar = container.get("name") in sidecars
-        if is_sidecar:
-            sidecar_restarts += container.get("restartCount", 0)
-        waits_for = _init_problem(container, place, len(spec.get("initContainers", ())))
-        if is_sidecar and container.get("started"):
-            ready += bool(container.get("ready"))
-        elif waits_for:
-            reason, initializing = waits_for, True
-            break
-    if initializing and conditions.get("Initialized", {}).get("status") != "True":
-        return reason, ready, restarts, last_restart
+    starting = _Init(spec, status, sidecars)
+    if starting.problem:
+        reason = starting.problem
+        if conditions.get("Initialized", {}).get("status") != "True":
+            return reason, starting.ready, starting.restarts, starting.last_restart
 
-    restarts, running, failure = sidecar_restarts, False, ""
-    for container in reversed(status.get("containerStatuses", ())):
-        restarts += container.get("restartCount", 0)
-        last_restart = max(last_restart, _last_end(container))
+    containers = status.get("containerStatuses", ())
+    restarts = starting.sidecar_restarts + sum(one.get("restartCount", 0) for one in containers)
+    last_restart = max([starting.last_sidecar_restart, *map(_last_end, containers)])
+    ready, failure = 0, ""
+    for container in reversed(containers):
         state = container.get("state", {})
         if state.get("waiting", {}).get("reason"):
             reason = state["waiting"]["reason"]
@@ -81,14 +72,42 @@ def _containers(spec: Object, status: Object, sidecars: set[Any]) -> tuple[str, 
             reason = _ended(state["terminated"], "")
             failure = reason if state["terminated"].get("exitCode") else failure
         elif container.get("ready") and "running" in state:
-            running = True
             ready += 1
-    if reason == "Completed":
-        if running and conditions.get("Ready", {}).get("status") == "True":
-            reason = "Running"
-        elif failure or running:
-            reason = failure or "NotReady"
-    return reason, ready, restarts, last_restart
+    if reason == "Completed" and (ready or failure):
+        is_ready = ready and conditions.get("Ready", {}).get("status") == "True"
+        reason = "Running" if is_ready else failure or "NotReady"
+    return reason, starting.ready + ready, restarts, last_restart
+
+
+class _Init:
+    """How far a pod's init containers are.
+
+    Attributes:
+        problem: what they wait for or failed with, as shown; "" when they are done.
+        ready: how many of them are sidecars that are ready.
+        restarts: of all that were looked at.
+        sidecar_restarts: of the sidecars among them.
+        last_restart: when the last one ended before it was restarted; "" for never.
+        last_sidecar_restart: likewise, of the sidecars.
+    """
+
+    def __init__(self, spec: Object, status: Object, sidecars: set[Any]) -> None:
+        self.problem = self.last_restart = self.last_sidecar_restart = ""
+        self.ready = self.restarts = self.sidecar_restarts = 0
+        for place, container in enumerate(status.get("initContainerStatuses", ())):
+            is_sidecar = container.get("name") in sidecars
+            restarts = container.get("restartCount", 0)
+            self.restarts += restarts
+            self.last_restart = max(self.last_restart, _last_end(container))
+            if is_sidecar:
+                self.sidecar_restarts += restarts
+                self.last_sidecar_restart = max(self.last_sidecar_restart, _last_end(container))
+            if is_sidecar and container.get("started"):
+                self.ready += bool(container.get("ready"))
+                continue
+            self.problem = _init_problem(container, place, len(spec.get("initContainers", ())))
+            if self.problem:
+                return
 
 
 def _init_problem(container: Object, place: int, count: int) -> str:

@@ -9,13 +9,15 @@ Source:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.objects.quantity import parse_quantity
 from scheduler.objects.resource_names import is_extended_resource_name, is_hugepage_resource_name
 from scheduler.simulator.metadata import dns_label
 from scheduler.simulator.status import Cause, forbidden_field, invalid_value, required
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Object = dict[str, Any]
 

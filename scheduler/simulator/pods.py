@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from scheduler.simulator.pod_defaults import default_pod, qos_class
 from scheduler.simulator.pod_rules import validate_pod, validate_pod_update
 from scheduler.simulator.status import Cause, StatusError
 from scheduler.simulator.strategy import Cluster, Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 Object = dict[str, Any]
 
@@ -65,8 +67,8 @@ class PodStrategy(Strategy):
         if obj["spec"] != old["spec"]:
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def prepare_status_update(self, obj: Object, old: Object) -> None:
-        super().prepare_status_update(obj, old)
+    def prepare_part_update(self, subresource: str, obj: Object, old: Object) -> None:
+        super().prepare_part_update(subresource, obj, old)
         if "qosClass" in old["status"]:
             obj["status"].setdefault("qosClass", old["status"]["qosClass"])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -12,6 +11,8 @@ from scheduler.simulator.status import StatusError
 from scheduler.simulator.storage import Entry, Object
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scheduler.clock import Clock
     from scheduler.simulator.kinds import Kind
 
@@ -40,7 +41,9 @@ class AsObjects:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
-        self._list_head = msgspec.json.encode({"kind": f"{kind.kind}List", "apiVersion": kind.api_version})[:-1]
+        self._list_head = msgspec.json.encode({"kind": f"{kind.kind}List", "apiVersion": kind.api_version})[
+            :-1
+        ]
 
     def one(self, entry: Entry) -> bytes:
         return entry.raw(self._kind)

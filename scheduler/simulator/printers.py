@@ -211,11 +211,13 @@ def _priority_class_cells(class_: Object, now: datetime) -> list[Any]:
     ]
 
 
-def _any_cells(obj: Object, now: datetime) -> list[Any]:
+def _any_cells(obj: Object, _: datetime) -> list[Any]:
     return [obj["metadata"]["name"], obj["metadata"].get("creationTimestamp")]
 
 
-_ANYTHING: Final = Printer((_NAME, Column("Created At", ("V1ObjectMeta", "creationTimestamp"), "date")), _any_cells)
+_ANYTHING: Final = Printer(
+    (_NAME, Column("Created At", ("V1ObjectMeta", "creationTimestamp"), "date")), _any_cells
+)
 _PRINTERS: Final[Mapping[str, Printer]] = {
     "pods": Printer(
         (

@@ -57,8 +57,10 @@ def _binary(quantity: Quantity) -> str:
     if quantity.exponent < 0 and quantity.unscaled % 10**-quantity.exponent:
         number, power = _by_thousands(quantity)
         return f"{number}{_DECIMAL[power]}"
-    number = quantity.unscaled * 10**quantity.exponent if quantity.exponent >= 0 else (
-        quantity.unscaled // 10**-quantity.exponent
+    number = (
+        quantity.unscaled * 10**quantity.exponent
+        if quantity.exponent >= 0
+        else (quantity.unscaled // 10**-quantity.exponent)
     )
     if abs(number) < 1024:
         return str(number)

@@ -37,7 +37,6 @@ MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
-_STATUS = "status"
 _ATTEMPTS_AT_A_NAME = 8
 
 
@@ -125,7 +124,14 @@ class Registry:
         return storage.put(key, namespace, name, obj)
 
     def update(
-        self, kind: Kind, namespace: str, name: str, body: Any, options: WriteOptions, *, subresource: str = ""
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        body: Any,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
     ) -> tuple[Entry, bool]:
         """Replace an object, or one part of it.
 
@@ -180,7 +186,9 @@ class Registry:
         obj = self._read(kind, patched, options)
         self._set_namespace(kind, obj["metadata"], namespace)
         if obj["metadata"].get("name") != name:
-            cause = invalid_value("metadata.name", f'"{obj["metadata"].get("name", "")}"', "field is immutable")
+            cause = invalid_value(
+                "metadata.name", f'"{obj["metadata"].get("name", "")}"', "field is immutable"
+            )
             raise invalid(kind.group, kind.kind, name, [cause])
         return self._replace(kind, entry, obj, subresource, options)
 
@@ -216,8 +224,8 @@ class Registry:
             )
         keep_system_fields(metadata, old["metadata"])
         causes: list[Cause]
-        if subresource == _STATUS:
-            strategy.prepare_status_update(obj, old)
+        if subresource:
+            strategy.prepare_part_update(subresource, obj, old)
             causes = []
         else:
             strategy.admit_update(obj, old, self)
@@ -268,7 +276,11 @@ class Registry:
                 kind,
                 metadata.get("name", ""),
                 f"unable to create new content in namespace {name} because it is being terminated",
-                [Cause("NamespaceTerminating", "metadata.namespace", f"namespace {name} is being terminated")],
+                [
+                    Cause(
+                        "NamespaceTerminating", "metadata.namespace", f"namespace {name} is being terminated"
+                    )
+                ],
             )
 
 
@@ -281,7 +293,9 @@ def apply_patch(original: Object, patch: Any, patch_type: str, model: str) -> Ob
     if patch_type == JSON_PATCH:
         patched = json_patch(clone(original), clone(patch))
     elif not isinstance(patch, dict):
-        raise bad_request("error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}")
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}"
+        )
     elif patch_type == MERGE_PATCH:
         patched = merge_patch(original, patch)
     elif patch_type == STRATEGIC_MERGE_PATCH and model:

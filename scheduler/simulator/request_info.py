@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scheduler.simulator.kinds import Kind, Kinds
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}

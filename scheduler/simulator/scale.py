@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler.simulator.decoding import WriteOptions
 from scheduler.simulator.registry import apply_patch
 from scheduler.simulator.selectors import requirements_of
 from scheduler.simulator.status import bad_request, conflict, invalid, invalid_value
-from scheduler.simulator.storage import Entry, Object
 
 if TYPE_CHECKING:
+    from scheduler.simulator.decoding import WriteOptions
     from scheduler.simulator.kinds import Kind
     from scheduler.simulator.registry import Registry
+    from scheduler.simulator.storage import Entry, Object
 
 _MODEL = "V1Scale"
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -47,7 +47,9 @@ def update_scale(
         StatusError: 400, 404, 409 or 422.
     """
     entry = registry.get(kind, namespace, name)
-    spec, metadata = (scale.get("spec") or {}, scale.get("metadata") or {}) if isinstance(scale, dict) else ({}, {})
+    spec, metadata = (
+        (scale.get("spec") or {}, scale.get("metadata") or {}) if isinstance(scale, dict) else ({}, {})
+    )
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
     if isinstance(replicas, bool) or not isinstance(replicas, int):
         raise bad_request(
@@ -83,7 +85,9 @@ def patch_scale(
         StatusError: as `update_scale`, or 415.
     """
     scale = scale_of(registry.get(kind, namespace, name).object)
-    return update_scale(registry, kind, namespace, name, apply_patch(scale, patch, patch_type, _MODEL), options)
+    return update_scale(
+        registry, kind, namespace, name, apply_patch(scale, patch, patch_type, _MODEL), options
+    )
 
 
 def selector_text(label_selector: Object) -> str:

@@ -76,7 +76,7 @@ class Selector:
         """Say whether an object is selected."""
         if self.namespace and namespace != self.namespace:
             return False
-        return all([predicate(obj) for predicate in self._predicates])  # a list: quicker than a generator
+        return all(predicate(obj) for predicate in self._predicates)
 
 
 def selector_of(kind: Kind, *, namespace: str = "", labels: str = "", fields: str = "") -> Selector:
@@ -96,15 +96,13 @@ def selector_of(kind: Kind, *, namespace: str = "", labels: str = "", fields: st
 
 def labels_match(requirements: tuple[Requirement, ...], labels: Mapping[str, str]) -> bool:
     """Say whether labels fulfil all requirements."""
-    return all([requirement.matches(labels) for requirement in requirements])
+    return all(requirement.matches(labels) for requirement in requirements)
 
 
 def requirements_of(label_selector: Mapping[str, Any]) -> tuple[Requirement, ...]:
     """Turn a metav1.LabelSelector into requirements."""
     operators = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
-    equal = [
-        Requirement(key, "in", (value,)) for key, value in label_selector.get("matchLabels", {}).items()
-    ]
+    equal = [Requirement(key, "in", (value,)) for key, value in label_selector.get("matchLabels", {}).items()]
     expressions = [
         Requirement(term["key"], operators[term["operator"]], tuple(term.get("values", ())))
         for term in label_selector.get("matchExpressions", ())
@@ -173,7 +171,9 @@ class _Labels:
         if operator in {">", "<"}:
             bound = self._value()
             if not re.fullmatch(r"[-+]?\d+", bound):
-                raise ValueError(f"values[0]: Invalid value: \"{bound}\": for 'Gt', 'Lt' operators, the value must be an integer")
+                raise ValueError(
+                    f"values[0]: Invalid value: \"{bound}\": for 'Gt', 'Lt' operators, the value must be an integer"
+                )
             return Requirement(key, operator, (bound,))
         raise ValueError(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.simulator.status import expired
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from scheduler.simulator.kinds import Kind
     from scheduler.simulator.selectors import Selector
@@ -228,7 +227,9 @@ class Storage:
             else:
                 entries[change.entry.key] = change.previous
         return [
-            entries[key] for key in sorted(entries) if selector.matches(entries[key].namespace, entries[key].object)
+            entries[key]
+            for key in sorted(entries)
+            if selector.matches(entries[key].namespace, entries[key].object)
         ]
 
     def watch(

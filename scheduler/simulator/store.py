@@ -11,12 +11,12 @@ from scheduler.simulator.namespaces import ALWAYS_THERE
 from scheduler.simulator.registry import MERGE_PATCH, Registry
 from scheduler.simulator.scale import update_scale
 from scheduler.simulator.selectors import selector_of
-from scheduler.simulator.storage import Object, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scheduler.simulator.kinds import Kind
+    from scheduler.simulator.storage import Object, Watch
 
 _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -47,6 +47,12 @@ class Store:
         """Return one object; `namespace` is ignored for what has none."""
         kind = self._kind(resource)
         return kind.view(self._registry.get(kind, self._namespace(kind, namespace), name).object)
+
+    def find(self, resource: str, name: str, namespace: str = "default") -> Object | None:
+        """Return one object, or None where there is none."""
+        kind = self._kind(resource)
+        entry = self._registry.storage(kind).get(kind.key(self._namespace(kind, namespace), name))
+        return None if entry is None else kind.view(entry.object)
 
     def list(self, resource: str, *, namespace: str = "", labels: str = "", fields: str = "") -> list[Object]:
         """Return what is selected; of all namespaces when none is given."""
@@ -135,6 +141,15 @@ class Store:
     def unwatch(self, resource: str, watch: Watch) -> None:
         """End a watch."""
         self._registry.storage(self._kind(resource)).unwatch(watch)
+
+    def namespaced_resources(self) -> tuple[str, ...]:
+        """Return the names of all kinds whose objects are in namespaces, one per storage."""
+        kinds = {kind.storage: kind for kind in self._registry.kinds if kind.namespaced}
+        return tuple(kind.group_resource for kind in kinds.values())
+
+    def timestamp(self) -> str:
+        """Return the server's time as metav1.Time."""
+        return self._registry.timestamp()
 
     def bootstrap(self) -> None:
         """Create what every cluster has from its start."""

@@ -7,11 +7,13 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.simulator.status import bad_request
 from scheduler.simulator.structure import field_model
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 Object = dict[str, Any]
 
@@ -22,7 +24,12 @@ _DELETE_FROM: Final = "$deleteFromPrimitiveList/"
 
 _OF_PRIMITIVES: Final = ""  # the "key" of lists that are merged as sets
 
-_CONTAINER = {"ports": "containerPort", "env": "name", "volumeMounts": "mountPath", "volumeDevices": "devicePath"}
+_CONTAINER = {
+    "ports": "containerPort",
+    "env": "name",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+}
 _CONDITIONS = {"conditions": "type"}
 
 _MERGED: Final[Mapping[str, Mapping[str, str]]] = {
@@ -85,19 +92,7 @@ def _merge_map(original: Object, patch: Object, model: str) -> Object:
     if directive is not None:
         raise ValueError(f"unknown $patch {directive!r}, expected replace or delete")
 
-    merged = dict(original)
-    retained = patch.get(_RETAIN_KEYS)
-    if retained is not None:
-        merged = {key: value for key, value in merged.items() if key in retained}
-    keys = _MERGED.get(model, {})
-    for field, value in patch.items():
-        if field.startswith(_DELETE_FROM):
-            name = field.removeprefix(_DELETE_FROM)
-            merged[name] = [item for item in merged.get(name, ()) if item not in value]
-        elif field.startswith(_ORDER) and field.removeprefix(_ORDER) not in patch:
-            name = field.removeprefix(_ORDER)
-            if isinstance(merged.get(name), list):
-                merged[name] = _ordered(merged[name], value, merged[name], keys.get(name, _OF_PRIMITIVES))
+    merged = _prepared(original, patch, model)
     for field, value in patch.items():
         if field.startswith("$"):
             continue
@@ -106,6 +101,24 @@ def _merge_map(original: Object, patch: Object, model: str) -> Object:
             continue
         merged[field] = _merge_field(merged.get(field), value, model, field, patch.get(_ORDER + field))
     return merged
+
+
+def _prepared(original: Object, patch: Object, model: str) -> Object:
+    """Return a copy of the original with the patch's directives about whole fields carried out."""
+    prepared = dict(original)
+    retained = patch.get(_RETAIN_KEYS)
+    if retained is not None:
+        prepared = {key: value for key, value in prepared.items() if key in retained}
+    for field, value in patch.items():
+        if field.startswith(_DELETE_FROM):
+            name = field.removeprefix(_DELETE_FROM)
+            prepared[name] = [item for item in prepared.get(name, ()) if item not in value]
+        elif field.startswith(_ORDER):
+            name = field.removeprefix(_ORDER)
+            if name not in patch and isinstance(prepared.get(name), list):
+                key = _MERGED.get(model, {}).get(name, _OF_PRIMITIVES)
+                prepared[name] = _ordered(prepared[name], value, prepared[name], key)
+    return prepared
 
 
 def _merge_field(existing: Any, value: Any, model: str, field: str, order: Sequence[Any] | None) -> Any:
@@ -167,7 +180,10 @@ def _ordered(merged: Sequence[Any], order: Sequence[Any], before: Sequence[Any],
     """
     wanted = {_identity(item, key): place for place, item in enumerate(order)}
     was = {_identity(item, key): place for place, item in enumerate(before)}
-    ours = sorted((item for item in merged if _identity(item, key) in wanted), key=lambda item: wanted[_identity(item, key)])
+    ours = sorted(
+        (item for item in merged if _identity(item, key) in wanted),
+        key=lambda item: wanted[_identity(item, key)],
+    )
     others = [item for item in merged if _identity(item, key) not in wanted]
     others.sort(key=lambda item: was.get(_identity(item, key), len(was)))
 

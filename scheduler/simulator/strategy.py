@@ -6,10 +6,12 @@ A kind without anything particular uses `Strategy` as it is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from scheduler.simulator.metadata import dns_subdomain
-from scheduler.simulator.status import Cause
+
+if TYPE_CHECKING:
+    from scheduler.simulator.status import Cause
 
 Object = dict[str, Any]
 
@@ -88,8 +90,11 @@ class Strategy:
         if self.has_generation and self.spec_differs(obj, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def prepare_status_update(self, obj: Object, old: Object) -> None:
-        """Put back everything but the status and the metadata people own."""
+    def prepare_part_update(self, subresource: str, obj: Object, old: Object) -> None:
+        """Put back everything that is not the subresource's to change.
+
+        Here that is the status: everything but it, and the metadata people own, is put back.
+        """
         for field in {*obj, *old} - {"status", "metadata"}:
             _restore(obj, old, field)
         _restore(obj["metadata"], old["metadata"], "ownerReferences")

@@ -19,7 +19,20 @@ from scheduler.simulator.quantities import canonical_quantity
 Object = dict[str, Any]
 
 _QUANTITY_MAPS = frozenset(
-    "allocatable allocatedResources capacity defaultRequest hard limits max min overhead podFixed requests used".split()
+    [
+        "allocatable",
+        "allocatedResources",
+        "capacity",
+        "defaultRequest",
+        "hard",
+        "limits",
+        "max",
+        "min",
+        "overhead",
+        "podFixed",
+        "requests",
+        "used",
+    ]
 )
 _QUANTITIES = frozenset(("sizeLimit", "divisor", "maximumVolumeSize"))
 _MICRO_TIMES = frozenset(("eventTime", "renewTime", "acquireTime", "lastObservedTime"))
@@ -27,23 +40,62 @@ _MICRO_TIMES = frozenset(("eventTime", "renewTime", "acquireTime", "lastObserved
 # Go leaves out zero values of fields that are no pointers. Text is seldom a pointer, booleans and numbers
 # often are, so the exceptions are named for the first and the rule for the others.
 _TEXT_KEPT_WHEN_EMPTY = frozenset(
-    """
-    architecture bootID containerRuntimeVersion holderIdentity image kernelVersion kubeProxyVersion kubeletVersion
-    machineID name operatingSystem osImage path reportingComponent reportingInstance runtimeClassName
-    storageClassName systemUUID topologyKey type volumeAttributesClassName
-    """.split()
+    [
+        "architecture",
+        "bootID",
+        "containerRuntimeVersion",
+        "holderIdentity",
+        "image",
+        "imageID",
+        "kernelVersion",
+        "kubeProxyVersion",
+        "kubeletVersion",
+        "machineID",
+        "operatingSystem",
+        "osImage",
+        "reportingComponent",
+        "reportingInstance",
+        "runtimeClassName",
+        "storageClassName",
+        "systemUUID",
+        "volumeAttributesClassName",
+    ]
 )
 _FALSE_LEFT_OUT = frozenset(
-    """
-    hostIPC hostNetwork hostPID paused publishNotReadyAddresses readOnly stdin stdinOnce tty unschedulable
-    """.split()
+    [
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "paused",
+        "publishNotReadyAddresses",
+        "readOnly",
+        "stdin",
+        "stdinOnce",
+        "tty",
+        "unschedulable",
+    ]
 )
 _ZERO_LEFT_OUT = frozenset(
-    """
-    availableReplicas count deprecatedCount failureThreshold fullyLabeledReplicas generation hostPort
-    initialDelaySeconds minReadySeconds nodePort observedGeneration periodSeconds readyReplicas successThreshold
-    terminatingReplicas timeoutSeconds unavailableReplicas updatedReplicas
-    """.split()
+    [
+        "availableReplicas",
+        "count",
+        "deprecatedCount",
+        "failureThreshold",
+        "fullyLabeledReplicas",
+        "generation",
+        "hostPort",
+        "initialDelaySeconds",
+        "minReadySeconds",
+        "nodePort",
+        "observedGeneration",
+        "periodSeconds",
+        "readyReplicas",
+        "successThreshold",
+        "terminatingReplicas",
+        "timeoutSeconds",
+        "unavailableReplicas",
+        "updatedReplicas",
+    ]
 )
 
 _LEFT_OUT: Final = object()
@@ -78,7 +130,7 @@ def structure_of(model: str) -> _Reader:
         StructureError: (when called) a value has the wrong type.
     """
     # Imported when first needed: half a second that readers of this package need not spend.
-    from kubernetes_asyncio.client import models  # noqa: PLC0415
+    from kubernetes_asyncio.client import models
 
     class_ = getattr(models, model)
     readers: dict[str, _Reader] = {}
@@ -121,7 +173,7 @@ def field_model(model: str, field: str) -> str:
     """
     if not model:
         return ""
-    from kubernetes_asyncio.client import models  # noqa: PLC0415 - as above
+    from kubernetes_asyncio.client import models
 
     class_ = getattr(models, model)
     for attribute, name in class_.attribute_map.items():
@@ -134,7 +186,7 @@ def field_model(model: str, field: str) -> str:
 @cache
 def field_description(model: str, field: str) -> str:
     """Return what the API's documentation says of a field."""
-    from kubernetes_asyncio.client import models  # noqa: PLC0415 - as above
+    from kubernetes_asyncio.client import models
 
     class_ = getattr(models, model)
     attribute = next(attribute for attribute, name in class_.attribute_map.items() if name == field)
@@ -152,20 +204,32 @@ def _reader(name: str, type_: str) -> _Reader:
         return _list_reader(_reader("", type_[5:-1]))
     if type_.startswith("dict("):
         values = type_.split(", ", 1)[1][:-1]
-        return _map_reader(_read_quantity if name in _QUANTITY_MAPS and values == "str" else _reader("", values))
-    if type_ == "str":
-        if name in _QUANTITIES:
-            return _read_quantity
-        return _read_text if not name or name in _TEXT_KEPT_WHEN_EMPTY else _read_text_or_leave_out
-    if type_ == "datetime":
-        return _read_micro_time if name in _MICRO_TIMES else _read_time
-    if type_ in {"int", "float"}:
-        return _number_reader(whole=type_ == "int", keep_zero=name not in _ZERO_LEFT_OUT)
-    if type_ == "bool":
-        return _truth_reader(keep_false=name not in _FALSE_LEFT_OUT)
-    if type_ == "object":
-        return lambda value, _: value
-    return lambda value, unknown: structure_of(type_)(value, unknown)  # late: models refer to themselves
+        holds_quantities = name in _QUANTITY_MAPS and values == "str"
+        return _map_reader(_read_quantity if holds_quantities else _reader("", values))
+    readers: dict[str, _Reader] = {
+        "str": _read_text if not name or name in _TEXT_KEPT_WHEN_EMPTY else _read_text_or_leave_out,
+        "datetime": _read_micro_time if name in _MICRO_TIMES else _read_time,
+        "int": _number_reader(whole=True, keep_zero=name not in _ZERO_LEFT_OUT),
+        "float": _number_reader(whole=False, keep_zero=name not in _ZERO_LEFT_OUT),
+        "bool": _truth_reader(keep_false=name not in _FALSE_LEFT_OUT),
+        "object": _read_anything,
+    }
+    if name in _QUANTITIES:
+        readers["str"] = _read_quantity
+    return readers.get(type_) or _late_reader(type_)
+
+
+def _late_reader(model: str) -> _Reader:
+    """Return what reads a struct; its fields are looked up when it is met, for structs hold themselves."""
+
+    def read(value: Any, unknown: list[str]) -> Any:
+        return structure_of(model)(value, unknown)
+
+    return read
+
+
+def _read_anything(value: Any, _: list[str]) -> Any:
+    return value
 
 
 def _list_reader(item: _Reader) -> _Reader:

@@ -198,7 +198,8 @@ class WatchStream:
                     lines = []
             if self._ended or not watch.is_open or loop.time() >= end:
                 return
-            timer = loop.call_at(marks.next_time if self._options.bookmarks else end, self._woken.set)
+            marking = self._options.bookmarks and not self.is_stalled
+            timer = loop.call_at(marks.next_time if marking else end, self._woken.set)
             try:
                 await self._woken.wait()
             finally:

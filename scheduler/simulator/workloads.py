@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -11,6 +10,9 @@ from scheduler.simulator.pod_defaults import default_pod_spec
 from scheduler.simulator.selectors import labels_match, requirements_of
 from scheduler.simulator.status import Cause, invalid_value, required
 from scheduler.simulator.strategy import Generic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Object = dict[str, Any]
 

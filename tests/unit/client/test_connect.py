@@ -16,7 +16,7 @@ from kubernetes_asyncio.config import incluster_config
 from scheduler.client.connect import connect
 from scheduler.client.credentials import REFRESH_SECONDS, Credentials
 from scheduler.errors import ApiError, ConfigurationError
-from tests.unit.client.virtual_time import virtually
+from tests.virtually import virtually
 
 PLUGIN_API = "client.authentication.k8s.io/v1"
 

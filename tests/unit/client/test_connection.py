@@ -9,7 +9,7 @@ import pytest
 from scheduler.client.connection import CONNECTION_LOST, NOT_CONNECTED, TIMEOUT, ApiConnection
 from scheduler.errors import ApiError
 from tests.unit.client.scripted_server import Answer, NoAnswer, Stream, failure, scripted_server
-from tests.unit.client.virtual_time import virtually
+from tests.virtually import virtually
 
 PODS = "/api/v1/pods"
 

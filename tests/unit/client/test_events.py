@@ -22,7 +22,8 @@ from tests.unit.client.scripted_server import (
     failure,
     scripted_server,
 )
-from tests.unit.client.virtual_time import START, LoopClock, virtually
+from tests.virtual_time import EPOCH, LoopClock
+from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -87,10 +88,10 @@ async def test_an_event_is_written_as_kube_scheduler_does():
             "kind": "Event",
             "apiVersion": "events.k8s.io/v1",
             "metadata": {
-                "name": f"low.{int(START.timestamp()) * 10**9 + 840695000:x}",
+                "name": f"low.{int(EPOCH.timestamp()) * 10**9:x}",
                 "namespace": "default",
             },
-            "eventTime": "2026-11-21T01:34:13.840695Z",
+            "eventTime": "2026-01-01T00:00:00.000000Z",
             "reportingController": "default-scheduler",
             "reportingInstance": "default-scheduler-host",
             "action": "Binding",
@@ -183,7 +184,7 @@ async def test_an_event_that_repeats_becomes_a_series_and_is_then_only_counted()
 
         assert second.method == "PATCH"
         assert second.headers["Content-Type"] == "application/strategic-merge-patch+json"
-        assert second.json == {"series": {"count": 2, "lastObservedTime": "2026-11-21T01:34:33.840695Z"}}
+        assert second.json == {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:20.000000Z"}}
         assert second.path == f"{EVENTS}/{first.json['metadata']['name']}"
 
 

@@ -9,7 +9,7 @@ from scheduler.client.adaptive_limit import AdaptiveLimit
 from scheduler.client.connection import TIMEOUT, Response
 from scheduler.client.lane import MAX_TRIES, Lane
 from scheduler.errors import ApiError
-from tests.unit.client.virtual_time import virtually
+from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

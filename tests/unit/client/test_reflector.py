@@ -22,7 +22,7 @@ from tests.unit.client.scripted_server import (
     scripted_server,
     status,
 )
-from tests.unit.client.virtual_time import virtually
+from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -313,6 +313,7 @@ async def test_a_relist_that_is_cut_off_deletes_nothing_yet():
 
         assert len(at.asked) == 3
         assert at.told[2:] == []
+        assert at.listener.ends == ["expired", "error"]
 
 
 @virtually

@@ -13,7 +13,8 @@ from scheduler.errors import ApiError
 from scheduler.objects.pod import PodCondition
 from tests.builders import pod
 from tests.unit.client.scripted_server import Answer, NoAnswer, ScriptedServer, failure, scripted_server
-from tests.unit.client.virtual_time import LoopClock, virtually
+from tests.virtual_time import LoopClock
+from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -287,6 +288,20 @@ async def test_events_all_wait_while_the_server_has_too_much_to_do():
 
         assert [each.path for each in server.received] == ["/notes/a", "/notes/a", "/notes/b"]
         assert server.received[1].at >= 9.0
+
+
+@virtually
+async def test_what_is_to_be_sent_again_goes_before_what_waits():
+    async with writing() as (server, writer):
+        server.script("POST", "/notes/e0", failure(429, "TooManyRequests", Retry_After="9"), Answer())
+        for n in range(1, 20):
+            server.script("POST", f"/notes/e{n}", Answer())
+        for n in range(20):
+            writer.queue_event(Note(f"e{n}"))
+
+        assert await writer.drain(20.0)
+
+        assert server.received[16].path == "/notes/e0"
 
 
 @virtually

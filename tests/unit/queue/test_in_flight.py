@@ -134,6 +134,16 @@ def test_an_event_that_no_plugin_of_the_pods_in_flight_registered_for_is_not_rec
     assert cluster.queue.in_flight_events == {"PodPopped": 1}
 
 
+def test_a_wildcard_event_is_recorded_though_no_plugin_registered_for_it(cluster: Cluster):
+    cluster.profiles["quiet"] = {}
+    cluster.queue.add(pod("web", scheduler_name="quiet"))
+    queued = cluster.pop()
+    cluster.queue.move_all(UNSCHEDULABLE_TIMEOUT)
+
+    assert cluster.queue.in_flight_events == {"UnschedulableTimeout": 1, "PodPopped": 1}
+    assert cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Fit"]) is Place.BACKOFF
+
+
 def test_events_are_let_go_when_the_oldest_pod_that_needs_them_is_done():
     in_flight = InFlight()
     pods = [pod(name) for name in "abc"]

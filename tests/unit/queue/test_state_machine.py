@@ -12,14 +12,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULABLE_TIMEOUT
 from tests.builders import node, pod
 from tests.unit.queue.cluster import CSI_NODE_ADD, NODE_LABEL, NODE_TAINT, PVC_ADD, REGISTERED, Cluster
-from tests.unit.queue.slow_queue import FLUSH, INITIAL, MOST, SlowQueue
+from tests.unit.queue.slow_queue import FLUSH, INITIAL, MOST, SlowPod, SlowQueue
 
 if TYPE_CHECKING:
     from scheduler.framework import ClusterEvent
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
 
-NAMES = st.sampled_from("abcde")
+ALL_NAMES = "abcd"
+NAMES = st.sampled_from(ALL_NAMES)
 PLUGINS = st.sets(st.sampled_from(sorted(set(REGISTERED) - {"Hold", "Curfew", "Gates"})), max_size=3)
 NODES = [node(f"n{size}", labels={"size": str(size)}) for size in range(3)]
 SPECS = st.fixed_dictionaries(
@@ -61,7 +62,7 @@ class QueueMachine(RuleBasedStateMachine):
         return "Curfew" if each.uid in self.cluster.under_curfew else None
 
     def what_was_done(self) -> object:
-        return dict(self.cluster.asked), [self.queue.story(uid(name)) for name in "abcde"]
+        return dict(self.cluster.asked), [self.queue.story(uid(name)) for name in ALL_NAMES]
 
     @property
     def now(self) -> float:
@@ -100,8 +101,18 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.slow.at("in flight"))
     @rule(data=st.data(), rejectors=PLUGINS, pending=PLUGINS)
     def come_back(self, data: st.DataObject, rejectors: set[str], pending: set[str]) -> None:
-        each = data.draw(st.sampled_from(self.slow.at("in flight")))
-        pending &= rejectors
+        self.take_back(data.draw(st.sampled_from(self.slow.at("in flight"))), rejectors, pending & rejectors)
+
+    @precondition(lambda self: self.slow.may_pop() or self.slow.at("in flight"))
+    @rule(rejectors=PLUGINS, pending=PLUGINS)
+    def everything_fails(self, rejectors: set[str], pending: set[str]) -> None:
+        """Bring pods to where the interesting things happen."""
+        for _ in range(len(self.slow.may_pop())):
+            self.pop()
+        for each in self.slow.at("in flight"):
+            self.take_back(each, rejectors, pending & rejectors)
+
+    def take_back(self, each: SlowPod, rejectors: set[str], pending: set[str]) -> None:
         queued = self.queue.get(each.pod.uid)
         place = self.queue.add_unschedulable(
             queued, unschedulable_plugins=rejectors, pending_plugins=pending, is_error=not rejectors
@@ -200,4 +211,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueue = QueueMachine.TestCase
-TestQueue.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestQueue.settings = settings(max_examples=200, stateful_step_count=60, deadline=None, derandomize=True)

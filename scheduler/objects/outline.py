@@ -1,0 +1,64 @@
+"""What can be said of a pod that cannot be read as a whole: enough to tell its user what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.objects.meta import ObjectMeta
+from scheduler.objects.pod import Pod, PodCondition, PodInfo, PodSpec, PodStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def outline_pod(found: Mapping[str, Any]) -> PodInfo | None:
+    """Return a pod with its identity, scheduler, node, phase and conditions only.
+
+    What is of a wrong type is left out. Nothing can be scheduled by it: it asks for no resources.
+
+    Args:
+        found: the object as untyped JSON.
+
+    Returns:
+        None if it has no name or no uid.
+    """
+    metadata, spec, status = (_mapping(found.get(part)) for part in ("metadata", "spec", "status"))
+    name, uid = _text(metadata.get("name")), _text(metadata.get("uid"))
+    if not name or not uid:
+        return None
+    generation = metadata.get("generation")
+    return PodInfo(
+        Pod(
+            metadata=ObjectMeta(
+                name=name,
+                namespace=_text(metadata.get("namespace")),
+                uid=uid,
+                resource_version=_text(metadata.get("resourceVersion")),
+                generation=generation if isinstance(generation, int) else 0,
+            ),
+            spec=PodSpec(
+                node_name=_text(spec.get("nodeName")),
+                scheduler_name=_text(spec.get("schedulerName")) or PodSpec().scheduler_name,
+            ),
+            status=PodStatus(
+                phase=_text(status.get("phase")), conditions=_conditions(status.get("conditions"))
+            ),
+        )
+    )
+
+
+def _mapping(found: object) -> Mapping[str, Any]:
+    return found if isinstance(found, dict) else {}
+
+
+def _text(found: object) -> str:
+    return found if isinstance(found, str) else ""
+
+
+def _conditions(found: object) -> tuple[PodCondition, ...]:
+    try:
+        return msgspec.convert(found, tuple[PodCondition, ...])
+    except msgspec.ValidationError:
+        return ()

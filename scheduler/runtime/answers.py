@@ -1,0 +1,91 @@
+"""What plugins may answer, point by point; an answer of another kind is the plugin's failure."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.framework.interface import PostFilterResult, PreFilterResult, Wait
+from scheduler.framework.outcomes import Outcomes
+from scheduler.framework.status import Status
+
+if TYPE_CHECKING:
+    from scheduler.snapshot import Int64s
+
+
+def is_anything(_answer: object) -> bool:
+    """Accept every answer: it is checked by the call itself, or nobody reads it."""
+    return True
+
+
+def is_none(answer: object) -> bool:
+    """Accept nothing but None, where all else is said by a status."""
+    return answer is None
+
+
+def is_pre_filter(answer: object) -> bool:
+    """Accept what PreFilter may answer beside a status."""
+    return answer is None or (
+        isinstance(answer, PreFilterResult)
+        and isinstance(answer.node_names, frozenset)
+        and all(isinstance(name, str) for name in answer.node_names)
+    )
+
+
+def is_post_filter(answer: object) -> bool:
+    """Accept what PostFilter may answer."""
+    return (
+        isinstance(answer, PostFilterResult)
+        and isinstance(answer.status, Status)
+        and isinstance(answer.nominated_node_name, str | None)
+    )
+
+
+def is_sort_key(answer: object) -> bool:
+    """Accept what QueueSort may answer: a key that can be compared with any other."""
+    return isinstance(answer, tuple) and all(_is_number(part) for part in answer)
+
+
+def is_permit(answer: object) -> bool:
+    """Accept what Permit may answer beside a status."""
+    return answer is None or (isinstance(answer, Wait) and _is_number(answer.timeout_seconds))
+
+
+def checked_outcomes(answer: object, n_nodes: int) -> Outcomes:
+    """Return a Filter's answer.
+
+    Raises:
+        TypeError: not Outcomes.
+        ValueError: of another length or dtype, or pointing past its table.
+    """
+    if not isinstance(answer, Outcomes):
+        raise TypeError(f"filter returns Outcomes, was {type(answer).__name__}")
+    index: object = answer.index
+    if not isinstance(index, np.ndarray) or index.shape != (n_nodes,) or index.dtype != np.uint16:
+        raise ValueError(f"Outcomes.index is uint16 ({n_nodes},), was {_shape(index)}")
+    highest = int(index.max(initial=0))
+    if highest >= len(answer.table):
+        raise ValueError(f"Outcomes.index points to {highest}, the table has {len(answer.table)} places")
+    return answer
+
+
+def checked_scores(answer: object, n_nodes: int, method: str) -> Int64s:
+    """Return the scores a plugin's `method` gave.
+
+    Raises:
+        ValueError: of another length or dtype, or no array.
+    """
+    if not isinstance(answer, np.ndarray) or answer.shape != (n_nodes,) or answer.dtype != np.int64:
+        raise ValueError(f"{method} returns int64 ({n_nodes},), was {_shape(answer)}")
+    return answer
+
+
+def _is_number(found: object) -> bool:
+    """Whether it is a number that can be compared: NaN is neither less nor more than another."""
+    return isinstance(found, int | float) and not math.isnan(found)
+
+
+def _shape(found: object) -> str:
+    return f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__

@@ -1,0 +1,120 @@
+"""Plugins that are single .py files."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+import traceback
+from importlib.machinery import SourceFileLoader
+from typing import TYPE_CHECKING
+
+from scheduler.errors import PluginLoadError
+from scheduler.framework.interface import Plugin
+from scheduler.runtime.checking import check_plugin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+
+class PluginFiles:
+    """The files read so far; two plugins of one file share its module."""
+
+    def __init__(self) -> None:
+        self._modules: dict[Path, ModuleType] = {}
+
+    def load(self, path: Path, class_name: str, reference: str) -> type[Plugin]:
+        """Return a plugin class of a file.
+
+        Args:
+            path: the file.
+            class_name: which of its classes; "" for the only one.
+            reference: how the configuration says it, for messages.
+
+        Raises:
+            PluginLoadError: it cannot be read, raised while it was, or holds no whole plugin of that name;
+                nothing of it is kept unless another of its plugins is in use.
+        """
+        try:
+            path = path.resolve(strict=True)
+        except OSError as error:
+            raise PluginLoadError(reference, f"no such file: {path}") from error
+        known = self._modules.get(path)
+        if known is not None:
+            return _plugin_of(known, class_name, reference)
+        # A name of its own, so that two files called gpu.py live side by side.
+        digest = hashlib.sha256(str(path).encode()).hexdigest()[:12]
+        name = f"custom_scheduler_plugin_{path.stem}_{digest}"
+        before = sys.modules.get(name)  # of an earlier registry
+        try:
+            module = _execute(path, name, reference)
+            found = _plugin_of(module, class_name, reference)
+        except PluginLoadError:
+            sys.modules.pop(name, None)
+            if before is not None:
+                sys.modules[name] = before
+            raise
+        self._modules[path] = module
+        return found
+
+
+def class_of(module: ModuleType, class_name: str, reference: str) -> object:
+    """Return what a module calls by a name.
+
+    Raises:
+        PluginLoadError: nothing.
+    """
+    try:
+        return getattr(module, class_name)
+    except AttributeError as error:
+        others = ", ".join(plugin.__name__ for plugin in _plugins_in(module)) or "none"
+        raise PluginLoadError(
+            reference, f"{module.__name__} has no {class_name}; its plugins are: {others}"
+        ) from error
+
+
+def told(error: BaseException, path: Path | None = None) -> str:
+    """Say why something could not be imported, with the line of the file where it failed."""
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
+    ]
+    place = f" (line {lines[-1]})" if lines else ""  # a SyntaxError names its line itself
+    return f"cannot be imported: {type(error).__name__}: {error}{place}"
+
+
+def _execute(path: Path, name: str, reference: str) -> ModuleType:
+    loader = SourceFileLoader(name, str(path))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # type annotations are resolved through it
+    try:
+        # Compiled here, not by the loader: it would keep bytecode beside the file, and take that for a newer
+        # version of the same size and second.
+        code = loader.source_to_code(path.read_bytes(), str(path))
+        exec(code, module.__dict__)  # noqa: S102 - a plugin is code of the operator's choice
+    except (Exception, SystemExit) as error:
+        raise PluginLoadError(reference, told(error, path)) from error
+    return module
+
+
+def _plugin_of(module: ModuleType, class_name: str, reference: str) -> type[Plugin]:
+    if class_name:
+        return check_plugin(class_of(module, class_name, reference), reference)
+    found = _plugins_in(module)
+    if len(found) != 1:
+        names = ", ".join(plugin.__name__ for plugin in found) or "none"
+        raise PluginLoadError(
+            reference, f"one plugin class is expected in it, found {names}; name it as FILE:CLASS"
+        )
+    return check_plugin(found[0], reference)
+
+
+def _plugins_in(module: ModuleType) -> list[type[Plugin]]:
+    """Return the plugin classes that a module itself defines."""
+    members = (member for member in vars(module).values() if isinstance(member, type))
+    own = (
+        member for member in members if issubclass(member, Plugin) and member.__module__ == module.__name__
+    )
+    return list(dict.fromkeys(own))

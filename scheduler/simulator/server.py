@@ -1,0 +1,270 @@
+"""The server itself: HTTP in front of the objects, on TCP or a Unix socket.
+
+It runs in the caller's event loop and takes all time from that loop and one clock, so that it works just as
+well when the loop's time jumps. It starts no threads and asks no DNS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from email.utils import format_datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from aiohttp import hdrs, web
+
+from scheduler.clock import Clock, SystemClock
+from scheduler.simulator.access import Access
+from scheduler.simulator.api import JSON, Answer, Api, Request, answer_of_error
+from scheduler.simulator.builtin_kinds import builtin_kinds
+from scheduler.simulator.faults import Faults
+from scheduler.simulator.kubeconfig import write_kubeconfig
+from scheduler.simulator.listing import parse_version
+from scheduler.simulator.registry import Registry
+from scheduler.simulator.request_info import request_info
+from scheduler.simulator.request_log import LoggedRequest, RequestLog
+from scheduler.simulator.stand_ins import KubeletOptions, stand_ins
+from scheduler.simulator.status import StatusError, too_large_version
+from scheduler.simulator.store import Store
+from scheduler.simulator.watching import WatchStream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from scheduler.simulator.controller import Controller
+
+logger = logging.getLogger(__name__)
+
+_FRESH_SECONDS: Final = 3.0
+_FRESH_POLL_SECONDS: Final = 0.05
+_STOP_SECONDS: Final = 5.0
+
+
+class ApiServer:
+    """A simulated API server.
+
+    Attributes:
+        store: its objects, for use in the same process.
+        faults: what goes wrong, on demand.
+        requests: what it was asked.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        socket_path: str | Path = "",
+        token: str | None = None,
+        user: str = "admin",
+        seed: int = 0,
+        kubelet: bool | KubeletOptions = False,
+        controllers: bool = False,
+        history: int = 20_000,
+        logged_requests: int = 10_000,
+    ) -> None:
+        """Set up; `start` makes it listen.
+
+        Args:
+            clock: where timestamps come from; the machine's when None.
+            host: the IP address to listen on.
+            port: 0 for any that is free.
+            socket_path: a Unix socket to listen on instead.
+            token: what clients must show; None asks for none.
+            user: the name behind the token.
+            seed: of uids, names, addresses and of what faults leave to chance.
+            kubelet: whether something runs the pods that are bound, and how.
+            controllers: whether Deployments make pods, namespaces are emptied, cordoned nodes tainted and
+                dependents collected.
+            history: how many changes of each kind are kept for watches that resume.
+            logged_requests: how many requests `requests` keeps.
+        """
+        self._clock = clock or SystemClock()
+        self._host = host
+        self._port = port
+        self._socket_path = Path(socket_path) if socket_path else None
+        self._token = token
+        self._user = user
+        self._registry = Registry(clock=self._clock, kinds=builtin_kinds(), seed=seed, history=history)
+        self._access = Access(token, user)
+        self._streams: dict[WatchStream, None] = {}
+        self._web: web.Server | None = None
+        self._listener: asyncio.Server | None = None
+        self._api = Api(self._registry, host)
+        self._date = (0, "")
+        self.store = Store(self._registry)
+        self.store.bootstrap()
+        self.faults = Faults(self._registry, self._streams, seed)
+        self.requests = RequestLog(logged_requests)
+        self._stand_ins: Sequence[Controller] = stand_ins(
+            self.store, kubelet=kubelet, controllers=controllers
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it is; behind a Unix socket the host is a mere name."""
+        return "http://localhost" if self._socket_path else f"http://{self._host}:{self._port}"
+
+    @property
+    def socket_path(self) -> Path | None:
+        return self._socket_path
+
+    async def start(self) -> None:
+        """Listen, and let the stand-ins begin."""
+        loop = asyncio.get_running_loop()
+        self._web = web.Server(self._handle, handler_cancellation=True, access_log=None)
+        if self._socket_path:
+            self._listener = await loop.create_unix_server(self._web, path=str(self._socket_path))
+        else:
+            self._listener = await loop.create_server(self._web, host=self._host, port=self._port)
+            self._port = self._listener.sockets[0].getsockname()[1]
+        self._api = Api(self._registry, self.url.partition("//")[2])
+        for stand_in in self._stand_ins:
+            stand_in.start()
+        logger.info("API server listens", extra={"url": self.url, "socket": str(self._socket_path or "")})
+
+    async def stop(self) -> None:
+        """End all watches and close all connections; the objects stay."""
+        for stand_in in self._stand_ins:
+            stand_in.stop()
+        if self._listener is None or self._web is None:
+            return
+        self._listener.close()
+        for stream in list(self._streams):
+            stream.end()
+        await self._web.shutdown(_STOP_SECONDS)
+        await self._listener.wait_closed()
+        self._listener = self._web = None
+        if self._socket_path:
+            with suppress(FileNotFoundError):
+                self._socket_path.unlink()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def write_kubeconfig(self, path: str | Path) -> Path:
+        """Write a kubeconfig that leads here."""
+        return write_kubeconfig(path, self.url, self._token, self._user)
+
+    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        """Handle one HTTP request."""
+        info = request_info(http.method, http.path, http.query, self._registry.kinds)
+        headers = http.headers
+        request = Request(
+            info,
+            await http.read() if http.can_read_body else b"",
+            headers.get(hdrs.CONTENT_TYPE, ""),
+            headers.get(hdrs.ACCEPT, ""),
+        )
+        came = self._clock.monotonic()
+        answer: Answer
+        try:
+            self._access.check(info, headers.get(hdrs.AUTHORIZATION))
+            delay = self.faults.delay_of(info)
+            if delay:
+                await asyncio.sleep(delay)
+            self.faults.check(info)
+            if info.verb == "watch" and info.is_resource:
+                return await self._watch(http, request, came)
+            if info.verb in {"get", "list"} and info.query.get("resourceVersion"):
+                await self._wait_fresh(parse_version(info.query["resourceVersion"]))
+            answer = self._api.answer(request)
+        except StatusError as error:
+            answer = answer_of_error(error)
+        except Exception as error:
+            logger.exception("Request failed", extra={"method": info.method, "path": info.path})
+            answer = answer_of_error(
+                StatusError(500, "InternalError", f"Internal error occurred: {error!r}", {})
+            )
+        if self.faults.loses_answer(info):
+            self._log(http, request, came, 0)
+            return _cut(http)
+        self._log(http, request, came, answer.code)
+        return web.Response(
+            status=answer.code,
+            body=answer.body,
+            headers={
+                hdrs.CONTENT_TYPE: answer.content_type,
+                hdrs.DATE: self._date_header(),
+                **answer.headers,
+            },
+        )
+
+    async def _watch(self, http: web.BaseRequest, request: Request, came: float) -> web.StreamResponse:
+        """Serve a watch until its end."""
+        kind, presentation = self._api.kind(request.info), self._api.presentation(request)
+        stream = WatchStream(self._registry, kind, request.info, presentation, partial(_abort, http))
+        await self._wait_fresh(stream.awaited_version)
+        self._log(http, request, came, 200)
+        response = web.StreamResponse(
+            headers={
+                hdrs.CONTENT_TYPE: JSON,
+                hdrs.DATE: self._date_header(),
+                "Cache-Control": "no-cache, private",
+            }
+        )
+        stream.is_stalled = self.faults.stalls(stream)
+        self._streams[stream] = None
+        try:
+            await response.prepare(http)
+            await stream.run(response.write)
+            await response.write_eof()
+        except ConnectionError:
+            # The client went away, or a fault cut the connection: either way nobody listens.
+            logger.debug("Watch was cut", extra={"path": request.info.path})
+        finally:
+            del self._streams[stream]
+        return response
+
+    async def _wait_fresh(self, version: int) -> None:
+        """Wait until a version has come about.
+
+        Raises:
+            StatusError: 504, it has not in time.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _FRESH_SECONDS
+        while self._registry.versions.current < version:
+            if loop.time() >= deadline:
+                raise too_large_version(version, self._registry.versions.current)
+            await asyncio.sleep(_FRESH_POLL_SECONDS)
+
+    def _log(self, http: web.BaseRequest, request: Request, came: float, status: int) -> None:
+        info = request.info
+        agent = http.headers.get(hdrs.USER_AGENT, "")
+        self.requests.add(
+            LoggedRequest(came, info.method, info.path, info.query, status, request.body, agent)
+        )
+
+    def _date_header(self) -> str:
+        """Return the time by the injected clock, written anew once a second."""
+        now = self._clock.utc_now()
+        second = int(now.timestamp())
+        if self._date[0] != second:
+            self._date = (second, format_datetime(now, usegmt=True))
+        return self._date[1]
+
+
+def _cut(http: web.BaseRequest) -> web.StreamResponse:
+    """Close a connection without a word; what is returned goes nowhere."""
+    _abort(http)
+    return web.Response()
+
+
+def _abort(http: web.BaseRequest) -> None:
+    if http.transport is not None:
+        http.transport.abort()

@@ -1,0 +1,176 @@
+"""From a file's bytes to API objects, one by one: JSON or YAML, lists within lists, several documents."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from scheduler.configuration.wording import entry, was
+from scheduler.configuration.yaml_text import read_all
+from scheduler.errors import FieldError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+class Item(NamedTuple):
+    """One API object, unread but for what says which one it is. What is no text is None here.
+
+    Attributes:
+        where: its place in the file, as in `items[3]` or `document 2`.
+        raw: its JSON.
+        api_version: its own, or that of the list it is in; a NodeList does not repeat it.
+        kind: likewise.
+    """
+
+    where: str
+    raw: bytes
+    api_version: str | None
+    kind: str | None
+    namespace: str | None
+    name: str | None
+    uid: str | None
+
+
+class Contents(NamedTuple):
+    """What a file holds, and what of it cannot be read."""
+
+    items: list[Item]
+    errors: list[FieldError]
+
+
+class _Metadata(msgspec.Struct):
+    name: Any = None
+    namespace: Any = None
+    uid: Any = None
+
+
+class _Header(msgspec.Struct, rename="camel"):
+    api_version: Any = None
+    kind: Any = None
+    metadata: _Metadata | None = None
+    items: list[msgspec.Raw] | None = None
+
+
+_HEADER = msgspec.json.Decoder(_Header)
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_DOCUMENT = msgspec.json.Decoder(msgspec.Raw)
+
+
+def read_items(data: bytes) -> Contents:
+    """Read API objects: what `kubectl get ... -o json` or `-o yaml` writes, or several such texts in one.
+
+    Lists of any kind are opened, however deep; a document may also be a bare list of objects.
+    """
+    contents = Contents([], [])
+    try:
+        text = data.decode("utf-16" if data.startswith(_UTF16_MARKS) else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        contents.errors.append(FieldError("", f"not UTF-8: byte {error.start}"))
+        return contents
+    documents, errors = _documents(text)
+    contents.errors.extend(errors)
+    if not documents and not errors:
+        contents.errors.append(FieldError("", "is empty"))
+    for number, document in enumerate(documents):
+        where = f"document {number + 1}" if len(documents) > 1 else ""
+        try:
+            _open(document, where, None, None, contents)
+        except RecursionError:
+            contents.errors.append(FieldError(where, "nested too deeply"))
+    return contents
+
+
+def _documents(text: str) -> tuple[list[bytes], list[FieldError]]:
+    """Return each document as JSON."""
+    looks_like_json = text.lstrip()[:1] in {"{", "["}
+    if looks_like_json:
+        try:
+            return list(_json_documents(text)), []
+        except json.JSONDecodeError as error:
+            not_json = FieldError(f"line {error.lineno}, column {error.colno}", f"not JSON: {error.msg}")
+        except RecursionError:
+            not_json = FieldError("", "nested too deeply")
+    found = read_all(text)
+    errors = [
+        FieldError(f"document {number + 1}, {error.path}" if len(found) > 1 else error.path, error.problem)
+        for number, document in enumerate(found)
+        for error in document.errors
+    ]
+    if errors and looks_like_json:
+        return [], [not_json]
+    return [msgspec.json.encode(document.value) for document in found if document.value is not None], errors
+
+
+def _json_documents(text: str) -> Iterator[bytes]:
+    """Split JSON texts that follow one another.
+
+    Raises:
+        json.JSONDecodeError: not JSON.
+        RecursionError: nested too deeply.
+    """
+    data = text.encode()
+    try:
+        _DOCUMENT.decode(data)
+    except msgspec.DecodeError:
+        pass  # several, or broken: the slower reader knows which, and where
+    else:
+        yield data
+        return
+    decoder, position = json.JSONDecoder(), 0
+    while rest := text[position:].lstrip():
+        position = len(text) - len(rest)
+        _, end = decoder.raw_decode(text, position)
+        yield text[position:end].encode()
+        position = end
+
+
+def _open(raw: bytes, where: str, api_version: str | None, kind: str | None, contents: Contents) -> None:
+    """Note an object, or all that are in a list; `api_version` and `kind` are what its list says of it."""
+    if raw.lstrip()[:1] == b"[":
+        for index, one in enumerate(_LIST.decode(raw)):
+            _open(bytes(one), entry(where, index), api_version, kind, contents)
+        return
+    try:
+        header = _HEADER.decode(raw)
+    except msgspec.ValidationError as error:
+        contents.errors.append(FieldError(where, _what_is_wrong(raw, error)))
+        return
+    own_kind = _text(header.kind)
+    if header.items is not None and (own_kind is None or own_kind.endswith("List")):
+        of_items = own_kind.removesuffix("List") if own_kind else ""
+        for index, one in enumerate(header.items):
+            place = f"{where}, items" if where else "items"
+            _open(bytes(one), entry(place, index), _text(header.api_version), of_items or None, contents)
+        return
+    metadata = header.metadata or _Metadata()
+    contents.items.append(
+        Item(
+            where,
+            raw,
+            _text(header.api_version) or api_version,
+            own_kind or kind,
+            _text(metadata.namespace),
+            _text(metadata.name),
+            _text(metadata.uid),
+        )
+    )
+
+
+def _what_is_wrong(raw: bytes, error: msgspec.ValidationError) -> str:
+    found = msgspec.json.decode(raw)
+    if not isinstance(found, dict):
+        return f"must be an API object, {was(found)}"
+    for field, shape, expected in (("metadata", dict, "a mapping"), ("items", list, "a list")):
+        value = found.get(field)
+        if value is not None and not isinstance(value, shape):
+            return f"{field}: must be {expected}, {was(value)}"
+    return str(error)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,324 @@
+"""What must hold for every plugin: run it over yours.
+
+A check is a function of a `Subject`; it raises AssertionError with the reason. Sweep it like this:
+
+    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+    def test_my_plugin_keeps_the_contract(check):
+        check(subject(MyPlugin))
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from scheduler.framework import (
+    MAX_NODE_SCORE,
+    ActionType,
+    Code,
+    CycleState,
+    EventResource,
+    FilterPlugin,
+    Locality,
+    Plugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    QueueingHint,
+    ScorePlugin,
+    Status,
+)
+from tests.contract.samples import sample_pods, sample_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from scheduler.framework import Outcome
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import ClusterTable, Rows, Snapshot
+
+
+@dataclass
+class Subject:
+    """A plugin, and the cluster and pods to try it on."""
+
+    plugin: Plugin
+    table: ClusterTable = field(default_factory=sample_table)
+    pods: Sequence[PodInfo] = field(default_factory=sample_pods)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.table.snapshot()
+
+
+def subject(plugin: type[Plugin], *, args: Mapping[str, Any] | None = None, **capabilities: Any) -> Subject:
+    """Make a plugin from arguments as a configuration has them, none by default."""
+    wanted = inspect.signature(plugin).parameters
+    given = {name: fake for name, fake in capabilities.items() if name in wanted}
+    if "args" in wanted:
+        given["args"] = msgspec.convert(dict(args or {}), plugin.Args)
+    return Subject(plugin(**given))
+
+
+# Running a plugin.
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a plugin says of a pod: how PreFilter ended, and of each node asked about what Filter says."""
+
+    pre_filter: object
+    outcomes: tuple[Outcome, ...] = ()
+
+
+def verdict(
+    plugin: Plugin, pod: PodInfo, snapshot: Snapshot, rows: Rows | None = None, *, clone: bool = False
+) -> Verdict:
+    """Run PreFilter and Filter."""
+    rows = snapshot.all_rows if rows is None else rows
+    state = CycleState()
+    answer: object = None
+    if isinstance(plugin, PreFilterPlugin):
+        answer = plugin.pre_filter(state, pod, snapshot)
+        if isinstance(answer, Status) and not answer.is_success:
+            return Verdict((answer.code, answer.reasons))
+        answer = answer.node_names if isinstance(answer, PreFilterResult) else None
+    if not isinstance(plugin, FilterPlugin):
+        return Verdict(answer)
+    outcomes = plugin.filter(state.clone() if clone else state, pod, snapshot, rows)
+    assert outcomes.index.dtype == np.uint16, f"the index is uint16, was {outcomes.index.dtype}"
+    assert outcomes.index.shape == (snapshot.n_nodes,), f"one number per node, was {outcomes.index.shape}"
+    assert outcomes.index.max(initial=0) < len(outcomes.table), "every number is a place in the table"
+    return Verdict(answer, tuple(outcomes.of(row) for row in rows.tolist()))
+
+
+def ranking(
+    plugin: Plugin, pod: PodInfo, snapshot: Snapshot, rows: Rows | None = None, *, clone: bool = False
+) -> object:
+    """Run PreScore, Score and normalisation; the feasible nodes' scores, or how PreScore ended."""
+    if not isinstance(plugin, ScorePlugin):
+        return None
+    rows = snapshot.all_rows if rows is None else rows
+    state = CycleState()
+    if isinstance(plugin, PreScorePlugin):
+        answer = plugin.pre_score(state, pod, snapshot, rows)
+        if answer is not None and not answer.is_success:
+            return answer.code
+    state = state.clone() if clone else state
+    scores = plugin.score(state, pod, snapshot, rows)
+    _check_scores(scores, snapshot)
+    scores = plugin.normalize(state, pod, scores, rows)
+    _check_scores(scores, snapshot)
+    return tuple(scores[rows].tolist())
+
+
+def _check_scores(scores: np.ndarray[Any, Any], snapshot: Snapshot) -> None:
+    assert scores.dtype == np.int64, f"scores are int64, were {scores.dtype}"
+    assert scores.shape == (snapshot.n_nodes,), f"one score per node, was {scores.shape}"
+
+
+def _answers(
+    each: Subject, snapshot: Snapshot, rows: Rows | None = None
+) -> Iterator[tuple[PodInfo, Verdict, object]]:
+    for pod in each.pods:
+        yield pod, verdict(each.plugin, pod, snapshot, rows), ranking(each.plugin, pod, snapshot, rows)
+
+
+def _refuses(plugin: Plugin) -> bool:
+    return isinstance(plugin, FilterPlugin | PreFilterPlugin | PreEnqueuePlugin)
+
+
+# The checks.
+
+
+def check_is_made_from_no_arguments(each: Subject) -> None:
+    plugin = type(each.plugin)
+    args = msgspec.convert({}, plugin.Args)
+    assert plugin.name, f"{plugin.__name__} has a name"
+    assert not list(args.faults()), "the default arguments are valid"
+
+
+def check_follows_the_nodes_when_rows_are_reordered(each: Subject) -> None:
+    order = np.random.default_rng(7).permutation(each.snapshot.n_nodes)
+    for pod, before, scores in _answers(each, each.snapshot):
+        shuffled = each.snapshot.take(order)
+        after = verdict(each.plugin, pod, shuffled)
+        assert after.pre_filter == before.pre_filter, f"{pod}: {before.pre_filter} became {after.pre_filter}"
+        if before.outcomes:
+            expected = tuple(before.outcomes[row] for row in order.tolist())
+            assert after.outcomes == expected, f"{pod}: the outcomes did not follow their nodes"
+        reordered = ranking(each.plugin, pod, shuffled)
+        if isinstance(scores, tuple):
+            expected_scores = tuple(scores[row] for row in order.tolist())
+            assert reordered == expected_scores, f"{pod}: the scores did not follow their nodes"
+
+
+def check_a_part_of_the_nodes_gives_that_part_of_the_verdicts(each: Subject) -> None:
+    """Of plugins with Locality.NODE; normalisation looks across nodes, so scores are compared before it."""
+    if each.plugin.locality is not Locality.NODE:
+        return
+    rows = each.snapshot.all_rows
+    for pod in each.pods:
+        whole = verdict(each.plugin, pod, each.snapshot)
+        raw = _raw_scores(each, pod, each.snapshot)
+        for part in (rows[::2], rows[:3], rows[-1:]):
+            some = verdict(each.plugin, pod, each.snapshot.take(part))
+            if whole.outcomes:
+                expected = tuple(whole.outcomes[row] for row in part.tolist())
+                assert some.outcomes == expected, f"{pod}: a node's verdict depends on other nodes"
+            some_raw = _raw_scores(each, pod, each.snapshot.take(part))
+            if raw is not None and some_raw is not None:
+                assert some_raw == [raw[row] for row in part.tolist()], (
+                    f"{pod}: a score depends on other nodes"
+                )
+
+
+def _raw_scores(each: Subject, pod: PodInfo, snapshot: Snapshot) -> list[int] | None:
+    plugin, state, rows = each.plugin, CycleState(), snapshot.all_rows
+    if not isinstance(plugin, ScorePlugin):
+        return None
+    if isinstance(plugin, PreScorePlugin):
+        answer = plugin.pre_score(state, pod, snapshot, rows)
+        if answer is not None and not answer.is_success:
+            return None
+    return plugin.score(state, pod, snapshot, rows).tolist()  # type: ignore[no-any-return]
+
+
+def check_answers_only_for_the_rows_still_standing(each: Subject) -> None:
+    rows = np.arange(1, each.snapshot.n_nodes, 2, dtype=np.intp)
+    for pod, whole, _ in _answers(each, each.snapshot):
+        if whole.outcomes:
+            some = verdict(each.plugin, pod, each.snapshot, rows)
+            expected = tuple(whole.outcomes[row] for row in rows.tolist())
+            assert some.outcomes == expected, f"{pod}: fewer rows to judge changed the verdict"
+
+
+def check_takes_a_cluster_of_no_nodes(each: Subject) -> None:
+    nothing = each.snapshot.take(np.array([], dtype=np.intp))
+    for pod, found, scores in _answers(each, nothing):
+        assert not found.outcomes, f"{pod}: outcomes of no nodes"
+        assert not isinstance(scores, tuple) or not scores, f"{pod}: scores of no nodes"
+
+
+def check_says_the_same_twice(each: Subject) -> None:
+    first = list(_answers(each, each.snapshot))
+    assert list(_answers(each, each.snapshot)) == first, "the second answer differs from the first"
+
+
+def check_leaves_the_snapshot_alone(each: Subject) -> None:
+    before = _columns(each.snapshot)
+    list(_answers(each, each.snapshot))
+    after = _columns(each.snapshot)
+    for name, column in before.items():
+        assert np.array_equal(column, after[name]), f"the plugin changed {name}"
+
+
+def _columns(snapshot: Snapshot) -> dict[str, np.ndarray[Any, Any]]:
+    columns = {
+        "pod_count": snapshot.pod_count,
+        "generation": snapshot.generation,
+        "unschedulable": snapshot.unschedulable,
+        "taints": snapshot.taints.codes,
+        "used_ports": snapshot.used_ports.codes,
+        "label zone": snapshot.label("topology.kubernetes.io/zone").codes,
+    }
+    for resource in snapshot.resources:
+        columns[f"allocatable {resource}"] = snapshot.allocatable[resource]
+        columns[f"requested {resource}"] = snapshot.requested[resource]
+    for resource in ("cpu", "memory"):
+        columns[f"nonzero_requested {resource}"] = snapshot.nonzero_requested[resource]
+    return {name: column.copy() for name, column in columns.items()}
+
+
+def check_gives_a_reason_for_every_refusal(each: Subject) -> None:
+    for pod, found, _ in _answers(each, each.snapshot):
+        for outcome in found.outcomes:
+            assert outcome.code is Code.SUCCESS or outcome.code.is_rejection, f"{pod}: {outcome}"
+            assert outcome.code is Code.SUCCESS or all(outcome.reasons), f"{pod}: refused without a word"
+        if isinstance(found.pre_filter, tuple):
+            code, reasons = found.pre_filter
+            assert code is Code.SKIP or reasons, f"{pod}: PreFilter refused without a word"
+        if isinstance(each.plugin, PreEnqueuePlugin):
+            answer = each.plugin.pre_enqueue(pod)
+            assert answer is None or answer.is_success or answer.reasons, f"{pod}: gated without a word"
+
+
+def check_can_be_woken_after_a_refusal(each: Subject) -> None:
+    if _refuses(each.plugin):
+        assert each.plugin.events(), "a plugin that refuses pods names the events that may help them"
+
+
+def check_hints_take_every_event_they_are_registered_for(each: Subject) -> None:
+    """Nodes and pods come as additions, updates and deletions; of other kinds nothing is known here."""
+    nodes, pods = list(each.snapshot.nodes), [*each.pods, *each.snapshot.pods_on(0)]
+    objects: dict[EventResource, Sequence[Any]] = {EventResource.NODE: nodes, EventResource.POD: pods}
+    for registered in each.plugin.events():
+        samples = objects.get(registered.event.resource, ())
+        for pod in each.pods if registered.hint else ():
+            for old, new in zip(samples, [*samples[1:], *samples[:1]], strict=True):
+                answers = []
+                if registered.event.action & ActionType.ADD:
+                    answers.append(registered.hint(pod, None, new))
+                if registered.event.action & ActionType.UPDATE:
+                    answers.append(registered.hint(pod, old, new))
+                if registered.event.action & ActionType.DELETE:
+                    answers.append(registered.hint(pod, old, None))
+                assert all(isinstance(answer, QueueingHint) for answer in answers), f"{answers} are no hints"
+
+
+def check_scores_are_in_range(each: Subject) -> None:
+    for pod, _, scores in _answers(each, each.snapshot):
+        for score in scores if isinstance(scores, tuple) else ():
+            assert 0 <= score <= MAX_NODE_SCORE, f"{pod}: a score of {score}"
+
+
+def check_pods_of_one_signature_get_one_verdict(each: Subject) -> None:
+    answers: dict[object, tuple[PodInfo, Verdict, object]] = {}
+    for pod, found, scores in _answers(each, each.snapshot):
+        signature = each.plugin.signature(pod)
+        if signature is None:
+            continue
+        other, expected, expected_scores = answers.setdefault(signature, (pod, found, scores))
+        assert found == expected, f"{pod} and {other} have one signature and two verdicts"
+        assert scores == expected_scores, f"{pod} and {other} have one signature and two scores"
+
+
+def check_replicas_share_a_signature(each: Subject) -> None:
+    """Of plugins that give one at all: pods that differ in name and uid only are one class."""
+    for pod in each.pods:
+        metadata = msgspec.structs.replace(pod.pod.metadata, name=f"{pod.name}-2", uid=f"{pod.uid}-2")
+        replica = type(pod)(msgspec.structs.replace(pod.pod, metadata=metadata), pod.raw)
+        assert each.plugin.signature(replica) == each.plugin.signature(pod), f"{pod}: its replica is another"
+
+
+def check_works_from_a_cloned_state(each: Subject) -> None:
+    for pod, found, scores in _answers(each, each.snapshot):
+        assert verdict(each.plugin, pod, each.snapshot, clone=True) == found, f"{pod}: a clone differs"
+        assert ranking(each.plugin, pod, each.snapshot, clone=True) == scores, f"{pod}: a clone differs"
+
+
+def check_an_overlay_is_as_good_as_the_pods_themselves(each: Subject) -> None:
+    added = [
+        (row, pod.placed_on(each.snapshot.name_of(row)))
+        for row, pod in zip(range(0, each.snapshot.n_nodes, 3), each.pods, strict=False)
+    ]
+    overlay = list(_answers(each, each.snapshot.overlay(add=added)))
+    for row, pod in added:
+        each.table.add_pod(row, pod)
+    try:
+        really = list(_answers(each, each.table.snapshot()))
+    finally:
+        for row, pod in added:
+            each.table.remove_pod(row, pod.uid)
+    assert overlay == really, "pods of an overlay count differently from pods on the nodes"
+
+
+CHECKS: tuple[Callable[[Subject], None], ...] = tuple(
+    check for name, check in list(globals().items()) if name.startswith("check_")
+)
+"""All of them."""

@@ -1,0 +1,103 @@
+"""A cluster and pods in which every rule has something to say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.snapshot import ClusterTable
+from tests.builders import node, pod
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
+
+GIB = 1024**3
+
+
+def sample_table(n_nodes: int = 24) -> ClusterTable:
+    """Return a cluster of unlike nodes: sizes, zones, taints, cordons, devices, images, pods with ports."""
+    table = ClusterTable()
+    for number in range(n_nodes):
+        name = f"node-{number}"
+        row = table.add_node(
+            node(
+                name,
+                cpu=str(2 + number % 5),
+                memory=f"{4 + number % 7}Gi",
+                pods=1 + number % 4,
+                allocatable={"nvidia.com/gpu": str(number % 3)} if number % 2 else {},
+                labels={
+                    "topology.kubernetes.io/zone": f"zone-{number % 3}",
+                    "disk": "ssd" if number % 2 else "hdd",
+                },
+                taints=_TAINTS[number % len(_TAINTS)],
+                unschedulable=number % 6 == 5,
+                images=_IMAGES[: number % 4],
+            )
+        )
+        for index in range(number % 3):
+            container: dict[str, Any] = {
+                "name": "c",
+                "resources": {"requests": {"cpu": f"{300 * (index + 1)}m"}},
+            }
+            if number % 4 == 1:
+                container["ports"] = [{"hostPort": 8080 + index, "protocol": "TCP"}]
+            table.add_pod(row, pod(f"on-{name}-{index}", node=name, containers=[container]))
+    return table
+
+
+_TAINTS: tuple[list[str], ...] = (
+    [],
+    ["dedicated=gpu:NoSchedule"],
+    [],
+    ["spot=yes:PreferNoSchedule", "old:PreferNoSchedule"],
+    ["spot=yes:PreferNoSchedule"],
+)
+_IMAGES = [
+    {"names": ["registry.example/app:1"], "sizeBytes": GIB},
+    {"names": ["registry.example/base:latest"], "sizeBytes": GIB // 2},
+    {"names": ["registry.example/data:1"], "sizeBytes": 2 * GIB},
+]
+_TERM = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+
+
+def sample_pods() -> list[PodInfo]:
+    """Return pending pods, each asking for something else, and some of them alike."""
+    app = [{"name": "c", "image": "registry.example/app:1", "ports": [{"hostPort": 8080}]}]
+    return [
+        pod("asks-for-nothing"),
+        pod("small", cpu="100m", memory="128Mi"),
+        pod("small-too", cpu="100m", memory="128Mi"),
+        pod("small-in-other-words", cpu="0.1", memory="131072Ki"),
+        pod("large", cpu="5", memory="9Gi"),
+        pod("impossible", cpu="500", memory="900Gi"),
+        pod("gpu", cpu="1", requests={"nvidia.com/gpu": 2}),
+        pod("tolerant", cpu="1", tolerations=[{"operator": "Exists"}]),
+        pod("tolerates-spot", cpu="1", tolerations=[{"key": "spot", "operator": "Exists", "effect": ""}]),
+        pod("in-a-zone", nodeSelector={"topology.kubernetes.io/zone": "zone-1"}),
+        pod("nowhere", nodeSelector={"topology.kubernetes.io/zone": "zone-9"}),
+        pod(
+            "required-ssd",
+            affinity=_affinity(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelectorTerms": [_TERM]}),
+        ),
+        pod(
+            "prefers-ssd",
+            affinity=_affinity(
+                preferredDuringSchedulingIgnoredDuringExecution=[{"weight": 10, "preference": _TERM}]
+            ),
+        ),
+        pod("on-two-nodes", affinity=_named("node-3", "node-8", "node-none")),
+        pod("names-its-node", nodeName="node-7"),
+        pod("with-port-and-image", containers=app),
+        pod("gated", gates=["example.com/wait"]),
+    ]
+
+
+def _affinity(**fields: Any) -> dict[str, Any]:
+    return {"nodeAffinity": fields}
+
+
+def _named(*names: str) -> dict[str, Any]:
+    terms = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in names
+    ]
+    return _affinity(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelectorTerms": terms})

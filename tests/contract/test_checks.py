@@ -1,0 +1,202 @@
+"""The checks themselves: each catches the plugin that breaks it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    Locality,
+    Outcomes,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    QueueingHint,
+    ScorePlugin,
+    Status,
+)
+from tests.contract import checks
+from tests.contract.checks import CHECKS, subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.framework import CycleState, Plugin
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
+
+
+class Honest(FilterPlugin, ScorePlugin):
+    """Refuses every node with a GPU, one by one."""
+
+    name = "Honest"
+    locality = Locality.NODE
+
+    def signature(self, pod: PodInfo) -> str:
+        return "all alike"
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("has a GPU") if node.allocatable.get("nvidia.com/gpu") else None
+
+    def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return 100 if node.labels["disk"] == "ssd" else 0
+
+
+class LooksAtRowNumbers(Honest):
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        return Outcomes.refuse(np.arange(snapshot.n_nodes) % 2 == 0, "even")
+
+
+class ScoresRowNumbers(Honest):
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        return np.arange(snapshot.n_nodes)
+
+
+class LooksAcrossNodes(Honest):
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        allocatable = snapshot.allocatable["cpu"]
+        return Outcomes.refuse(allocatable == allocatable.max(initial=0), "the largest")
+
+
+class CountsTheRowsAsked(Honest):
+    locality = Locality.CLUSTER
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        return Outcomes.refuse(np.full(snapshot.n_nodes, len(rows) > 20), "many to judge")
+
+
+class TripsOverNoNodes(Honest):
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        return snapshot.allocatable["cpu"] * 100 // snapshot.allocatable["cpu"].max()
+
+
+class ChangesItsMind(Honest):
+    asked = 0
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        self.asked += 1
+        return Outcomes.refuse(np.full(snapshot.n_nodes, self.asked > len(checks.sample_pods())), "now no")
+
+
+class WritesIntoTheSnapshot(Honest):
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        snapshot.requested["cpu"][:] = 0
+        return Outcomes.all_pass(snapshot.n_nodes)
+
+
+class RefusesWithoutAWord(Honest):
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("")
+
+
+class GatesWithoutAWord(PreEnqueuePlugin):
+    name = "GatesWithoutAWord"
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        return Status.unschedulable()
+
+
+class SleepsForEver(Honest):
+    def events(self) -> tuple[EventWithHint, ...]:
+        return ()
+
+
+class ForgetsAdditions(Honest):
+    def events(self) -> tuple[EventWithHint, ...]:
+        return (EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD), self._hint),)
+
+    def _hint(self, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
+        return QueueingHint.QUEUE if old.labels != new.labels else QueueingHint.SKIP
+
+
+class AnswersHintsWithABool(Honest):
+    def events(self) -> tuple[EventWithHint, ...]:
+        return (EventWithHint(ClusterEvent(EventResource.POD, ActionType.DELETE), lambda *_: True),)
+
+
+class ScoresBeyond100(Honest):
+    def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return 101
+
+
+class ScoresInFloats(Honest):
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        return np.zeros(snapshot.n_nodes)  # type: ignore[return-value]
+
+
+class SignsTooLittle(Honest):
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("pods ask for something") if pod.resources.requests else None
+
+
+class SignsTheName(Honest):
+    def signature(self, pod: PodInfo) -> str:
+        return pod.name
+
+
+class KeepsItsStateToItself(Honest, PreFilterPlugin):
+    prepared: CycleState
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
+        self.prepared = state
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        return Outcomes.refuse(np.full(snapshot.n_nodes, state is not self.prepared), "another state")
+
+
+class LooksThroughTheOverlay(Honest):
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        below = getattr(snapshot._source, "_base", snapshot._source)
+        return Outcomes.refuse(below.pod_count() > 0, "in use")
+
+
+class WantsArguments(Honest):
+    class Args(checks.Plugin.Args):  # type: ignore[name-defined,misc]
+        threshold: int
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_an_honest_plugin_passes(check: Callable[[Any], None]):
+    check(subject(Honest))
+
+
+@pytest.mark.parametrize(
+    ("plugin", "check"),
+    [
+        (LooksAtRowNumbers, checks.check_follows_the_nodes_when_rows_are_reordered),
+        (ScoresRowNumbers, checks.check_follows_the_nodes_when_rows_are_reordered),
+        (LooksAcrossNodes, checks.check_a_part_of_the_nodes_gives_that_part_of_the_verdicts),
+        (CountsTheRowsAsked, checks.check_answers_only_for_the_rows_still_standing),
+        (TripsOverNoNodes, checks.check_takes_a_cluster_of_no_nodes),
+        (ChangesItsMind, checks.check_says_the_same_twice),
+        (WritesIntoTheSnapshot, checks.check_leaves_the_snapshot_alone),
+        (RefusesWithoutAWord, checks.check_gives_a_reason_for_every_refusal),
+        (GatesWithoutAWord, checks.check_gives_a_reason_for_every_refusal),
+        (SleepsForEver, checks.check_can_be_woken_after_a_refusal),
+        (ForgetsAdditions, checks.check_hints_take_every_event_they_are_registered_for),
+        (AnswersHintsWithABool, checks.check_hints_take_every_event_they_are_registered_for),
+        (ScoresBeyond100, checks.check_scores_are_in_range),
+        (ScoresInFloats, checks.check_scores_are_in_range),
+        (SignsTooLittle, checks.check_pods_of_one_signature_get_one_verdict),
+        (SignsTheName, checks.check_replicas_share_a_signature),
+        (KeepsItsStateToItself, checks.check_works_from_a_cloned_state),
+        (LooksThroughTheOverlay, checks.check_an_overlay_is_as_good_as_the_pods_themselves),
+    ],
+    ids=lambda part: part.__name__,
+)
+def test_a_plugin_that_breaks_the_contract_is_caught(plugin: type[Plugin], check: Callable[[Any], None]):
+    with pytest.raises((AssertionError, ValueError, AttributeError)):
+        check(subject(plugin))
+
+
+def test_a_plugin_that_cannot_do_without_arguments_is_caught():
+    each = subject(WantsArguments, args={"threshold": 1})
+
+    with pytest.raises(ValueError, match="threshold"):
+        checks.check_is_made_from_no_arguments(each)

@@ -1,0 +1,63 @@
+"""Every plugin that comes with the scheduler keeps the contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from plugins.registry import IN_TREE
+from scheduler.framework import FilterPlugin, PreEnqueuePlugin, ScorePlugin
+from tests.contract.checks import CHECKS, subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.framework import Plugin
+    from scheduler.objects.pod import PodInfo
+    from tests.contract.checks import Subject
+
+
+class NowhereBinder:
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        raise AssertionError(f"nothing is bound here, was {pod} to {node_name}")
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("plugin", IN_TREE.values(), ids=lambda plugin: plugin.name)
+def test_contract(plugin: type[Plugin], check: Callable[[Subject], None]):
+    check(subject(plugin, binder=NowhereBinder()))
+
+
+@pytest.mark.parametrize(
+    "point", [FilterPlugin, ScorePlugin, PreEnqueuePlugin], ids=lambda point: point.__name__
+)
+def test_the_sweep_meets_plugins_of_this_point(point: type[Plugin]):
+    assert any(issubclass(plugin, point) for plugin in IN_TREE.values())
+
+
+def test_the_sweep_has_checks_and_plugins():
+    assert len(CHECKS) >= 15
+    assert len(IN_TREE) >= 11
+
+
+@pytest.mark.parametrize(("name", "plugin"), IN_TREE.items(), ids=list(IN_TREE))
+def test_plugins_are_registered_by_their_names(name: str, plugin: type[Plugin]):
+    assert plugin.name == name
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, plugin in IN_TREE.items() if issubclass(plugin, FilterPlugin)]
+)
+def test_the_samples_make_each_filter_refuse_some_nodes_and_pass_some(name: str):
+    from tests.contract.checks import verdict
+
+    each = subject(IN_TREE[name])
+    codes = {
+        outcome.code.value
+        for pod in each.pods
+        for outcome in verdict(each.plugin, pod, each.snapshot).outcomes
+    }
+
+    assert "Success" in codes
+    assert len(codes) > 1

@@ -1,0 +1,162 @@
+"""Plugins of users in a running daemon: what they change, and what their mistakes cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scheduler.framework import FilterPlugin, Outcomes, ReservePlugin, ScorePlugin, Status
+from tests import virtual_time
+from tests.builders import node_object, pod_object
+from tests.daemon_harness import cluster
+
+EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
+
+
+def profile(*plugins: str) -> str:
+    enabled = "".join(f"\n      - name: {plugin}\n        weight: 10" for plugin in plugins)
+    return f"""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  plugins:
+    multiPoint:
+      enabled:{enabled}
+"""
+
+
+def nodes_chosen(folder: Path, configuration: str) -> set[str]:
+    async def scenario() -> set[str]:
+        async with cluster(folder) as it, it.daemon(configuration):
+            it.add_nodes(*(node_object(f"large-{n}", cpu="64") for n in range(3)))
+            it.add_nodes(*(node_object(f"small-{n}", cpu="8") for n in range(3)))
+            it.add_pods(*(pod_object(f"pod-{n}", cpu="100m") for n in range(12)))
+            await it.until(lambda: all(pod["spec"].get("nodeName") for pod in it.pods()))
+            return {pod["spec"]["nodeName"] for pod in it.pods()}
+
+    return virtual_time.run(scenario())
+
+
+def test_the_single_file_of_the_readme_moves_pods_to_the_small_nodes(tmp_path: Path) -> None:
+    (tmp_path / "without").mkdir()
+    (tmp_path / "with").mkdir()
+
+    without = nodes_chosen(tmp_path / "without", "")
+    with_it = nodes_chosen(tmp_path / "with", profile(str(EXAMPLES / "prefer_small_nodes.py")))
+
+    assert any(name.startswith("large") for name in without)
+    assert with_it <= {"small-0", "small-1", "small-2"}
+
+
+class RaisingFilter(FilterPlugin):
+    name = "Raising"
+    times = 2
+
+    def filter_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            raise KeyError("licence")
+
+
+class ShortFilter(FilterPlugin):
+    name = "Short"
+    times = 2
+
+    def filter(self, state, pod, snapshot, rows):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            return Outcomes.all_pass(snapshot.n_nodes - 1)
+        return Outcomes.all_pass(snapshot.n_nodes)
+
+
+class FloatScore(ScorePlugin):
+    name = "Float"
+    times = 2
+
+    def score(self, state, pod, snapshot, feasible):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            return np.ones(snapshot.n_nodes)
+        return np.ones(snapshot.n_nodes, dtype=np.int64)
+
+
+class HugeScore(ScorePlugin):
+    name = "Huge"
+    times = 2
+
+    def score_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            return 101
+        return 1
+
+
+class RaisingReserve(ReservePlugin):
+    name = "RaisingReserve"
+    times = 2
+
+    def reserve(self, state, pod, node_name):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            raise RuntimeError("no reservation today")
+
+    def unreserve(self, state, pod, node_name):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        raise RuntimeError("nor can it be undone")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "told"),
+    [
+        pytest.param(RaisingFilter, 'Filter plugin "Raising" for node "n1": KeyError', id="a filter that raises"),
+        pytest.param(ShortFilter, 'Filter plugin "Short": ValueError: Outcomes.index is uint16 (2,)', id="a short array"),
+        pytest.param(FloatScore, 'Score plugin "Float": ValueError: score returns int64 (2,)', id="scores of another type"),
+        pytest.param(HugeScore, 'Score plugin "Huge": ValueError: invalid score 101 for node "n1"', id="a score out of range"),
+        pytest.param(RaisingReserve, 'Reserve plugin "RaisingReserve": RuntimeError: no reservation', id="a reserve that raises"),
+    ],
+)  # fmt: skip
+def test_a_plugin_that_fails_is_named_on_the_pod_and_the_pod_is_bound_once_it_works(
+    tmp_path: Path, plugin: type, told: str
+) -> None:
+    async def scenario() -> None:
+        plugin.times = 2
+        plugins = {plugin.name: plugin}
+        async with cluster(tmp_path) as it, it.daemon(profile(plugin.name), plugins=plugins) as daemon:
+            it.add_nodes(node_object("n1"), node_object("n2"))
+            await it.until(lambda: daemon.cache.table.n_nodes == 2)
+            it.add_pods(pod_object("web", cpu="1"), pod_object("other", cpu="1"))
+
+            await it.until(lambda: it.condition("web").get("reason") == "SchedulerError")
+            message = it.condition("web")["message"]
+            await it.until(lambda: it.node_of("web") and it.node_of("other"))
+            await it.until(lambda: daemon.cache.counts()["assumed_pods"] == 0)
+
+            assert told in message
+            daemon.cache.check()
+            daemon.queue.check()
+            assert not list(daemon.queue.pods())
+
+    virtual_time.run(scenario())
+
+
+class Never(FilterPlugin):
+    name = "Never"
+
+    def filter_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        return Status.unschedulable(f"node {node.name} has no free licence")
+
+
+def test_a_refusal_of_a_users_plugin_is_told_in_its_own_words(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon(profile("Never"), plugins={"Never": Never}):
+            it.add_nodes(node_object("n1"))
+            it.add_pods(pod_object("web", cpu="1"))
+
+            await it.until(lambda: it.condition("web"))
+
+            told = "0/1 nodes are available: 1 node n1 has no free licence."
+            assert it.condition("web")["message"] == told
+
+    virtual_time.run(scenario())

@@ -1,0 +1,140 @@
+"""The simulated API server answers as a real kube-apiserver 1.36 did.
+
+`simulator_transcript.jsonl` holds requests that were sent one after another to a fresh kube-apiserver (no
+controllers, no kubelet), with its answers; `${id.a.b}` in a request stands for that place in the answer `id`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from scheduler.simulator.server import ApiServer
+from tests.virtual_time import LoopClock
+from tests.virtually import virtually
+
+TRANSCRIPT = Path(__file__).with_name("simulator_transcript.jsonl")
+TOKEN = "t"
+
+MADE_UP = {"uid", "resourceVersion", "continue"}
+TIMES = {"creationTimestamp", "deletionTimestamp", "lastTransitionTime", "time"}
+GENERATED = re.compile(r"gen-[a-z0-9]{5}")
+
+PROSE = {"s033", "s041", "s055", "s076", "s077", "s085", "s093", "s137"}
+"""Answers whose texts carry uids, versions, or a JSON parser's or Go differ's own words."""
+
+AGES = {"s034", "s035"}
+"""Tables whose ages depend on how long the recording took."""
+
+UNSERVED_EVENTS = {"s134": 2}
+"""Watches that also saw the effect of requests that are left out here: an eviction."""
+
+
+def comparable(value: Any, key: str = "") -> Any:
+    """Blank out what no two servers have in common."""
+    if isinstance(value, dict):
+        return {name: comparable(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [comparable(item, key) for item in value]
+    if value and (key in TIMES or key in MADE_UP):
+        return f"<{key}>"
+    return GENERATED.sub("gen-xxxxx", value) if isinstance(value, str) else value
+
+
+def differences(expected: Any, found: Any, path: str = "") -> list[str]:
+    if isinstance(expected, dict) and isinstance(found, dict):
+        names = sorted({*expected, *found})
+        return [
+            line
+            for name in names
+            for line in differences(expected.get(name), found.get(name), f"{path}.{name}")
+        ]
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        pairs = zip(expected, found, strict=True)
+        return [line for place, pair in enumerate(pairs) for line in differences(*pair, f"{path}[{place}]")]
+    return [] if expected == found else [f"{path}: expected {expected!r}, found {found!r}"]
+
+
+def filled_in(text: str, answers: dict[str, Any]) -> str:
+    def place(match: re.Match[str]) -> str:
+        name, *steps = match[1].split(".")
+        found = answers[name]
+        for step in steps:
+            found = found[step]
+        return str(found)
+
+    return re.sub(r"\$\{([^}]*)\}", place, text)
+
+
+def without_prose(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_prose(item) for name, item in value.items() if name != "message"}
+    return [without_prose(item) for item in value] if isinstance(value, list) else value
+
+
+async def ask(
+    session: aiohttp.ClientSession, request: dict[str, Any], answers: dict[str, Any]
+) -> tuple[int, Any, Any]:
+    """Send one request of the transcript; returns status, headers and body."""
+    body = request.get("body")
+    headers = {"Accept": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+        body = filled_in(body if isinstance(body, str) else json.dumps(body), answers)
+    headers.update(request.get("headers") or {})
+    if not headers["Authorization"]:
+        del headers["Authorization"]
+    url = URL(f"http://localhost{filled_in(request['path'], answers)}", encoded=True)
+    async with session.request(
+        request["method"], url, data=body, headers=headers, skip_auto_headers=["Content-Type"]
+    ) as response:
+        text = await response.text()
+        if "watch=1" in request["path"] and response.status == 200:
+            return response.status, response.headers, [json.loads(line) for line in text.splitlines()]
+        is_json = response.content_type == "application/json"
+        return response.status, response.headers, json.loads(text) if is_json else text
+
+
+@virtually
+async def test_every_recorded_request_is_answered_as_it_was(tmp_path):
+    steps = [json.loads(line) for line in TRANSCRIPT.read_text().splitlines()]
+    answers: dict[str, Any] = {}
+    wrong: list[str] = []
+    socket = str(tmp_path / "socket")
+    async with (
+        ApiServer(clock=LoopClock(), socket_path=socket, token=TOKEN) as server,
+        aiohttp.ClientSession(connector=aiohttp.UnixConnector(socket)) as session,
+    ):
+        for step in steps:
+            status, headers, body = await ask(session, step["request"], answers)
+            answers[step["id"]] = body
+            recorded = step["response"]
+            expected, found = comparable(recorded["body"]), comparable(body)
+            if step["id"] in UNSERVED_EVENTS:
+                expected = expected[: -UNSERVED_EVENTS[step["id"]]]
+            if step["id"] in PROSE:
+                expected, found = without_prose(expected), without_prose(found)
+            if step["id"] in AGES:
+                for table in (expected, found):
+                    for row in table["rows"]:
+                        row["cells"][3] = "<age>"
+            faults = differences(expected, found)
+            if status != recorded["status"]:
+                faults.insert(0, f"status: expected {recorded['status']}, found {status}")
+            for name in recorded["headers"]:
+                faults += differences(recorded["headers"][name], headers.get(name), name)
+            if faults:
+                wrong.append(
+                    "\n  ".join(
+                        [f"{step['id']} {step['request']['method']} {step['request']['path']}", *faults]
+                    )
+                )
+        assert server.requests.count == len(steps)
+
+    assert len(steps) > 120
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,76 @@
+"""NodeResourcesBalancedAllocation as a loop over one node, from reading balanced_allocation.go."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugins.node_resources_balanced_allocation import (
+    NodeResourcesBalancedAllocation,
+    NodeResourcesBalancedAllocationArgs,
+)
+from scheduler.objects.resource_names import is_scalar_resource_name
+from tests.clusters import RESOURCES, Cluster, wild_clusters, wild_pods
+from tests.reference.go import divide, to_int64, wrap
+from tests.reference.one_node import OneNode, one_by_one, scored
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
+
+names = st.lists(st.sampled_from([*RESOURCES, "pods"]), unique=True, max_size=5)
+
+
+def balance(amounts: list[tuple[int, int]]) -> int:
+    """balanced_allocation.go, balancedResourceScore, of (requested, allocatable) pairs."""
+    fractions = []
+    total = 0.0
+    for requested, allocatable in amounts:
+        if allocatable == 0:
+            continue
+        fraction = float(requested) / float(allocatable)
+        if fraction > 1:
+            fraction = 1.0
+        total += fraction
+        fractions.append(fraction)
+    deviation = 0.0
+    if len(fractions) == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    elif len(fractions) > 2:
+        mean = total / float(len(fractions))
+        squares = 0.0
+        for fraction in fractions:
+            squares = squares + (fraction - mean) * (fraction - mean)
+        deviation = math.sqrt(squares / float(len(fractions)))
+    return to_int64((1 - deviation) * 100.0)
+
+
+def rank(pod: PodInfo, node: OneNode, resources: list[str]) -> int:
+    with_pod, without_pod = [], []
+    for name in resources:
+        request = pod.resources.balanced_score_request(name)
+        scalar = is_scalar_resource_name(name)
+        known = name in {"cpu", "memory", "ephemeral-storage"} or scalar
+        if not known or (scalar and request == 0):
+            continue
+        with_pod.append((wrap(node.requested(name) + request), node.allocatable(name)))
+        without_pod.append((node.requested(name), node.allocatable(name)))
+    change = wrap(wrap(50 + balance(with_pod)) - balance(without_pod))
+    return wrap(50 + divide(change, 2))
+
+
+@given(wild_clusters("resources"), wild_pods("resources"), names)
+def test_the_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo, resources: list[str]):
+    args = {"resources": [{"name": name} for name in resources]}
+    plugin = NodeResourcesBalancedAllocation(args=msgspec.convert(args, NodeResourcesBalancedAllocationArgs))
+
+    found = scored(plugin, pod, cluster.snapshot())
+
+    counted = resources or ["cpu", "memory"]
+    if not any(pod.resources.balanced_score_request(name) for name in counted):
+        assert found == "Skip"
+    else:
+        assert found == [rank(pod, node, counted) for node in one_by_one(cluster)]

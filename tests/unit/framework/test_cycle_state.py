@@ -1,0 +1,142 @@
+"""A clone shares data until one of the two changes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scheduler.framework import CycleState
+
+
+class Counter:
+    """Data that copies itself."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
+
+    def clone(self) -> Counter:
+        return Counter(self.count)
+
+
+def test_what_was_written_is_read():
+    state = CycleState()
+    state.write("Plugin", [1])
+
+    assert state.read("Plugin", list) == [1]
+    assert "Plugin" in state
+    assert "Other" not in state
+
+
+def test_what_was_never_written_is_an_error_that_names_it():
+    with pytest.raises(LookupError, match="'Plugin'; was the plugin's earlier point run"):
+        CycleState().read("Plugin", list)
+
+
+def test_data_of_another_type_is_an_error_that_names_both():
+    state = CycleState()
+    state.write("Plugin", {})
+
+    with pytest.raises(TypeError, match="holds a dict, not a list"):
+        state.read("Plugin", list)
+
+
+def test_what_is_deleted_is_gone_from_one_state_only():
+    state = CycleState()
+    state.write("Plugin", [1])
+    clone = state.clone()
+
+    clone.delete("Plugin")
+    clone.delete("never written")
+
+    assert "Plugin" not in clone
+    assert state.read("Plugin", list) == [1]
+
+
+def append(data: list[int]) -> None:
+    data.append(1)
+
+
+def add_key(data: dict[str, int]) -> None:
+    data["x"] = 1
+
+
+def add(data: set[int]) -> None:
+    data.add(1)
+
+
+def fill(data: np.ndarray[Any, Any]) -> None:
+    data[:] = 1
+
+
+def count(data: Counter) -> None:
+    data.count += 1
+
+
+KINDS = [
+    pytest.param(list, append, len, id="a list"),
+    pytest.param(dict, add_key, len, id="a dict"),
+    pytest.param(set, add, len, id="a set"),
+    pytest.param(lambda: np.zeros(2), fill, np.sum, id="an array"),
+    pytest.param(Counter, count, lambda data: data.count, id="data with a clone method"),
+]
+
+
+@pytest.mark.parametrize(("make", "change", "look"), KINDS)
+@pytest.mark.parametrize("changer", ["the clone", "the original"])
+def test_a_change_on_one_side_is_not_seen_on_the_other(make: Any, change: Any, look: Any, changer: str):
+    original = CycleState()
+    original.write("Plugin", make())
+    clone = original.clone()
+    assert clone.read("Plugin", object) is original.read("Plugin", object)
+    mine, other = (clone, original) if changer == "the clone" else (original, clone)
+
+    change(mine.mutable("Plugin", object))
+
+    assert look(mine.read("Plugin", object)) != look(other.read("Plugin", object))
+    assert look(other.read("Plugin", object)) == look(make())
+
+
+def test_data_is_copied_once_and_only_where_it_is_shared():
+    state = CycleState()
+    data = [1]
+    state.write("Plugin", data)
+    assert state.mutable("Plugin", list) is data
+
+    clone = state.clone()
+    copied = clone.mutable("Plugin", list)
+
+    assert copied is not data
+    assert clone.mutable("Plugin", list) is copied
+
+
+def test_a_clone_of_a_clone_is_independent_too():
+    first = CycleState()
+    first.write("Plugin", [])
+    second = first.clone()
+    second.mutable("Plugin", list).append("second")
+    third = second.clone()
+    third.mutable("Plugin", list).append("third")
+
+    assert first.read("Plugin", list) == []
+    assert second.read("Plugin", list) == ["second"]
+    assert third.read("Plugin", list) == ["second", "third"]
+
+
+def test_a_clone_skips_what_the_original_skips():
+    state = CycleState()
+    state.skipped_filters, state.skipped_scores = frozenset({"A"}), frozenset({"B"})
+
+    clone = state.clone()
+
+    assert (clone.skipped_filters, clone.skipped_scores) == ({"A"}, {"B"})
+
+
+def test_shared_data_that_cannot_be_copied_is_an_error_when_it_is_to_be_changed():
+    state = CycleState()
+    state.write("Plugin", object())
+    clone = state.clone()
+
+    with pytest.raises(TypeError, match="'Plugin': a object needs a clone method"):
+        clone.mutable("Plugin", object)

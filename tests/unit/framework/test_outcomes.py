@@ -1,0 +1,84 @@
+"""What a plugin says of every node, as numbers into a table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from scheduler.framework import PASS, SKIP, SUCCESS, Code, Outcome, Outcomes, Status
+
+NO = Outcome(Code.UNSCHEDULABLE, ("no",))
+
+
+def test_nodes_refused_for_one_reason_share_its_place():
+    outcomes = Outcomes.refuse(np.array([True, False, True]), "too small")
+
+    assert outcomes.index.tolist() == [1, 0, 1]
+    assert outcomes.of(0) == Outcome(Code.UNSCHEDULABLE, ("too small",))
+    assert outcomes.passing.tolist() == [False, True, False]
+
+
+def test_a_refusal_that_no_eviction_helps_has_a_code_of_its_own():
+    outcomes = Outcomes.refuse(np.array([True]), "wrong zone", resolvable=False)
+
+    assert outcomes.of(0).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+
+
+def test_statuses_of_some_rows_leave_the_others_passing():
+    no, again = Status.unschedulable("no"), Status.unschedulable("no")
+
+    outcomes = Outcomes.from_statuses(4, np.array([0, 1, 3]), [no, SUCCESS, again])
+
+    assert outcomes.index.tolist() == [1, 0, 0, 1]
+    assert outcomes.table == (PASS, NO)
+
+
+def test_a_status_for_each_row_is_asked():
+    with pytest.raises(ValueError, match="shorter"):
+        Outcomes.from_statuses(2, np.array([0, 1]), [SUCCESS])
+
+
+def test_outcomes_of_a_part_spread_over_the_whole():
+    part = Outcomes(np.array([1, 0], dtype=np.uint16), (PASS, NO))
+
+    whole = part.spread(np.array([2, 3]), 4)
+
+    assert whole.index.tolist() == [0, 0, 1, 0]
+    assert whole.table is part.table
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        pytest.param((), "first outcome", id="an empty table"),
+        pytest.param((NO,), "first outcome", id="a table that does not begin with PASS"),
+        pytest.param((PASS, PASS), "refused with", id="a pass in a later place"),
+        pytest.param((PASS, Outcome(Code.SKIP, ("x",))), "refused with", id="a code that is no refusal"),
+        pytest.param(
+            (PASS, Outcome(Code.UNSCHEDULABLE, ())), "needs a reason", id="a refusal without a reason"
+        ),
+        pytest.param((PASS, "no"), "is \\(code, reasons\\)", id="something else"),
+        pytest.param((PASS, *[NO] * 65536), "at most 65536", id="more places than a number can name"),
+    ],
+)
+def test_a_table_that_explains_nothing_is_refused(table: tuple[Outcome, ...], problem: str):
+    with pytest.raises(ValueError, match=problem):
+        Outcomes(np.zeros(1, dtype=np.uint16), table)
+
+
+def test_an_error_is_an_outcome():
+    failed = Outcome(Code.ERROR, ("broken",))
+
+    assert Outcomes(np.ones(1, dtype=np.uint16), (PASS, failed)).of(0) is failed
+
+
+def test_a_skip_says_nothing_of_a_node():
+    with pytest.raises(ValueError, match="was Skip"):
+        Outcomes.from_statuses(1, np.array([0]), [SKIP])
+
+
+def test_more_kinds_of_refusal_than_a_number_can_name_are_an_error():
+    statuses = (Status.unschedulable(f"reason {number}") for number in range(65536))
+
+    with pytest.raises(ValueError, match="65535 different"):
+        Outcomes.from_statuses(65536, np.arange(65536), statuses)

@@ -1,0 +1,49 @@
+"""Ports of nodes: who holds one, and who collides with whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.objects.host_ports import HostPort, any_conflict
+from tests.builders import pod
+
+ANY = "0.0.0.0"  # noqa: S104 - what a pod means that names no address
+
+
+def container(*ports: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"name": "c", "ports": list(ports), **fields}
+
+
+def test_sidecars_hold_ports_and_init_containers_do_not():
+    each = pod(
+        "p",
+        containers=[container({"hostPort": 80})],
+        initContainers=[
+            container({"hostPort": 81}),
+            container({"hostPort": 82, "protocol": "UDP", "hostIP": "10.0.0.1"}, restartPolicy="Always"),
+        ],
+    )
+
+    assert each.host_ports == (HostPort("10.0.0.1", "UDP", 82), HostPort(ANY, "TCP", 80))
+
+
+def test_ports_of_containers_alone_ask_nothing_of_the_node():
+    assert pod("p", containers=[container({"containerPort": 80}, {"hostPort": 0})]).host_ports == ()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "used", "conflict"),
+    [
+        pytest.param((ANY, "TCP", 80), (ANY, "TCP", 80), True, id="the same"),
+        pytest.param((ANY, "TCP", 80), ("10.0.0.1", "TCP", 80), True, id="all addresses, one used"),
+        pytest.param(("10.0.0.1", "TCP", 80), (ANY, "TCP", 80), True, id="one address, all used"),
+        pytest.param(("10.0.0.1", "TCP", 80), ("10.0.0.2", "TCP", 80), False, id="another address"),
+        pytest.param((ANY, "TCP", 80), (ANY, "UDP", 80), False, id="another protocol"),
+        pytest.param((ANY, "TCP", 80), (ANY, "TCP", 81), False, id="another port"),
+        pytest.param(("::", "TCP", 80), ("::1", "TCP", 80), False, id="IPv6 has no address for all"),
+    ],
+)
+def test_conflicts(wanted: tuple[str, str, int], used: tuple[str, str, int], conflict: bool):
+    assert any_conflict([HostPort(*wanted)], [HostPort(*used)]) is conflict

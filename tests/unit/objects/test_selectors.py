@@ -1,0 +1,190 @@
+"""Selectors as rules: what they choose, and what is wrong with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.objects.selectors import (
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorTerm,
+    Operator,
+    Requirement,
+    SelectorError,
+    SelectorRequirement,
+    node_rules,
+    parse_int64,
+    parse_label_selector,
+    parse_node_term,
+    required_node_affinity,
+)
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "value", "admitted"),
+    [
+        ("In", ["a", "b"], "b", True),
+        ("In", ["a"], "c", False),
+        ("In", ["a"], None, False),
+        ("In", [""], "", True),
+        ("NotIn", ["a"], "a", False),
+        ("NotIn", ["a"], "c", True),
+        ("NotIn", ["a"], None, True),
+        ("Exists", [], "", True),
+        ("Exists", [], None, False),
+        ("DoesNotExist", [], "", False),
+        ("DoesNotExist", [], None, True),
+        ("Gt", ["9"], "10", True),
+        ("Gt", ["9"], "9", False),
+        ("Gt", ["9"], None, False),
+        ("Gt", ["9"], "ten", False),
+        ("Lt", ["10"], "9", True),
+        ("Lt", ["10"], "-9", True),
+        ("Lt", ["10"], "10", False),
+        ("Lt", ["10"], "", False),
+    ],
+)
+def test_a_requirement_admits(operator: str, values: list[str], value: str | None, admitted: bool):
+    written = SelectorRequirement("k", operator, tuple(values))
+
+    requirement = parse_node_term(NodeSelectorTerm((written,))).labels[0]
+
+    assert requirement.admits(value) is admitted
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("+7", 7),
+        ("-007", -7),
+        ("9223372036854775807", 2**63 - 1),
+        ("-9223372036854775808", -(2**63)),
+        ("9223372036854775808", None),
+        ("0" * 5000 + "1", 1),
+        ("1" * 5000, None),
+        ("", None),
+        ("+", None),
+        ("1_0", None),
+        (" 1", None),
+        ("٣", None),
+        ("1.0", None),
+        ("0x1", None),
+    ],
+)
+def test_numbers_are_read_as_go_reads_them(text: str, number: int | None):
+    assert parse_int64(text) == number
+
+
+@pytest.mark.parametrize(
+    ("written", "faults"),
+    [
+        pytest.param(
+            ("a key", "In", ["v"]), ["matchExpressions[0].key: must be a label's key, was 'a key'"], id="key"
+        ),
+        pytest.param(
+            ("k", "In", ["v", "-v"]),
+            ["matchExpressions[0].values[1]: must be a label's value, was '-v'"],
+            id="value",
+        ),
+        pytest.param(("k", "In", []), ["matchExpressions[0].values: In needs a value"], id="In nothing"),
+        pytest.param(
+            ("k", "Exists", ["v"]), ["matchExpressions[0].values: Exists takes no values, was 1"], id="Exists"
+        ),
+        pytest.param(
+            ("k", "Gt", ["1", "2"]), ["matchExpressions[0].values: Gt needs one value, was 2"], id="Gt two"
+        ),
+        pytest.param(
+            ("k", "Lt", ["x"]),
+            ["matchExpressions[0].values[0]: must be an integer for Lt, was 'x'"],
+            id="Lt a word",
+        ),
+        pytest.param(
+            ("/k", "Is", ["v"]),
+            [
+                "matchExpressions[0].key: must be a label's key, was '/k'",
+                "matchExpressions[0].operator: must be one of In, NotIn, Exists, DoesNotExist, Gt, Lt, was 'Is'",
+            ],
+            id="all that is wrong at once",
+        ),
+    ],
+)
+def test_a_faulty_requirement_is_refused_with_its_path(
+    written: tuple[str, str, list[str]], faults: list[str]
+):
+    key, operator, values = written
+    term = NodeSelectorTerm((SelectorRequirement(key, operator, tuple(values)),))
+
+    with pytest.raises(SelectorError) as caught:
+        parse_node_term(term)
+
+    assert [str(fault) for fault in caught.value.faults] == faults
+
+
+@pytest.mark.parametrize("values", [[], ["a", "b"]], ids=["none", "two"])
+def test_a_field_is_compared_with_one_value(values: list[str]):
+    term = NodeSelectorTerm(match_fields=(SelectorRequirement("metadata.name", "In", tuple(values)),))
+
+    with pytest.raises(SelectorError, match=r"at\.matchFields\[0\]\.values: must have one element"):
+        parse_node_term(term, "at")
+
+
+def test_label_selectors_know_no_gt():
+    selector = LabelSelector(match_expressions=(SelectorRequirement("k", "Gt", ("1",)),))
+
+    with pytest.raises(
+        SelectorError, match="operator: must be one of In, NotIn, Exists, DoesNotExist, was 'Gt'"
+    ):
+        parse_label_selector(selector)
+
+
+def test_a_label_selector_asks_for_labels_and_expressions():
+    rule = parse_label_selector(
+        LabelSelector({"app": "web"}, (SelectorRequirement("tier", "NotIn", ("canary",)),))
+    )
+
+    assert rule.matches({"app": "web"})
+    assert rule.matches({"app": "web", "tier": "stable"})
+    assert not rule.matches({"app": "web", "tier": "canary"})
+    assert not rule.matches({"app": "db"})
+
+
+def test_no_label_selector_matches_nothing_and_an_empty_one_everything():
+    assert not parse_label_selector(None).matches({})
+    assert parse_label_selector(LabelSelector()).matches({})
+
+
+def test_fields_but_the_name_read_as_empty():
+    def term(key: str, operator: str, value: str) -> NodeSelectorTerm:
+        return NodeSelectorTerm(match_fields=(SelectorRequirement(key, operator, (value,)),))
+
+    assert parse_node_term(term("metadata.name", "In", "n1")).matches("n1", {})
+    assert not parse_node_term(term("metadata.name", "NotIn", "n1")).matches("n1", {})
+    assert parse_node_term(term("metadata.uid", "In", "")).matches("n1", {})
+    assert not parse_node_term(term("metadata.uid", "In", "n1")).matches("n1", {})
+
+
+def test_empty_and_faulty_terms_match_nothing_and_leave_the_others_alone():
+    good = NodeSelectorTerm((SelectorRequirement("zone", "In", ("a",)),))
+    faulty = NodeSelectorTerm((SelectorRequirement("zone", "Weird"),))
+
+    rules = node_rules(NodeSelector((NodeSelectorTerm(), faulty, good)))
+
+    assert rules == (parse_node_term(good),)
+
+
+def test_required_affinity_without_terms_matches_nothing():
+    from scheduler.objects.selectors import NodeAffinity
+
+    none = required_node_affinity({}, NodeAffinity(NodeSelector()))
+    free = required_node_affinity({}, NodeAffinity())
+
+    assert not none.matches("n", {})
+    assert free.matches("n", {})
+
+
+def test_node_selectors_take_values_as_they_are():
+    affinity = required_node_affinity({"zone": "not a label value!"}, None)
+
+    assert affinity.labels == (Requirement("zone", Operator.IN, frozenset({"not a label value!"})),)
+    assert affinity.matches("n", {"zone": "not a label value!"})

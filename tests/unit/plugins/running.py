@@ -1,0 +1,66 @@
+"""Plugins made and asked as the runtime would."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.framework import SKIP, CycleState, PreFilterPlugin, PreScorePlugin, Status
+
+if TYPE_CHECKING:
+    from scheduler.errors import FieldError
+    from scheduler.framework import (
+        EventResource,
+        FilterPlugin,
+        Plugin,
+        PluginArgs,
+        QueueingHint,
+        ScorePlugin,
+    )
+    from scheduler.objects.pod import PodInfo
+    from tests.clusters import Cluster
+
+
+def made(plugin: type[Any], **args: Any) -> Any:
+    """Make a plugin from arguments in the configuration's spelling."""
+    return plugin(args=msgspec.convert(args, plugin.Args))
+
+
+def faults(args: type[PluginArgs], **given: Any) -> list[str]:
+    """What is wrong with arguments in the configuration's spelling."""
+    found: list[FieldError] = list(msgspec.convert(given, args).faults())
+    return [str(fault) for fault in found]
+
+
+def reasons(plugin: FilterPlugin, pod: PodInfo, cluster: Cluster) -> dict[str, tuple[str, ...]]:
+    """Node name -> why it is refused, for the nodes that are."""
+    state, snapshot = CycleState(), cluster.snapshot()
+    if isinstance(plugin, PreFilterPlugin):
+        answer = plugin.pre_filter(state, pod, snapshot)
+        if answer is SKIP:
+            return {}
+        assert not isinstance(answer, Status) or answer.is_success, answer
+    outcomes = plugin.filter(state, pod, snapshot, snapshot.all_rows)
+    return {
+        node.name: outcomes.of(row).reasons
+        for row, node in enumerate(cluster.nodes)
+        if not outcomes.passing[row]
+    }
+
+
+def scores(plugin: ScorePlugin, pod: PodInfo, cluster: Cluster) -> dict[str, int] | None:
+    """Node name -> normalized score; None where PreScore skips."""
+    state, snapshot = CycleState(), cluster.snapshot()
+    rows = snapshot.all_rows
+    if isinstance(plugin, PreScorePlugin) and plugin.pre_score(state, pod, snapshot, rows) is SKIP:
+        return None
+    found = plugin.normalize(state, pod, plugin.score(state, pod, snapshot, rows), rows)
+    return {node.name: int(found[row]) for row, node in enumerate(cluster.nodes)}
+
+
+def hint(plugin: Plugin, resource: EventResource, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
+    """Ask the hint the plugin registered for a kind of object."""
+    (registered,) = [each for each in plugin.events() if each.event.resource is resource]
+    assert registered.hint is not None
+    return registered.hint(pod, old, new)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugins.image_locality import ImageLocality
+from tests.builders import node, pod
+from tests.clusters import cluster
+from tests.unit.plugins.running import scores
+
+MIB = 1024 * 1024
+
+
+def having(name: str, **sizes_mib: int) -> Any:
+    images = [{"names": [f"{image}:latest"], "sizeBytes": size * MIB} for image, size in sizes_mib.items()]
+    return node(name, images=images)
+
+
+def running(*images: str, **fields: Any) -> Any:
+    return pod("p", containers=[{"name": image, "image": image} for image in images], **fields)
+
+
+def test_the_larger_the_images_that_are_there_the_better():
+    nodes = cluster(having("both", a=500, b=1000), having("small", a=500, x=9999), having("none"))
+
+    # Of 3 nodes, 2 have a and 1 has b; 23 MiB are worth nothing, 2 * 1000 MiB everything.
+    assert scores(ImageLocality(), running("a", "b"), nodes) == {
+        "both": (500 * 2 // 3 + 1000 // 3 - 23) * 100 // (2000 - 23),
+        "small": (500 * 2 // 3 - 23) * 100 // (2000 - 23),
+        "none": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("size_mib", "score"),
+    [(0, 0), (22, 0), (23, 0), (33, 1), (1000, 100), (9999, 100)],
+    ids=["nothing", "below the lowest", "the lowest", "a little", "the highest", "above the highest"],
+)
+def test_sizes_count_between_two_thresholds(size_mib: int, score: int):
+    assert scores(ImageLocality(), running("a"), cluster(having("n", a=size_mib))) == {"n": score}
+
+
+def test_an_image_that_few_nodes_have_counts_for_less():
+    nodes = cluster(having("has-it", a=1000), *(having(f"n{number}") for number in range(3)))
+
+    assert scores(ImageLocality(), running("a"), nodes)["has-it"] == (250 - 23) * 100 // (1000 - 23)
+
+
+def test_init_containers_count_and_share():
+    nodes = cluster(having("n", a=1000))
+    init = [{"name": "i", "image": "a"}]
+
+    assert scores(ImageLocality(), running("b", initContainers=init), nodes) == {
+        "n": (1000 - 23) * 100 // (2000 - 23)
+    }
+
+
+def test_image_volumes_count_and_do_not_share():
+    nodes = cluster(having("n", a=500))
+    volumes = [{"name": "v", "image": {"reference": "a"}}, {"name": "w"}]
+
+    assert scores(ImageLocality(), running("b", volumes=volumes), nodes) == {
+        "n": (500 - 23) * 100 // (1000 - 23)
+    }
+
+
+def test_a_pod_of_volumes_alone_scores_as_upstream():
+    nodes = cluster(having("has-it", a=500), having("none"))
+    volumes = [{"name": "v", "image": {"reference": "a"}}]
+
+    assert scores(ImageLocality(), running(volumes=volumes), nodes) == {"has-it": 100, "none": 0}

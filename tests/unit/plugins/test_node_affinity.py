@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugins.node_affinity import NodeAffinity, NodeAffinityArgs
+from scheduler.framework import (
+    SKIP,
+    ActionType,
+    Code,
+    CycleState,
+    EventResource,
+    PreFilterResult,
+    QueueingHint,
+)
+from tests.builders import node, pod
+from tests.clusters import cluster
+from tests.unit.plugins.running import faults, hint, made, reasons, scores
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+POD_REASON = ("node(s) didn't match Pod's node affinity/selector",)
+NODES = cluster(
+    node("a", labels={"zone": "1", "disk": "ssd"}),
+    node("b", labels={"zone": "2"}),
+    node("c", labels={"disk": "hdd"}),
+)
+
+
+def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def labels(*expressions: dict[str, Any]) -> dict[str, Any]:
+    return {"matchExpressions": list(expressions)}
+
+
+def names(*values: str, operator: str = "In") -> dict[str, Any]:
+    return {"matchFields": [expression("metadata.name", operator, value) for value in values]}
+
+
+def required(*terms: dict[str, Any]) -> dict[str, Any]:
+    return {REQUIRED: {"nodeSelectorTerms": list(terms)}}
+
+
+def preferred(*terms: tuple[int, dict[str, Any]]) -> dict[str, Any]:
+    return {PREFERRED: [{"weight": weight, "preference": term} for weight, term in terms]}
+
+
+def asking(*affinities: dict[str, Any], **selector: str) -> Any:
+    merged: dict[str, Any] = {}
+    for each in affinities:
+        merged.update(each)
+    return pod("p", nodeSelector=selector, affinity={"nodeAffinity": merged})
+
+
+def affinity(**args: Any) -> NodeAffinity:
+    return made(NodeAffinity, **args)
+
+
+def pre_filter(each: Any, **args: Any) -> Any:
+    return affinity(**args).pre_filter(CycleState(), each, NODES.snapshot())
+
+
+def test_pods_that_ask_for_nothing_are_skipped():
+    assert pre_filter(pod("p")) is SKIP
+    assert pre_filter(asking(preferred((1, labels(expression("zone", "Exists")))))) is SKIP
+
+
+@pytest.mark.parametrize(
+    ("each", "refused"),
+    [
+        pytest.param(asking(zone="1"), {"b", "c"}, id="a selector"),
+        pytest.param(asking(zone="1", disk="hdd"), {"a", "b", "c"}, id="a selector of two labels"),
+        pytest.param(asking(required(labels(expression("zone", "In", "1", "2")))), {"c"}, id="one term"),
+        pytest.param(
+            asking(required(labels(expression("zone", "Exists"), expression("disk", "Exists")))),
+            {"b", "c"},
+            id="all expressions of a term",
+        ),
+        pytest.param(
+            asking(required(labels(expression("zone", "In", "1")), labels(expression("disk", "In", "hdd")))),
+            {"b"},
+            id="any term",
+        ),
+        pytest.param(asking(required(labels(expression("zone", "Gt", "1")))), {"a", "c"}, id="a number"),
+        pytest.param(
+            asking(required(labels(expression("zone", "Exists"))), disk="ssd"), {"b", "c"}, id="both"
+        ),
+        pytest.param(asking(required()), {"a", "b", "c"}, id="no terms"),
+        pytest.param(asking(required({})), {"a", "b", "c"}, id="an empty term"),
+        pytest.param(asking(required(names("a", operator="NotIn"))), {"a"}, id="not that name"),
+        pytest.param(
+            asking(required(labels(expression("zone", "Gt", "x")), labels(expression("zone", "In", "2")))),
+            {"a", "c"},
+            id="a faulty term beside a good one",
+        ),
+    ],
+)
+def test_nodes_not_chosen_are_refused(each: Any, refused: set[str]):
+    assert reasons(affinity(), each, NODES) == dict.fromkeys(refused, POD_REASON)
+
+
+def test_added_affinity_is_the_first_reason_and_holds_for_pods_that_ask_for_nothing():
+    plugin = affinity(addedAffinity=required(labels(expression("disk", "Exists"))))
+
+    assert reasons(plugin, pod("p"), NODES) == {
+        "b": ("node(s) didn't match scheduler-enforced node affinity",)
+    }
+    assert reasons(plugin, asking(zone="1"), NODES) == {
+        "b": ("node(s) didn't match scheduler-enforced node affinity",),
+        "c": POD_REASON,
+    }
+
+
+@pytest.mark.parametrize(
+    ("each", "narrowed"),
+    [
+        pytest.param(asking(required(names("a"))), {"a"}, id="one name"),
+        pytest.param(asking(required(names("a"), names("nowhere"))), {"a", "nowhere"}, id="a name per term"),
+        pytest.param(asking(required(names("a", "a"))), {"a"}, id="the same name twice in a term"),
+        pytest.param(
+            asking(required({**names("a"), **labels(expression("x", "Exists"))})), {"a"}, id="and labels"
+        ),
+        pytest.param(
+            asking(required(names("a"), labels(expression("x", "Exists")))), None, id="a term without"
+        ),
+        pytest.param(asking(required(names("a", operator="NotIn"))), None, id="not a name"),
+        pytest.param(asking(zone="1"), None, id="no affinity"),
+        pytest.param(asking(required()), None, id="no terms"),
+    ],
+)
+def test_terms_that_all_name_their_nodes_narrow_the_search(each: Any, narrowed: set[str] | None):
+    assert pre_filter(each) == (None if narrowed is None else PreFilterResult(frozenset(narrowed)))
+
+
+def test_terms_that_name_no_possible_node_refuse_the_pod():
+    status = pre_filter(asking(required(names("a", "b"))))
+
+    assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert status.message == "pod affinity terms conflict"
+
+
+def test_a_node_has_the_weights_of_the_terms_it_meets():
+    each = asking(
+        preferred(
+            (30, labels(expression("zone", "Exists"))),
+            (10, labels(expression("disk", "In", "ssd"))),
+            (0, labels(expression("disk", "Exists"))),
+            (50, {}),
+        )
+    )
+
+    assert scores(affinity(), each, NODES) == {"a": 100, "b": 75, "c": 0}
+
+
+def test_added_preferences_count_for_every_pod():
+    plugin = affinity(addedAffinity=preferred((5, labels(expression("disk", "Exists")))))
+
+    assert scores(plugin, pod("p"), NODES) == {"a": 100, "b": 0, "c": 100}
+
+
+def test_pods_without_preferences_are_not_scored():
+    assert scores(affinity(), asking(zone="1"), NODES) is None
+
+
+def test_a_preference_that_is_none_fails_the_attempt_with_its_place():
+    each = asking(
+        preferred((1, labels(expression("zone", "Exists"))), (1, labels(expression("zone", "Lt", "x"))))
+    )
+    snapshot = NODES.snapshot()
+
+    status = affinity().pre_score(CycleState(), each, snapshot, snapshot.all_rows)
+
+    assert status.code is Code.ERROR
+    assert status.message == "[1].matchExpressions[0].values[0]: must be an integer for Lt, was 'x'"
+
+
+def test_bad_arguments_are_told_with_their_paths():
+    added = {
+        **required(labels(expression("zone", "Exists")), labels(expression("zone", "In"))),
+        **preferred((1, names("a", operator="Gt")), (0, labels(expression("", "")))),
+    }
+
+    assert faults(NodeAffinityArgs, addedAffinity=added) == [
+        f"addedAffinity.{REQUIRED}.nodeSelectorTerms[1].matchExpressions[0].values: In needs a value",
+        f"addedAffinity.{PREFERRED}[0].matchFields[0].operator: must be one of In, NotIn, was 'Gt'",
+    ]
+    assert faults(NodeAffinityArgs, addedAffinity=None) == faults(NodeAffinityArgs) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "helps"),
+    [
+        pytest.param(None, node("n", labels={"zone": "1"}), True, id="a node came"),
+        pytest.param(None, node("n", labels={"zone": "2"}), False, id="a node came that is not chosen"),
+        pytest.param(node("n"), node("n", labels={"zone": "1"}), True, id="the label came"),
+        pytest.param(node("n", labels={"zone": "1"}), node("n"), False, id="the label went"),
+        pytest.param(
+            node("n", labels={"zone": "1"}),
+            node("n", labels={"zone": "1", "x": ""}),
+            False,
+            id="another label came",
+        ),
+    ],
+)
+def test_nodes_that_are_chosen_now_wake_a_pod(old: Any, new: Any, helps: bool):
+    found = hint(affinity(), EventResource.NODE, asking(zone="1"), old, new)
+
+    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+
+
+def test_a_node_outside_the_added_affinity_wakes_nobody():
+    plugin = affinity(addedAffinity=required(labels(expression("pool", "Exists"))))
+
+    def after(**node_labels: str) -> QueueingHint:
+        return hint(plugin, EventResource.NODE, asking(zone="1"), None, node("n", labels=node_labels))
+
+    assert after(zone="1") is QueueingHint.SKIP
+    assert after(zone="1", pool="x") is QueueingHint.QUEUE
+
+
+def test_it_registers_for_upstreams_events():
+    (registered,) = affinity().events()
+
+    assert registered.event.action == ActionType.ADD | ActionType.UPDATE_NODE_LABEL

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugins.node_resources_balanced_allocation import (
+    NodeResourcesBalancedAllocation,
+    NodeResourcesBalancedAllocationArgs,
+)
+from scheduler.framework import CycleState
+from tests.builders import node, pod
+from tests.clusters import cluster
+from tests.unit.plugins.running import faults, made, scores
+
+
+def balanced(**args: Any) -> NodeResourcesBalancedAllocation:
+    return made(NodeResourcesBalancedAllocation, **args)
+
+
+def test_a_pod_that_asks_for_nothing_is_not_scored():
+    assert scores(balanced(), pod("p"), cluster(node("n"))) is None
+    assert scores(balanced(), pod("p", requests={"nvidia.com/gpu": 1}), cluster(node("n"))) is None
+
+
+def test_a_pod_that_keeps_the_balance_scores_75():
+    nodes = cluster(node("n", cpu="4", memory="4Gi"))
+
+    assert scores(balanced(), pod("p", cpu="1", memory="1Gi"), nodes) == {"n": 75}
+
+
+def test_balance_gained_scores_more_and_balance_lost_less():
+    nodes = cluster(
+        node("much-memory-used", cpu="4", memory="4Gi"),
+        node("much-cpu-used", cpu="4", memory="4Gi"),
+        pods=[pod("a", memory="3Gi", node="much-memory-used"), pod("b", cpu="3", node="much-cpu-used")],
+    )
+
+    found = scores(balanced(), pod("p", cpu="1"), nodes)
+
+    # Both are 0.75 apart before, which is 62 of 100; then 0.5 and 1 apart, 75 and 50 of 100.
+    assert found == {"much-memory-used": 50 + (50 + 75 - 62) // 2, "much-cpu-used": 50 + (50 + 50 - 62) // 2}
+
+
+def test_more_than_everything_counts_as_everything():
+    nodes = cluster(node("n", cpu="1", memory="1Gi"), pods=[pod("a", cpu="5", memory="1Gi", node="n")])
+
+    assert scores(balanced(), pod("p", cpu="1"), nodes) == {"n": 75}
+
+
+def test_three_resources_are_balanced_by_their_standard_deviation():
+    nodes = cluster(node("n", cpu="4", memory="4Gi", allocatable={"nvidia.com/gpu": 4}))
+    plugin = balanced(resources=[{"name": name} for name in ("cpu", "memory", "nvidia.com/gpu")])
+
+    # 0, 0 and 1 deviate by the square root of 2/9, so 52 with the pod; 50 + (50 + 52 - 100) / 2.
+    assert scores(plugin, pod("p", requests={"nvidia.com/gpu": 4}), nodes) == {"n": 51}
+
+
+def test_a_resource_the_node_lacks_does_not_count():
+    nodes = cluster(node("n", cpu="4", memory="0"))
+
+    assert scores(balanced(), pod("p", cpu="3"), nodes) == {"n": 75}
+
+
+def test_scores_without_pre_score_are_the_same_and_zero_where_it_would_have_skipped():
+    snapshot = cluster(node("n", cpu="4", memory="4Gi")).snapshot()
+
+    def score(each: Any) -> list[int]:
+        return balanced().score(CycleState(), each, snapshot, snapshot.all_rows).tolist()
+
+    assert score(pod("p", cpu="1", memory="1Gi")) == [75]
+    assert score(pod("p")) == [0]
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ([], []),
+        ([{"name": "cpu", "weight": 0}], []),
+        ([{"name": "cpu", "weight": 2}], ["resources[0].weight: must be 1, was 2"]),
+        ([{"name": "cpu"}, {"name": "cpu"}], ["resources[1].name: 'cpu' is named twice"]),
+    ],
+    ids=["none named", "a weight of zero", "a weight", "a name twice"],
+)
+def test_arguments(resources: list[dict[str, Any]], expected: list[str]):
+    assert faults(NodeResourcesBalancedAllocationArgs, resources=resources) == expected

@@ -1,0 +1,404 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
+from scheduler.framework import ActionType, Code, CycleState, EventResource, QueueingHint
+from tests.builders import node, pod
+from tests.clusters import cluster
+from tests.unit.plugins.running import faults, hint, made, reasons, scores
+
+GPU = "nvidia.com/gpu"
+
+
+def fit(**args: Any) -> NodeResourcesFit:
+    return made(NodeResourcesFit, **args)
+
+
+def codes(each: Any, nodes: Any) -> list[Code]:
+    plugin, state, snapshot = fit(), CycleState(), nodes.snapshot()
+    plugin.pre_filter(state, each, snapshot)
+    outcomes = plugin.filter(state, each, snapshot, snapshot.all_rows)
+    return [outcomes.of(row).code for row in range(snapshot.n_nodes)]
+
+
+def test_reasons_come_in_upstreams_order():
+    full = cluster(node("n", cpu="1", memory="1Gi", pods=0))
+    greedy = pod(
+        "p",
+        cpu="2",
+        memory="2Gi",
+        requests={"ephemeral-storage": "1Gi", "hugepages-2Mi": "2Mi", GPU: 1, "example.com/a": 1},
+    )
+
+    assert reasons(fit(), greedy, full) == {
+        "n": (
+            "Too many pods",
+            "Insufficient cpu",
+            "Insufficient memory",
+            "Insufficient ephemeral-storage",
+            "Insufficient example.com/a",
+            "Insufficient hugepages-2Mi",
+            "Insufficient nvidia.com/gpu",
+        )
+    }
+
+
+def test_a_pod_fits_into_exactly_what_is_left():
+    used = [pod("on", cpu="3", memory="1Gi", node="n")]
+    nodes = cluster(node("n", cpu="4", memory="2Gi", pods=2), pods=used)
+
+    assert reasons(fit(), pod("p", cpu="1", memory="1Gi"), nodes) == {}
+    assert reasons(fit(), pod("p", cpu="1001m", memory="1Gi"), nodes) == {"n": ("Insufficient cpu",)}
+
+
+def test_a_pod_that_asks_for_nothing_fits_where_more_is_used_than_there_is():
+    nodes = cluster(node("n", cpu="1"), pods=[pod("on", cpu="9", node="n")])
+
+    assert reasons(fit(), pod("p"), nodes) == {}
+
+
+def test_what_a_whole_node_does_not_have_no_eviction_brings():
+    nodes = cluster(
+        node("used", cpu="4"), node("small", cpu="1"), node("full", cpu="4", pods=1), node("free", cpu="4"),
+        pods=[pod("a", cpu="3", node="used"), pod("b", node="full")],
+    )  # fmt: skip
+
+    assert codes(pod("p", cpu="2"), nodes) == [
+        Code.UNSCHEDULABLE,
+        Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+        Code.UNSCHEDULABLE,
+        Code.SUCCESS,
+    ]
+
+
+def test_one_hopeless_resource_makes_the_node_hopeless_beside_too_many_pods():
+    nodes = cluster(node("n", cpu="4", memory="1Gi", pods=0))
+
+    assert codes(pod("p", cpu="1", memory="2Gi"), nodes) == [Code.UNSCHEDULABLE_AND_UNRESOLVABLE]
+
+
+def test_many_kinds_of_lack_are_told_apart_node_by_node():
+    resources = [f"example.com/r{number}" for number in range(9)]
+    nodes = cluster(
+        *(
+            node(f"n{number}", allocatable=dict.fromkeys(resources[:number], 1))
+            for number in range(len(resources) + 1)
+        )
+    )
+
+    found = reasons(fit(), pod("p", requests=dict.fromkeys(resources, 1)), nodes)
+
+    assert found == {
+        f"n{number}": tuple(f"Insufficient {name}" for name in resources[number:])
+        for number in range(len(resources))
+    }
+
+
+def test_ignored_resources_are_not_looked_at_if_they_are_extended():
+    nodes = cluster(node("n", cpu="1"))
+    each = pod("p", cpu="2", requests={GPU: 1, "example.com/a": 1, "example.com/b": 1, "other.io/c": 1})
+    plugin = fit(ignoredResources=["cpu", GPU], ignoredResourceGroups=["example.com"])
+
+    assert reasons(plugin, each, nodes) == {"n": ("Insufficient cpu", "Insufficient other.io/c")}
+
+
+def test_filter_without_pre_filter_is_an_error_that_says_so():
+    snapshot = cluster(node("n")).snapshot()
+
+    with pytest.raises(LookupError, match="PreFilterNodeResourcesFit"):
+        fit().filter(CycleState(), pod("p"), snapshot, snapshot.all_rows)
+
+
+NODES = cluster(
+    node("empty", cpu="4", memory="4Gi"),
+    node("half", cpu="4", memory="4Gi"),
+    node("full", cpu="4", memory="4Gi"),
+    pods=[
+        pod("a", cpu="2", memory="2Gi", node="half"),
+        pod("b", cpu="4", memory="4Gi", node="full"),
+    ],
+)
+NEXT = pod("p", cpu="1", memory="1Gi")
+
+
+def strategy(kind: str, **more: Any) -> dict[str, Any]:
+    return {"scoringStrategy": {"type": kind, **more}}
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        pytest.param({}, {"empty": 75, "half": 25, "full": 0}, id="least allocated by default"),
+        pytest.param(strategy("MostAllocated"), {"empty": 25, "half": 75, "full": 100}, id="most allocated"),
+        pytest.param(
+            strategy(
+                "RequestedToCapacityRatio",
+                requestedToCapacityRatio={
+                    "shape": [{"utilization": 0, "score": 0}, {"utilization": 50, "score": 10}]
+                },
+            ),
+            {"empty": 50, "half": 100, "full": 100},
+            id="along a line that ends at half",
+        ),
+        pytest.param(
+            strategy(
+                "RequestedToCapacityRatio",
+                requestedToCapacityRatio={
+                    "shape": [{"utilization": 20, "score": 10}, {"utilization": 70, "score": 3}]
+                },
+            ),
+            {"empty": 93, "half": 30, "full": 30},
+            id="along a falling line",
+        ),
+    ],
+)
+def test_strategies(args: dict[str, Any], expected: dict[str, int]):
+    assert scores(fit(**args), NEXT, NODES) == expected
+
+
+def test_weights_weigh():
+    nodes = cluster(node("n", cpu="4", memory="4Gi"))
+    each = pod("p", cpu="4", memory="1Gi")
+    resources = [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 3}]
+
+    assert scores(fit(**strategy("LeastAllocated", resources=resources)), each, nodes) == {"n": 56}
+
+
+def test_pods_that_ask_for_nothing_count_with_a_least_amount_in_scores():
+    nodes = cluster(node("none", cpu="1", memory="2Gi"), node("one", cpu="1", memory="2Gi"),
+                    pods=[pod("a", node="one")])  # fmt: skip
+
+    assert scores(fit(), pod("p"), nodes) == {"none": 90, "one": 80}
+
+
+def test_a_device_counts_only_for_pods_that_ask_for_it():
+    nodes = cluster(node("gpu", allocatable={GPU: 4}), node("plain"))
+    args = strategy("MostAllocated", resources=[{"name": GPU}])
+
+    assert scores(fit(**args), pod("p", requests={GPU: 2}), nodes) == {"gpu": 50, "plain": 0}
+    assert scores(fit(**args), pod("p"), nodes) == {"gpu": 0, "plain": 0}
+
+
+def test_a_node_is_judged_by_the_resources_it_has():
+    nodes = cluster(node("no-memory", cpu="4", memory="0"))
+
+    assert scores(fit(), pod("p", cpu="1"), nodes) == {"no-memory": 75}
+
+
+def test_scores_without_pre_score_are_the_same():
+    snapshot = NODES.snapshot()
+
+    found = fit().score(CycleState(), NEXT, snapshot, snapshot.all_rows)
+
+    assert found.tolist() == [75, 25, 0]
+    assert found.dtype == np.int64
+
+
+def test_the_defaults_are_upstreams():
+    args = NodeResourcesFitArgs()
+
+    assert msgspec.to_builtins(args) == {
+        "ignoredResources": (),
+        "ignoredResourceGroups": (),
+        "scoringStrategy": {
+            "type": "LeastAllocated",
+            "resources": ({"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}),
+            "requestedToCapacityRatio": None,
+        },
+    }
+    assert faults(NodeResourcesFitArgs) == []
+
+
+def test_a_weight_of_zero_reads_as_one_and_no_resources_as_the_usual():
+    args = msgspec.convert(
+        strategy("MostAllocated", resources=[{"name": GPU, "weight": 0}]), NodeResourcesFitArgs
+    )
+    usual = msgspec.convert(strategy("MostAllocated", resources=[]), NodeResourcesFitArgs)
+
+    assert [each.weight for each in args.scoring_strategy.resources] == [1]
+    assert [each.name for each in usual.scoring_strategy.resources] == ["cpu", "memory"]
+
+
+RATIO = "RequestedToCapacityRatio"
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        pytest.param(
+            {"ignoredResources": ["a b"]},
+            ["ignoredResources[0]: must be a resource's name, was 'a b'"],
+            id="ignored resource",
+        ),
+        pytest.param(
+            {"ignoredResourceGroups": ["example.com", "a/b"]},
+            ["ignoredResourceGroups[1]: must be the part of a resource's name before the slash, was 'a/b'"],
+            id="ignored group",
+        ),
+        pytest.param(
+            {"scoringStrategy": {}},
+            [
+                "scoringStrategy.type: must be one of LeastAllocated, MostAllocated, RequestedToCapacityRatio, was ''"
+            ],
+            id="no type",
+        ),
+        pytest.param(
+            strategy(
+                "LeastAllocated", resources=[{"name": "cpu", "weight": 101}, {"name": "memory", "weight": -1}]
+            ),
+            [
+                "scoringStrategy.resources[0].weight: must be 1 to 100, was 101",
+                "scoringStrategy.resources[1].weight: must be 1 to 100, was -1",
+            ],
+            id="weights",
+        ),
+        pytest.param(
+            strategy(RATIO),
+            [
+                "scoringStrategy.requestedToCapacityRatio: must be given when type is RequestedToCapacityRatio",
+            ],
+            id="no ratio",
+        ),
+        pytest.param(
+            strategy("MostAllocated", requestedToCapacityRatio={"shape": []}),
+            ["scoringStrategy.requestedToCapacityRatio: must not be given when type is MostAllocated"],
+            id="a ratio of another type",
+        ),
+        pytest.param(
+            strategy(RATIO, requestedToCapacityRatio={}),
+            ["scoringStrategy.requestedToCapacityRatio.shape: at least one point must be given"],
+            id="no points",
+        ),
+        pytest.param(
+            strategy(
+                RATIO,
+                requestedToCapacityRatio={
+                    "shape": [
+                        {"utilization": 50, "score": 11},
+                        {"utilization": 50, "score": -1},
+                        {"utilization": 101},
+                    ]
+                },
+            ),
+            [
+                "scoringStrategy.requestedToCapacityRatio.shape[1].utilization: must rise from point to point, was 50, then 50",
+                "scoringStrategy.requestedToCapacityRatio.shape[0].score: must be 0 to 10, was 11",
+                "scoringStrategy.requestedToCapacityRatio.shape[1].score: must be 0 to 10, was -1",
+                "scoringStrategy.requestedToCapacityRatio.shape[2].utilization: must be 0 to 100, was 101",
+            ],
+            id="points",
+        ),
+    ],
+)
+def test_bad_arguments_are_told_all_at_once_with_their_paths(args: dict[str, Any], expected: list[str]):
+    assert faults(NodeResourcesFitArgs, **args) == expected
+
+
+def resized(name: str, cpu: str, *, allocated: str = "", where: str = "n", **requests: Any) -> Any:
+    status = {"containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": allocated}}}]}
+    return pod(name, cpu=cpu, node=where, requests=requests, status=status if allocated else None)
+
+
+PENDING = pod("pending", cpu="1")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "helps"),
+    [
+        pytest.param(resized("a", "1"), None, True, id="a pod on a node went"),
+        pytest.param(pod("a"), None, False, id="a pending pod went"),
+        pytest.param(
+            pod("a", status={"nominatedNodeName": "n"}), None, True, id="a pod nominated to a node went"
+        ),
+        pytest.param(resized("a", "2"), resized("a", "1"), True, id="a pod on a node asks for less"),
+        pytest.param(
+            resized("a", "2", allocated="2"),
+            resized("a", "1", allocated="2"),
+            False,
+            id="it has not got less yet",
+        ),
+        pytest.param(
+            resized("a", "2", memory="2Gi"),
+            resized("a", "2", memory="1Gi"),
+            False,
+            id="less of another resource",
+        ),
+        pytest.param(pod("a", cpu="2"), pod("a", cpu="1"), False, id="a pending pod asks for less"),
+        pytest.param(PENDING, pod("pending", cpu="500m"), True, id="it asks for less itself"),
+    ],
+)
+def test_pods_that_free_something_wake_a_pod(old: Any, new: Any, helps: bool):
+    found = hint(fit(), EventResource.POD, PENDING, old, new)
+
+    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "helps"),
+    [
+        pytest.param(None, node("n", cpu="1"), True, id="a node came"),
+        pytest.param(None, node("n", cpu="999m"), False, id="a node came that is too small"),
+        pytest.param(None, node("n", cpu="1", pods=0), False, id="a node came that takes no pods"),
+        pytest.param(node("n", cpu="1"), node("n", cpu="2"), True, id="a node grew"),
+        pytest.param(node("n", cpu="2"), node("n", cpu="1"), False, id="a node shrank"),
+        pytest.param(node("n", cpu="2"), node("n", cpu="2", memory="99Gi"), False, id="other things grew"),
+        pytest.param(node("n", cpu="2", pods=1), node("n", cpu="2", pods=2), True, id="it takes more pods"),
+        pytest.param(
+            node("n", cpu="100m"), node("n", cpu="200m"), False, id="it grew and is still too small"
+        ),
+    ],
+)
+def test_nodes_with_more_room_wake_a_pod(old: Any, new: Any, helps: bool):
+    found = hint(fit(), EventResource.NODE, PENDING, old, new)
+
+    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+
+
+def test_a_node_without_an_ignored_resource_does_not_wake_a_pod_as_upstream():
+    each = pod("p", requests={GPU: 1})
+
+    found = hint(fit(ignoredResources=[GPU]), EventResource.NODE, each, None, node("n"))
+
+    assert found is QueueingHint.SKIP
+
+
+def device_class(name: str, resource: str | None) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"extendedResourceName": resource} if resource else {}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "helps"),
+    [
+        pytest.param(None, device_class("c", GPU), True, id="a class for the resource came"),
+        pytest.param(None, device_class("c", "other.io/x"), False, id="a class for another came"),
+        pytest.param(None, device_class("c", None), False, id="a class for none came"),
+        pytest.param(None, device_class("mine", None), True, id="the class came that the pod names"),
+        pytest.param(device_class("c", None), device_class("c", GPU), True, id="a class now stands for it"),
+        pytest.param(device_class("c", GPU), device_class("c", GPU), False, id="a class stayed"),
+        pytest.param(
+            device_class("c", GPU), device_class("c", None), False, id="a class stands for it no more"
+        ),
+        pytest.param(device_class("mine", GPU), device_class("mine", "other.io/x"), False, id="renamed away"),
+    ],
+)
+def test_device_classes_that_stand_for_a_resource_wake_a_pod(old: Any, new: Any, helps: bool):
+    each = pod("p", requests={GPU: 1, "deviceclass.resource.kubernetes.io/mine": 1})
+
+    found = hint(fit(), EventResource.DEVICE_CLASS, each, old, new)
+
+    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+
+
+def test_it_registers_for_upstreams_events():
+    found = {each.event.resource: each.event.action for each in fit().events()}
+
+    assert found == {
+        EventResource.POD: ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN,
+        EventResource.NODE: ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE,
+        EventResource.DEVICE_CLASS: ActionType.ADD | ActionType.UPDATE,
+    }

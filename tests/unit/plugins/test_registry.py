@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from plugins.registry import IN_TREE
+
+DEFAULT_ORDER = [
+    "SchedulingGates",
+    "PrioritySort",
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "DynamicResources",
+    "DefaultPreemption",
+    "NodeResourcesBalancedAllocation",
+    "ImageLocality",
+    "DefaultBinder",
+    "NodeDeclaredFeatures",
+]
+
+
+def test_plugins_come_in_upstreams_default_order():
+    assert list(IN_TREE) == [name for name in DEFAULT_ORDER if name in IN_TREE]
+
+
+def test_the_registry_cannot_be_changed():
+    with pytest.raises(TypeError):
+        IN_TREE["Other"] = IN_TREE["NodeName"]

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from plugins.scheduling_gates import SchedulingGates
+from scheduler.framework import ActionType, Code, EventResource, QueueingHint
+from tests.builders import pod
+from tests.unit.plugins.running import hint
+
+
+def test_a_pod_without_gates_is_let_in():
+    assert SchedulingGates().pre_enqueue(pod("p")) is None
+
+
+def test_a_gated_pod_waits_and_the_message_names_all_gates():
+    status = SchedulingGates().pre_enqueue(pod("p", gates=["example.com/a", "example.com/b"]))
+
+    assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert status.message == "waiting for scheduling gates: [example.com/a example.com/b]"
+
+
+def test_only_the_end_of_its_own_gates_wakes_a_pod():
+    plugin, mine, other = SchedulingGates(), pod("mine", gates=["a"]), pod("other")
+
+    assert hint(plugin, EventResource.POD, mine, mine, pod("mine")) is QueueingHint.QUEUE
+    assert hint(plugin, EventResource.POD, mine, other, other) is QueueingHint.SKIP
+    assert [each.event.action for each in plugin.events()] == [
+        ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+    ]

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plugins.taint_toleration import REASON, TaintToleration
+from scheduler.framework import Code, CycleState, EventResource, QueueingHint
+from tests.builders import node, pod
+from tests.clusters import cluster
+from tests.unit.plugins.running import hint, reasons, scores
+
+EVERYTHING = [{"operator": "Exists"}]
+
+
+def test_untolerated_taints_are_refused_and_no_eviction_helps():
+    snapshot = cluster(node("a", taints=["k=v:NoSchedule"])).snapshot()
+
+    outcomes = TaintToleration().filter(CycleState(), pod("p"), snapshot, snapshot.all_rows)
+
+    assert outcomes.of(0) == (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("node(s) had untolerated taint(s)",))
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
+def test_taints_that_forbid_are_refused(effect: str):
+    assert reasons(TaintToleration(), pod("p"), cluster(node("a", taints=[f"k:{effect}"]))) == {
+        "a": (REASON,)
+    }
+
+
+def test_taints_that_only_advise_are_not_refused():
+    assert reasons(TaintToleration(), pod("p"), cluster(node("a", taints=["k:PreferNoSchedule"]))) == {}
+
+
+def test_one_untolerated_taint_among_many_is_enough():
+    taints = ["a:NoSchedule", "b:NoExecute", "c:NoSchedule"]
+    tolerations = [{"key": key, "operator": "Exists"} for key in "ac"]
+
+    assert reasons(TaintToleration(), pod("p", tolerations=tolerations), cluster(node("n", taints=taints)))
+
+
+def test_the_fewer_taints_it_would_avoid_the_better():
+    nodes = cluster(
+        node("none"),
+        node("one", taints=["a:PreferNoSchedule"]),
+        node("three", taints=[f"{key}:PreferNoSchedule" for key in "abc"]),
+        node("forbidding", taints=["a:NoSchedule"]),
+    )
+
+    found = scores(TaintToleration(), pod("p"), nodes)
+
+    assert found == {"none": 100, "one": 67, "three": 0, "forbidding": 100}
+
+
+def test_a_toleration_of_another_effect_does_not_count_for_scores():
+    nodes = cluster(node("tainted", taints=["a:PreferNoSchedule"]), node("free"))
+
+    def tainted_score(effect: str) -> int:
+        tolerations = [{"key": "a", "operator": "Exists", "effect": effect}]
+        return scores(TaintToleration(), pod("p", tolerations=tolerations), nodes)["tainted"]
+
+    assert tainted_score("NoSchedule") == 0
+    assert tainted_score("PreferNoSchedule") == tainted_score("") == 100
+
+
+def test_nodes_without_taints_all_have_the_best_score():
+    assert scores(TaintToleration(), pod("p"), cluster(node("a"), node("b"))) == {"a": 100, "b": 100}
+
+
+def test_only_feasible_nodes_set_the_scale():
+    snapshot = cluster(
+        node("a", taints=["a:PreferNoSchedule"]),
+        node("b"),
+        node("far", taints=[f"{key}:PreferNoSchedule" for key in "abcd"]),
+    ).snapshot()
+    plugin, state, feasible = TaintToleration(), CycleState(), np.array([0, 1])
+
+    plugin.pre_score(state, pod("p"), snapshot, feasible)
+    raw = plugin.score(state, pod("p"), snapshot, feasible)
+
+    assert plugin.normalize(state, pod("p"), raw, feasible)[feasible].tolist() == [0, 100]
+
+
+TAINTED, OTHER_TAINT, FREE = (
+    node("n", taints=["a:NoSchedule"]),
+    node("n", taints=["b:NoExecute"]),
+    node("n", taints=["a:PreferNoSchedule"]),
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "tolerations", "helps"),
+    [
+        pytest.param(None, FREE, [], True, id="a free node came"),
+        pytest.param(None, TAINTED, [], False, id="a tainted node came"),
+        pytest.param(None, TAINTED, EVERYTHING, True, id="a tainted node came, tolerated"),
+        pytest.param(TAINTED, FREE, [], True, id="the taint went"),
+        pytest.param(TAINTED, OTHER_TAINT, [], False, id="another taint took its place"),
+        pytest.param(FREE, FREE, [], False, id="nothing that matters changed"),
+        pytest.param(TAINTED, FREE, EVERYTHING, False, id="it was tolerated before"),
+    ],
+)
+def test_a_node_that_becomes_tolerable_wakes_a_pod(
+    old: object, new: object, tolerations: list[dict[str, str]], helps: bool
+):
+    found = hint(TaintToleration(), EventResource.NODE, pod("p", tolerations=tolerations), old, new)
+
+    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+
+
+def test_any_new_toleration_of_its_own_wakes_a_pod():
+    plugin, mine, other = TaintToleration(), pod("mine"), pod("other")
+
+    assert hint(plugin, EventResource.POD, mine, mine, pod("mine")) is QueueingHint.QUEUE
+    assert hint(plugin, EventResource.POD, mine, other, other) is QueueingHint.SKIP

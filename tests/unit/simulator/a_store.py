@@ -1,0 +1,49 @@
+"""A store without a server, and the smallest objects to put in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.simulator.builtin_kinds import builtin_kinds
+from scheduler.simulator.registry import Registry
+from scheduler.simulator.store import Store
+from tests.manual_clock import ManualClock
+
+Object = dict[str, Any]
+
+
+class AStore(Store):
+    """A store that shows what it is made of."""
+
+    def __init__(self, *, history: int = 1000) -> None:
+        self.clock = ManualClock()
+        self.registry = Registry(clock=self.clock, kinds=builtin_kinds(), seed=0, history=history)
+        super().__init__(self.registry)
+        self.bootstrap()
+
+
+def pod(name: str, *, requests: dict[str, str] | None = None, **spec: Any) -> Object:
+    container = {"name": "c", "image": "nginx", "resources": {"requests": requests} if requests else {}}
+    return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
+
+
+def node(name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> Object:
+    return {
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": spec,
+        "status": {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+    }
+
+
+def deployment(name: str, replicas: int, **pod_spec: Any) -> Object:
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "c", "image": "nginx:1"}], **pod_spec},
+            },
+        },
+    }

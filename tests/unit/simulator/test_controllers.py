@@ -1,0 +1,383 @@
+"""The stand-ins, in virtual time on a store without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from scheduler.simulator.stand_ins import KubeletOptions, stand_ins
+from tests.unit.simulator.a_store import AStore, deployment, node, pod
+from tests.virtually import virtually
+
+
+@asynccontextmanager
+async def running(store: AStore, *, kubelet: bool | KubeletOptions = True):
+    there = stand_ins(store, kubelet=kubelet, controllers=True)
+    for stand_in in there:
+        stand_in.start()
+    try:
+        yield
+    finally:
+        for stand_in in there:
+            stand_in.stop()
+
+
+def phases(store: AStore) -> list[str]:
+    return [one["status"]["phase"] for one in store.list("pods")]
+
+
+def bind_all(store: AStore, node_name: str = "n1") -> None:
+    for one in store.list("pods", fields="spec.nodeName="):
+        store.bind(one["metadata"]["name"], node_name)
+
+
+@virtually
+async def test_a_deployment_becomes_pods_that_belong_to_it():
+    store = AStore()
+    async with running(store):
+        made = store.create("deployments", deployment("web", 3, schedulerName="mine"))
+        await asyncio.sleep(1)
+
+        (replica_set,) = store.list("replicasets")
+        pods = store.list("pods")
+        assert len(pods) == 3
+        assert {one["spec"]["schedulerName"] for one in pods} == {"mine"}
+        assert replica_set["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+        assert {one["metadata"]["ownerReferences"][0]["uid"] for one in pods} == {
+            replica_set["metadata"]["uid"]
+        }
+        (hash_label,) = {one["metadata"]["labels"]["pod-template-hash"] for one in pods}
+        assert replica_set["metadata"]["name"] == f"web-{hash_label}"
+
+
+@virtually
+async def test_a_deployment_is_scaled_up_and_down_and_counts_its_pods():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("deployments", deployment("web", 250))
+        await asyncio.sleep(5)
+        assert len(store.list("pods")) == 250
+
+        store.scale("deployments", "web", 2)
+        await asyncio.sleep(5)
+        bind_all(store)
+        await asyncio.sleep(5)
+
+        assert phases(store) == ["Running", "Running"]
+        status = store.get("deployments", "web")["status"]
+        assert (status["replicas"], status["readyReplicas"], status["availableReplicas"]) == (2, 2, 2)
+        assert {one["type"]: one["status"] for one in status["conditions"]} == {
+            "Available": "True",
+            "Progressing": "True",
+        }
+
+
+@virtually
+async def test_scaling_down_takes_pods_on_no_node_first():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("deployments", deployment("web", 4))
+        await asyncio.sleep(1)
+        kept = sorted(one["metadata"]["name"] for one in store.list("pods"))[2:]
+        for name in kept:
+            store.bind(name, "n1")
+        store.scale("deployments", "web", 2)
+        await asyncio.sleep(1)
+
+        assert sorted(one["metadata"]["name"] for one in store.list("pods")) == kept
+
+
+@virtually
+async def test_a_new_template_rolls_out_without_losing_more_than_a_quarter():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("deployments", deployment("web", 4))
+        await asyncio.sleep(1)
+        bind_all(store)
+        await asyncio.sleep(5)
+
+        store.patch(
+            "deployments",
+            "web",
+            {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "nginx:2"}]}}}},
+        )
+        least = most = 4
+        for _ in range(60):
+            await asyncio.sleep(0.2)
+            live = [one for one in store.list("pods") if "deletionTimestamp" not in one["metadata"]]
+            most = max(most, len(live))
+            least = min(least, sum(one["status"]["phase"] == "Running" for one in live))
+            bind_all(store)
+
+        assert (least, most) == (3, 5)
+        assert {one["spec"]["containers"][0]["image"] for one in store.list("pods")} == {"nginx:2"}
+        old, new = sorted(store.list("replicasets"), key=lambda one: one["metadata"]["creationTimestamp"])
+        assert (old["spec"]["replicas"], new["spec"]["replicas"]) == (0, 4)
+
+
+@virtually
+async def test_recreate_ends_all_old_pods_before_it_makes_new_ones():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        made = deployment("web", 2)
+        made["spec"]["strategy"] = {"type": "Recreate"}
+        store.create("deployments", made)
+        await asyncio.sleep(1)
+        bind_all(store)
+        await asyncio.sleep(5)
+
+        store.patch(
+            "deployments",
+            "web",
+            {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "nginx:2"}]}}}},
+        )
+        images = set()
+        for _ in range(50):
+            await asyncio.sleep(0.1)
+            live = [one for one in store.list("pods") if "deletionTimestamp" not in one["metadata"]]
+            images.add(frozenset(one["spec"]["containers"][0]["image"] for one in live))
+
+        assert frozenset({"nginx:1", "nginx:2"}) not in images
+        assert frozenset({"nginx:2"}) in images
+
+
+@virtually
+async def test_what_belongs_to_a_deleted_deployment_goes_with_it():
+    store = AStore()
+    async with running(store):
+        store.create("deployments", deployment("web", 3))
+        await asyncio.sleep(1)
+        store.delete("deployments", "web")
+        await asyncio.sleep(1)
+
+        assert store.list("replicasets") == store.list("pods") == []
+
+
+@virtually
+async def test_orphans_stay():
+    store = AStore()
+    async with running(store):
+        store.create("deployments", deployment("web", 3))
+        await asyncio.sleep(1)
+        store.delete("deployments", "web", propagation_policy="Orphan")
+        await asyncio.sleep(1)
+
+        assert store.list("deployments") == []
+        (replica_set,) = store.list("replicasets")
+        assert "ownerReferences" not in replica_set["metadata"]
+        assert len(store.list("pods")) == 3
+
+
+@virtually
+async def test_foreground_deletion_waits_for_the_dependents():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store, kubelet=KubeletOptions(stop_seconds=10)):
+        store.create("deployments", deployment("web", 1))
+        await asyncio.sleep(1)
+        bind_all(store)
+        await asyncio.sleep(5)
+
+        store.delete("deployments", "web", propagation_policy="Foreground")
+        await asyncio.sleep(1)
+        assert store.list("deployments") != []
+        await asyncio.sleep(20)
+
+        assert store.list("deployments") == store.list("replicasets") == store.list("pods") == []
+
+
+@virtually
+async def test_a_bound_pod_runs_after_a_while():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store, kubelet=KubeletOptions(start_seconds=3)):
+        store.create("pods", pod("a"))
+        store.bind("a", "n1")
+        await asyncio.sleep(2)
+        assert phases(store) == ["Pending"]
+        await asyncio.sleep(2)
+
+        status = store.get("pods", "a")["status"]
+        assert status["phase"] == "Running"
+        assert {one["type"] for one in status["conditions"] if one["status"] == "True"} == {
+            "PodReadyToStartContainers",
+            "Initialized",
+            "Ready",
+            "ContainersReady",
+            "PodScheduled",
+        }
+        assert status["containerStatuses"][0]["ready"]
+        assert status["podIP"]
+
+
+@virtually
+async def test_an_unbound_pod_does_not_run():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("pods", pod("a"))
+        await asyncio.sleep(100)
+
+        assert phases(store) == ["Pending"]
+
+
+@virtually
+async def test_a_terminating_pod_goes_when_its_kubelet_is_done():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store, kubelet=KubeletOptions(stop_seconds=5)):
+        for name, grace in (("patient", 30), ("hasty", 2)):
+            store.create("pods", pod(name, terminationGracePeriodSeconds=grace))
+            store.bind(name, "n1")
+        await asyncio.sleep(5)
+        for name in ("patient", "hasty"):
+            store.delete("pods", name)
+        await asyncio.sleep(3)
+        assert [one["metadata"]["name"] for one in store.list("pods")] == ["patient"]
+        await asyncio.sleep(3)
+
+        assert store.list("pods") == []
+
+
+@virtually
+async def test_a_pod_that_does_not_fit_is_rejected():
+    store = AStore()
+    tiny = node("n1")
+    tiny["status"]["capacity"] = {"cpu": "1", "memory": "1Gi", "pods": "3"}
+    store.create("nodes", tiny)
+    async with running(store):
+        for name, requests in (
+            ("fits", {"cpu": "800m"}),
+            ("cpu", {"cpu": "300m"}),
+            ("memory", {"memory": "2Gi"}),
+            ("last", {"cpu": "200m", "memory": "1Gi"}),
+            ("small", {}),
+            ("one-too-many", {}),
+        ):
+            store.create("pods", pod(name, requests=requests))
+            store.bind(name, "n1")
+            await asyncio.sleep(5)
+
+        statuses = {one["metadata"]["name"]: one["status"] for one in store.list("pods")}
+        assert {name: status.get("reason", status["phase"]) for name, status in statuses.items()} == {
+            "fits": "Running",
+            "cpu": "OutOfcpu",
+            "memory": "OutOfmemory",
+            "last": "Running",
+            "small": "Running",
+            "one-too-many": "OutOfpods",
+        }
+        assert statuses["cpu"]["phase"] == "Failed"
+        assert statuses["cpu"]["message"] == (
+            "Pod was rejected: Node didn't have enough resource: cpu, requested: 300, used: 800, capacity: 1000"
+        )
+        assert {event["reason"] for event in store.list("events")} == {"OutOfcpu", "OutOfmemory", "OutOfpods"}
+
+
+@virtually
+async def test_what_an_ended_pod_held_is_free_again():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        for name, end in (("first", "deleted"), ("second", "succeeded"), ("third", "")):
+            store.create("pods", pod(name, requests={"cpu": "4"}))
+            store.bind(name, "n1")
+            await asyncio.sleep(5)
+            assert store.get("pods", name)["status"]["phase"] == "Running"
+            if end == "deleted":
+                store.delete("pods", name)
+            elif end:
+                store.patch("pods", name, {"status": {"phase": "Succeeded"}}, subresource="status")
+            await asyncio.sleep(5)
+
+
+@virtually
+async def test_a_device_the_node_does_not_know_is_not_the_kubelets_business():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        container = {"name": "c", "image": "i", "resources": {"limits": {"example.com/widget": "1"}}}
+        store.create("pods", pod("a", containers=[container]))
+        store.bind("a", "n1")
+        await asyncio.sleep(5)
+
+        assert phases(store) == ["Running"]
+
+
+@virtually
+async def test_a_rejected_pod_of_a_deployment_is_replaced_without_time_standing_still():
+    store = AStore()
+    tiny = node("n1")
+    tiny["status"]["capacity"] = {"cpu": "1", "memory": "1Gi", "pods": "1"}
+    store.create("nodes", tiny)
+    async with running(store):
+        store.create("deployments", deployment("web", 2, nodeName="n1"))
+        await asyncio.sleep(2)
+
+        assert phases(store).count("Running") == 1
+        assert phases(store).count("Failed") > 3
+
+
+@virtually
+async def test_taints_follow_what_nodes_are():
+    store = AStore()
+    store.create("nodes", node("n1", taints=[{"key": "mine", "effect": "NoSchedule"}]))
+    async with running(store):
+        store.patch("nodes", "n1", {"spec": {"unschedulable": True}})
+        not_ready = [{"type": "Ready", "status": "False"}, {"type": "DiskPressure", "status": "True"}]
+        store.patch("nodes", "n1", {"status": {"conditions": not_ready}}, subresource="status")
+        await asyncio.sleep(1)
+        assert [taint["key"] for taint in store.get("nodes", "n1")["spec"]["taints"]] == [
+            "mine",
+            "node.kubernetes.io/disk-pressure",
+            "node.kubernetes.io/not-ready",
+            "node.kubernetes.io/unschedulable",
+        ]
+
+        store.patch("nodes", "n1", {"spec": {"unschedulable": False}})
+        store.patch(
+            "nodes",
+            "n1",
+            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+            subresource="status",
+        )
+        await asyncio.sleep(1)
+
+        assert store.get("nodes", "n1")["spec"]["taints"] == [{"key": "mine", "effect": "NoSchedule"}]
+
+
+@virtually
+async def test_a_deleted_namespace_is_emptied_and_goes():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("namespaces", {"metadata": {"name": "shop"}})
+        store.create("configmaps", {"metadata": {"name": "c"}}, namespace="shop")
+        store.create("deployments", deployment("web", 2), namespace="shop")
+        await asyncio.sleep(1)
+        for one in store.list("pods"):
+            store.bind(one["metadata"]["name"], "n1", "shop")
+        await asyncio.sleep(5)
+
+        store.delete("namespaces", "shop")
+        await asyncio.sleep(20)
+
+        assert store.find("namespaces", "shop") is None
+        assert store.list("pods") == store.list("deployments") == store.list("configmaps") == []
+
+
+@virtually
+async def test_those_who_are_stopped_do_nothing_more():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("pods", pod("a"))
+        store.bind("a", "n1")
+        await asyncio.sleep(0.5)
+    await asyncio.sleep(100)
+
+    assert phases(store) == ["Pending"]

@@ -1,0 +1,158 @@
+"""Snapshots made from snapshots are what a table of that content would show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import node, pod
+from tests.clusters import Cluster, cluster, wild_clusters, wild_pods
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Interned, Snapshot
+
+RESOURCES = (
+    "cpu",
+    "memory",
+    "pods",
+    "ephemeral-storage",
+    "nvidia.com/gpu",
+    "hugepages-2Mi",
+    "example.com/foo",
+)
+
+
+def content(snapshot: Snapshot) -> dict[str, Any]:
+    """Everything that can be read, but for generations."""
+    found: dict[str, Any] = {"nodes": [each.name for each in snapshot.nodes]}
+    for resource in RESOURCES:
+        found[f"allocatable {resource}"] = snapshot.allocatable[resource].tolist()
+        found[f"requested {resource}"] = snapshot.requested[resource].tolist()
+    for resource in ("cpu", "memory"):
+        found[f"nonzero {resource}"] = snapshot.nonzero_requested[resource].tolist()
+    found["pod_count"] = snapshot.pod_count.tolist()
+    found["unschedulable"] = snapshot.unschedulable.tolist()
+    found["taints"] = values(snapshot.taints)
+    found["zone"] = values(snapshot.label("zone"))
+    found["ports"] = values(snapshot.used_ports)
+    image = snapshot.image("a:latest")
+    found["image"] = (image.num_nodes, image.present.tolist())
+    found["pods"] = [sorted(each.uid for each in snapshot.pods_on(row)) for row in range(snapshot.n_nodes)]
+    found["rows"] = [snapshot.row_of(each.name) for each in snapshot.nodes]
+    found["infos"] = [snapshot.node_info(row).requested for row in range(snapshot.n_nodes)]
+    return found
+
+
+def values(interned: Interned[Any]) -> list[Any]:
+    return [interned.values[code] for code in interned.codes.tolist()]
+
+
+@given(wild_clusters(), st.data())
+def test_some_rows_are_the_cluster_of_these_nodes(whole: Cluster, data: st.DataObject):
+    rows = data.draw(st.permutations(range(len(whole.nodes))))
+    rows = rows[: data.draw(st.integers(0, len(rows)))]
+
+    taken = whole.snapshot().take(np.array(rows, dtype=np.intp))
+
+    assert content(taken) == content(Cluster([whole.nodes[row] for row in rows], whole.pods).snapshot())
+
+
+def placed(data: st.DataObject, nodes: Sequence[Any]) -> list[tuple[int, PodInfo]]:
+    count = data.draw(st.integers(0, 3)) if nodes else 0
+    rows = [data.draw(st.integers(0, len(nodes) - 1)) for _ in range(count)]
+    return [
+        (row, data.draw(wild_pods("resources", "ports", name=f"new-{number}", node=nodes[row].name)))
+        for number, row in enumerate(rows)
+    ]
+
+
+@given(wild_clusters(), st.data())
+def test_an_overlay_is_the_cluster_with_these_pods(base: Cluster, data: st.DataObject):
+    table = base.table()
+    added = placed(data, base.nodes)
+
+    overlay = content(table.snapshot().overlay(add=added))
+    for row, each in added:
+        table.add_pod(row, each)
+
+    assert overlay == content(table.snapshot())
+
+
+@given(wild_clusters("resources", "taints", "labels", "images"), st.data())
+def test_an_overlay_is_the_cluster_without_these_pods(base: Cluster, data: st.DataObject):
+    table = base.table()
+    there = [(row, each) for row, n in enumerate(base.nodes) for each in base.pods.get(n.name, ())]
+    removed = [pair for pair in there if data.draw(st.booleans())]
+
+    overlay = content(table.snapshot().overlay(remove=removed))
+    for row, each in removed:
+        table.remove_pod(row, each.uid)
+
+    assert overlay == content(table.snapshot())
+
+
+@given(wild_clusters(), st.data())
+def test_derived_snapshots_can_be_derived_from(base: Cluster, data: st.DataObject):
+    added = placed(data, base.nodes)
+    rows = np.array(data.draw(st.permutations(range(len(base.nodes)))), dtype=np.intp)
+    at = {int(row): place for place, row in enumerate(rows)}
+
+    before = base.snapshot().overlay(add=added).take(rows)
+    after = base.snapshot().take(rows).overlay(add=[(at[row], each) for row, each in added])
+
+    assert content(before) == content(after)
+
+
+@given(wild_clusters(), st.data())
+def test_pods_put_back_leave_nothing_behind(base: Cluster, data: st.DataObject):
+    added = placed(data, base.nodes)
+    snapshot = base.snapshot()
+
+    again = snapshot.overlay(add=added).overlay(remove=added)
+
+    expected = content(snapshot)
+    expected["ports"] = [
+        ports - {port for at, each in added if at == row for port in each.host_ports}
+        for row, ports in enumerate(expected["ports"])
+    ]
+    assert content(again) == expected
+
+
+def test_the_base_does_not_see_the_overlay():
+    table = cluster(node("a"), node("b")).table()
+    base = table.snapshot()
+    before = content(base)
+
+    overlay = base.overlay(add=[(1, pod("p", cpu="1", node="b"))])
+
+    assert overlay.requested["cpu"].tolist() == [0, 1000]
+    assert content(base) == before
+
+
+def test_an_overlay_gives_its_rows_and_no_others_a_generation_nobody_else_has():
+    base = cluster(node("a"), node("b"), node("c")).snapshot()
+
+    first, second = (base.overlay(add=[(1, pod("p", node="b"))]) for _ in range(2))
+
+    assert first.generation[[0, 2]].tolist() == base.generation[[0, 2]].tolist()
+    assert len({*base.generation.tolist(), int(first.generation[1]), int(second.generation[1])}) == 5
+    assert first.overlay().generation.tolist() == first.generation.tolist()
+
+
+def test_a_port_of_a_removed_pod_is_free_though_a_second_pod_holds_it():
+    ports = [{"name": "c", "ports": [{"hostPort": 80}]}]
+    first, second = (pod(name, node="a", containers=ports) for name in "pq")
+    base = cluster(node("a"), pods=[first, second]).snapshot()
+
+    freed = base.overlay(remove=[(0, first)])
+
+    assert values(base.used_ports) == [{("0.0.0.0", "TCP", 80)}]  # noqa: S104 - a port in use, not a socket
+    assert values(freed.used_ports) == [set()]
+    assert values(freed.overlay(add=[(0, first)]).used_ports) == values(base.used_ports)

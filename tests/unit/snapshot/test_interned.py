@@ -1,0 +1,48 @@
+"""A rule over strings is asked once per distinct value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from scheduler.snapshot import Interned
+
+
+def interned(codes: list[int], values: list[str]) -> Interned[str]:
+    return Interned(np.array(codes, dtype=np.int32), values)
+
+
+def test_verdicts_go_to_the_nodes_that_hold_the_value():
+    zones = interned([0, 2, 1, 2], ["a", "b", "c"])
+
+    assert zones.spread([10, 20, 30]).tolist() == [10, 30, 20, 30]
+
+
+@pytest.mark.parametrize(
+    ("codes", "asked"),
+    [
+        pytest.param([0, 1, 2, 0, 1, 2, 0], 3, id="all values, where nodes are many"),
+        pytest.param([2], 1, id="those present, where nodes are few"),
+        pytest.param([], 0, id="none, where there are no nodes"),
+    ],
+)
+def test_a_rule_is_asked_once_per_distinct_value(codes: list[int], asked: int):
+    questions = []
+
+    def is_b(value: str) -> bool:
+        questions.append(value)
+        return value == "b"
+
+    found = interned(codes, ["a", "b", "c"]).judge(is_b)
+
+    assert found.tolist() == [code == 1 for code in codes]
+    assert found.dtype == np.bool_
+    assert len(questions) == asked
+
+
+def test_numbers_are_int64_whether_they_differ_or_not():
+    zones = interned([0, 1, 1], ["a", "bbb"])
+
+    assert zones.measure(len).tolist() == [1, 3, 3]
+    assert zones.measure(lambda _: 7).tolist() == [7, 7, 7]
+    assert zones.measure(lambda _: 7).dtype == np.int64

@@ -1,0 +1,309 @@
+"""The table against a slow model: plain dicts, everything added up anew after every step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from scheduler.snapshot import ClusterTable
+from tests.builders import node, pod
+
+if TYPE_CHECKING:
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
+
+RESOURCES = ("cpu", "memory", "pods", "nvidia.com/gpu", "example.com/foo")
+LABELS = ("zone", "disk")
+IMAGES = ("a:1", "b:1")
+
+
+@dataclass
+class Model:
+    """What the columns stand for."""
+
+    nodes: dict[str, NodeObject] = field(default_factory=dict)
+    pods: dict[str, dict[str, PodInfo]] = field(default_factory=dict)  # node name -> uid -> pod
+
+    def requested(self, name: str, resource: str) -> int:
+        total = sum(each.resources.taken.get(resource, 0) for each in self.pods[name].values())
+        return (total + 2**63) % 2**64 - 2**63
+
+    def nonzero(self, name: str) -> tuple[int, int]:
+        pods = [each.resources for each in self.pods[name].values()]
+        return sum(each.nonzero_milli_cpu for each in pods), sum(each.nonzero_memory_bytes for each in pods)
+
+
+def compare(model: Model, snapshot: Snapshot) -> None:
+    assert sorted(model.nodes) == sorted(each.name for each in snapshot.nodes)
+    assert snapshot.n_nodes == len(model.nodes)
+    assert snapshot.all_rows.tolist() == list(range(len(model.nodes)))
+    for row in snapshot.all_rows.tolist():
+        name = snapshot.name_of(row)
+        expected, pods = model.nodes[name], model.pods[name]
+        assert snapshot.row_of(name) == row
+        assert snapshot.nodes[row] is expected
+        for resource in RESOURCES:
+            assert snapshot.allocatable[resource][row] == expected.allocatable.get(resource, 0)
+            assert snapshot.requested[resource][row] == model.requested(name, resource)
+        nonzero = snapshot.nonzero_requested
+        assert (nonzero["cpu"][row], nonzero["memory"][row]) == model.nonzero(name)
+        assert snapshot.pod_count[row] == len(pods)
+        assert {each.uid for each in snapshot.pods_on(row)} == set(pods)
+        assert snapshot.unschedulable[row] == expected.unschedulable
+        assert snapshot.taints.values[snapshot.taints.codes[row]] == expected.taints
+        for key in LABELS:
+            label = snapshot.label(key)
+            assert label.values[label.codes[row]] == expected.labels.get(key)
+        used = snapshot.used_ports
+        ports = {port for each in pods.values() for port in each.host_ports}
+        assert used.values[used.codes[row]] == ports
+        for image in IMAGES:
+            assert snapshot.image(image).present[row] == (image in expected.images)
+    for image in IMAGES:
+        state = snapshot.image(image)
+        assert state.num_nodes == sum(image in each.images for each in model.nodes.values())
+        assert state.present.shape == (len(model.nodes),)
+    assert snapshot.row_of("no such node") is None
+
+
+names = st.sampled_from([f"n{number}" for number in range(20)])
+node_fields = st.fixed_dictionaries(
+    {
+        "cpu": st.sampled_from(["1", "4", "-1"]),
+        "allocatable": st.dictionaries(
+            st.sampled_from(RESOURCES[3:]), st.sampled_from(["1", "3"]), max_size=2
+        ),
+        "labels": st.dictionaries(st.sampled_from(LABELS), st.sampled_from(["x", "y", "ü"]), max_size=2),
+        "taints": st.lists(st.sampled_from(["k:NoSchedule", "l=v:PreferNoSchedule"]), max_size=2),
+        "unschedulable": st.booleans(),
+        "images": st.lists(
+            st.fixed_dictionaries(
+                {"names": st.just([IMAGES[0]]) | st.just([IMAGES[1]]), "sizeBytes": st.just(5)}
+            ),
+            max_size=2,
+        ),
+    }
+)
+containers = st.lists(
+    st.fixed_dictionaries(
+        {
+            "name": st.just("c"),
+            "ports": st.lists(st.fixed_dictionaries({"hostPort": st.sampled_from([80, 443])}), max_size=1),
+            "resources": st.fixed_dictionaries(
+                {
+                    "requests": st.dictionaries(
+                        st.sampled_from(["cpu", "memory", *RESOURCES[3:]]),
+                        st.sampled_from(["1", "250m", "-2", "9223372036854775807"]),
+                        max_size=3,
+                    )
+                }
+            ),
+        }
+    ),
+    max_size=2,
+)
+
+
+class Table(RuleBasedStateMachine):
+    """Random changes; after each of them the columns are the model's, and generations rose where they must."""
+
+    @initialize(labels_read_early=st.booleans())
+    def start(self, labels_read_early: bool):
+        self.table = ClusterTable()
+        self.model = Model()
+        self.changed: set[str] = set()
+        self.before: dict[str, int] = {}
+        self.count = 0
+        if labels_read_early:
+            self.table.label("zone")
+            self.table.image("a:1")
+
+    @rule(name=names, fields=node_fields)
+    def put_node(self, name: str, fields: dict[str, Any]):
+        each = node(name, **fields)
+        if name in self.model.nodes:
+            self.table.update_node(each)
+        else:
+            self.table.add_node(each)
+            self.model.pods[name] = {}
+        self.model.nodes[name] = each
+        self.changed.add(name)
+
+    @precondition(lambda self: self.model.nodes)
+    @rule(data=st.data())
+    def remove_node(self, data: st.DataObject):
+        name = data.draw(st.sampled_from(sorted(self.model.nodes)))
+        last = self.table.nodes[-1].name
+        self.table.remove_node(name)
+        del self.model.nodes[name], self.model.pods[name]
+        if last != name:
+            self.changed.add(last)
+        self.changed.discard(name)
+
+    @precondition(lambda self: self.model.nodes)
+    @rule(data=st.data(), containers=containers)
+    def add_pod(self, data: st.DataObject, containers: list[dict[str, Any]]):
+        name = data.draw(st.sampled_from(sorted(self.model.nodes)))
+        self.count += 1
+        each = pod(f"p{self.count}", node=name, containers=containers)
+        self.table.add_pod(self.table.row_of(name), each)
+        self.model.pods[name][each.uid] = each
+        self.changed.add(name)
+
+    @precondition(lambda self: any(self.model.pods.values()))
+    @rule(data=st.data())
+    def remove_pod(self, data: st.DataObject):
+        name = data.draw(st.sampled_from(sorted(name for name, pods in self.model.pods.items() if pods)))
+        uid = data.draw(st.sampled_from(sorted(self.model.pods[name])))
+        removed = self.table.remove_pod(self.table.row_of(name), uid)
+        assert removed is self.model.pods[name].pop(uid)
+        self.changed.add(name)
+
+    @invariant()
+    def columns_are_the_models(self):
+        compare(self.model, self.table.snapshot())
+
+    @invariant()
+    def generations_rise_exactly_where_something_changed(self):
+        snapshot = self.table.snapshot()
+        now = {snapshot.name_of(row): int(snapshot.generation[row]) for row in range(snapshot.n_nodes)}
+        highest = max(self.before.values(), default=0)
+        for name, generation in now.items():
+            if name in self.changed:
+                assert generation > highest
+            else:
+                assert generation == self.before[name]
+        assert len(set(now.values())) == len(now)
+        assert self.table.last_generation >= max(now.values(), default=0)
+        self.before, self.changed = now, set()
+
+    @invariant()
+    def tables_of_values_stay_as_small_as_the_cluster_is_diverse(self):
+        limit = self.peak = max(getattr(self, "peak", 0), len(self.model.nodes))
+        for interned in self.table._interned():
+            assert len(interned.values) <= limit + 2
+
+
+TestTable = Table.TestCase
+TestTable.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_a_thousand_values_one_after_another_need_no_thousand_places():
+    table = ClusterTable()
+    for number in range(1000):
+        change = node("n", labels={"zone": f"zone-{number}"}, taints=[f"k=v{number}:NoSchedule"])
+        table.update_node(change) if number else table.add_node(change)
+        label = table.snapshot().label("zone")
+        assert label.values[label.codes[0]] == f"zone-{number}"
+
+    assert len(table.snapshot().label("zone").values) <= 3
+    assert len(table.snapshot().taints.values) <= 3
+
+
+def test_the_label_not_asked_for_the_longest_gives_way_and_comes_back_right():
+    table = ClusterTable()
+    table.add_node(node("n", labels={"zone": "a"}))
+
+    for number in range(300):
+        table.label(f"key-{number}")
+
+    assert len(table._labels) == 256
+    label = table.label("zone")
+    assert label.values[label.codes[0]] == "a"
+
+
+def test_a_snapshot_cannot_be_written_to():
+    table = ClusterTable()
+    table.add_node(node("n"))
+    snapshot = table.snapshot()
+
+    for column in (
+        snapshot.allocatable["cpu"],
+        snapshot.requested["nobody has it"],
+        snapshot.pod_count,
+        snapshot.unschedulable,
+        snapshot.generation,
+        snapshot.taints.codes,
+        snapshot.label("zone").codes,
+        snapshot.used_ports.codes,
+        snapshot.image("a:1").present,
+        snapshot.all_rows,
+    ):
+        with pytest.raises(ValueError, match="read-only"):
+            column[0] = 1
+
+
+def test_the_same_snapshot_is_handed_out_until_the_layout_changes():
+    table = ClusterTable()
+    table.add_node(node("a"))
+    before = table.snapshot()
+    table.add_pod(0, pod("p", cpu="1", node="a"))
+    grown = table.snapshot()  # cpu is asked for, the first time
+
+    assert grown is not before
+    table.add_pod(0, pod("q", cpu="1", node="a"))
+    assert table.snapshot() is grown
+    assert grown.requested["cpu"].tolist() == [2000]
+
+
+def test_a_port_that_two_pods_hold_is_used_until_both_are_gone():
+    table = ClusterTable()
+    table.add_node(node("a"))
+    first, second = (
+        pod(name, node="a", containers=[{"name": "c", "ports": [{"hostPort": 80}]}]) for name in "pq"
+    )
+    table.add_pod(0, first)
+    table.add_pod(0, second)
+
+    table.remove_pod(0, first.uid)
+    assert used(table) == {("0.0.0.0", "TCP", 80)}  # noqa: S104 - a port in use, not a socket
+    table.remove_pod(0, second.uid)
+    assert used(table) == set()
+
+
+def used(table: ClusterTable) -> set[tuple[str, str, int]]:
+    ports = table.snapshot().used_ports
+    return set(ports.values[ports.codes[0]])
+
+
+def test_an_image_has_the_size_of_the_first_node_until_no_node_has_it():
+    def with_image(name: str, size: int | None) -> NodeObject:
+        images = [] if size is None else [{"names": ["i:1"], "sizeBytes": size}]
+        return node(name, images=images)
+
+    table = ClusterTable()
+    table.add_node(with_image("a", 10))
+    table.add_node(with_image("b", 20))
+    assert table.image("i:1").size_bytes == 10
+
+    table.update_node(with_image("a", None))
+    assert table.image("i:1").size_bytes == 10
+    table.remove_node("b")
+    assert table.image("i:1").num_nodes == 0
+    table.update_node(with_image("a", 30))
+    assert table.image("i:1").size_bytes == 30
+
+
+def test_objects_of_a_kind_nobody_needs_are_an_error_that_says_so():
+    table = ClusterTable()
+
+    with pytest.raises(LookupError, match=r"v1/services is not watched; .* `needs`"):
+        table.snapshot().objects("v1/services")
+
+    table.watch_kind("v1/services")["shop/web"] = {"kind": "Service"}
+    assert table.snapshot().objects("v1/services") == {"shop/web": {"kind": "Service"}}
+
+
+def test_a_resource_nobody_has_reads_as_zeros():
+    table = ClusterTable()
+    for name in "abc":
+        table.add_node(node(name))
+
+    assert np.array_equal(table.snapshot().requested["example.com/new"], [0, 0, 0])

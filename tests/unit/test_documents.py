@@ -1,0 +1,51 @@
+"""What the documents show is what is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+QUOTED = re.compile(r"<!-- (?P<path>\S+) -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def quotations() -> list[tuple[str, str, str]]:
+    return [
+        (document.name, match["path"], match["text"])
+        for document in DOCUMENTS
+        for match in QUOTED.finditer(document.read_text())
+    ]
+
+
+def test_the_readme_shows_files() -> None:
+    assert len(quotations()) >= 2
+
+
+@pytest.mark.parametrize(("document", "path", "text"), quotations(), ids=lambda value: str(value)[:40])
+def test_a_file_shown_in_a_document_is_that_file(document: str, path: str, text: str) -> None:
+    assert text == (ROOT / path).read_text(), f"{document} shows another {path}"
+
+
+def test_every_link_into_the_repository_leads_somewhere() -> None:
+    links = [
+        (document.name, link)
+        for document in DOCUMENTS
+        for link in re.findall(r"\]\((?!https?:|#)([^)#]+)\)", document.read_text())
+    ]
+
+    assert links
+    assert not [(document, link) for document, link in links if not (ROOT / link).exists()]
+
+
+@pytest.mark.parametrize("command", ["", "run", "demo", "api-server"])
+def test_every_command_explains_itself(command: str) -> None:
+    words = [sys.executable, "-m", "scheduler", *command.split(), "--help"]
+
+    shown = subprocess.run(words, capture_output=True, text=True, check=True)  # noqa: S603 - our own command
+
+    assert "Usage:" in shown.stdout
