@@ -86,3 +86,19 @@ class ApiError(SchedulerError):
         self.message = message
         self.retry_after_seconds = retry_after_seconds
         super().__init__(message)
+
+
+class NotLeadingError(ApiError):
+    """A request that was not sent, for only the leader may write: certain to have had no effect."""
+
+    def __init__(self, lease: str) -> None:
+        super().__init__(
+            412, "NotLeading", f"not leading any more: lease {lease} is not held, nothing was sent"
+        )
+
+
+class LeadershipLostError(SchedulerError):
+    """The lease could not be renewed in time: somebody else may be at work by now."""
+
+    def __init__(self) -> None:
+        super().__init__("leaderelection lost")

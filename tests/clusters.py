@@ -52,6 +52,7 @@ RESOURCES = ("cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "hugepages-
 quantities = st.one_of(
     st.integers(0, 8).map(str),
     st.integers(0, 4000).map("{}m".format),
+    st.integers(0, 8000).map("{}Mi".format),
     st.sampled_from(["0", "0.5", "1e3", "2Gi", "700Mi", "0.0001", "123456789n", "90Ti", "100Ti"]),
     st.sampled_from(["-1", "-500m", "-2Gi", "8E", "7Ei", "9223372036854775807", "-9223372036854775807"]),
 )

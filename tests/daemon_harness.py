@@ -13,6 +13,7 @@ from plugins.registry import IN_TREE
 from scheduler.app.daemon import Daemon
 from scheduler.client.connection import ApiConnection
 from scheduler.configuration.load import default, parse
+from scheduler.configuration.overrides import with_leader_election
 from scheduler.simulator.server import ApiServer
 from tests.virtual_time import LoopClock
 
@@ -61,6 +62,7 @@ class Cluster:
         *,
         plugins: Mapping[str, type[Plugin]] | None = None,
         seed: int = 1,
+        leader_elect: bool = False,
     ) -> AsyncIterator[Daemon]:
         """Run a daemon; it is stopped in good order at the end.
 
@@ -68,13 +70,15 @@ class Cluster:
             configuration: YAML; the defaults if empty.
             plugins: in-tree plugins beside the real ones.
             seed: of ties and retries.
+            leader_elect: whether it waits for the lease.
         """
         connector = aiohttp.UnixConnector(path=str(self.server.socket_path))
         async with GarblingConnection("http://localhost", connector) as connection:
             connection.garbled = self.garbled
+            parsed = parse(configuration) if configuration else default()
             daemon = Daemon(
                 connection,
-                parse(configuration) if configuration else default(),
+                with_leader_election(parsed, leader_elect=leader_elect),
                 clock=LoopClock(),
                 random=Random(seed),
                 in_tree={**IN_TREE, **(plugins or {})},

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 from plugins.registry import IN_TREE
 from scheduler.app.capabilities import WebClient, capabilities
 from scheduler.app.needs import decode_pods_for, needs_of, resource_of
+from scheduler.app.standby import StandbyReporter
+from scheduler.app.timed_handler import KindLabels, NodeLabels, PodLabels, TimedHandler
 from scheduler.client.events import EventRecorder
+from scheduler.client.leadership import GuardedRequests, Leadership, Unopposed
+from scheduler.client.lease import LeaderElector, new_identity
 from scheduler.client.pod_reader import PodReader
 from scheduler.client.reflector import Reflector
 from scheduler.client.resources import NODES, PODS
@@ -19,11 +23,12 @@ from scheduler.cycle.binding import BindingCycle
 from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.event_handlers import NodeHandler, ObjectHandler, PodHandler
 from scheduler.cycle.failure import FailureHandler
-from scheduler.cycle.reporting import Reporter
 from scheduler.cycle.sampling import NodeSampling, percentages_of
 from scheduler.cycle.scheduler import Scheduler
+from scheduler.errors import LeadershipLostError
 from scheduler.metrics import Metrics
 from scheduler.objects.decode import decode_node, decode_object
+from scheduler.queue.in_flight import POD_POPPED
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
@@ -31,13 +36,15 @@ from scheduler.runtime.waiting_pods import WaitingPodsMap
 from scheduler.state.cache import Cache
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from random import Random
 
     from scheduler.client.connection import ApiConnection
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
+    from scheduler.configuration.types import LeaderElection
     from scheduler.framework.interface import Plugin
+    from scheduler.objects.pod import PodInfo
     from scheduler.runtime.framework import Framework
 
 logger = logging.getLogger(__name__)
@@ -57,6 +64,7 @@ class Daemon:
         in_tree: name -> class, of plugins that need no path.
 
     Attributes:
+        leadership: whether it may write: only the holder of the lease does.
         metrics: everything that is counted.
         frameworks: schedulerName -> profile.
         cache: our picture of the cluster.
@@ -79,6 +87,7 @@ class Daemon:
         self._connection = connection
         self._random = random
         self.metrics = Metrics()
+        connection.observer = self.metrics.rest_client
         self.frameworks: dict[str, Framework] = {}
         self.cache = Cache()
         self.queue = SchedulingQueue(
@@ -93,7 +102,9 @@ class Daemon:
         self._bus = EventBus(self.queue)
         self._waiting_pods = WaitingPodsMap(self.metrics)
         self._web = WebClient()
-        self._writer = ApiWriter(connection, clock, random=random, observer=self.metrics)
+        self.leadership = self._build_leadership(settings.leader_election, clock)
+        guarded = GuardedRequests(connection, self.leadership.check)
+        self._writer = ApiWriter(guarded, clock, random=random, observer=self.metrics)
         self._recorders = {
             profile.scheduler_name: EventRecorder(self._writer, clock, profile.scheduler_name)
             for profile in settings.profiles
@@ -113,7 +124,12 @@ class Daemon:
                 self.metrics,
             )
         )
-        self._reporter = Reporter(self._recorders, self._writer)
+        self._reporter = StandbyReporter(
+            self._recorders,
+            self._writer,
+            is_leading=self.leadership.is_leading,
+            newest=self._newest,
+        )
         self._reflectors = self._build_reflectors()
         self.scheduler = self._build_cycles(clock, NodeSampling(percentages_of(settings)))
         self._bus.wake = self.scheduler.wake
@@ -123,6 +139,29 @@ class Daemon:
     def has_synced(self) -> bool:
         """Whether everything that decisions rest on has been read once."""
         return all(reflector.has_synced for reflector in self._reflectors)
+
+    def pods(self) -> Iterable[PodInfo]:
+        """Return all pods that are known and have not ended, whosever they are."""
+        return self._pods.store.values()
+
+    def _newest(self, key: str) -> PodInfo | None:
+        return self._pods.store.get(key)
+
+    def _build_leadership(self, settings: LeaderElection, clock: Clock) -> Leadership:
+        if not settings.leader_elect:
+            return Unopposed()
+        elector = LeaderElector(
+            self._connection, settings, identity=new_identity(), clock=clock, random=self._random
+        )
+        self.metrics.watch_gauge(
+            "leader_election_master_status",
+            "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, "
+            "1 indicates master. 'name' is the string used to identify the lease. "
+            "Please make sure to group by name.",
+            "name",
+            lambda: {settings.resource_name: float(elector.is_leading())},
+        )
+        return elector
 
     def _build_reflectors(self) -> list[Reflector[Any]]:
         needs = needs_of(self.frameworks.values())
@@ -139,16 +178,17 @@ class Daemon:
             self._connection,
             PODS,
             decode=decode_pods_for(needs),
-            handler=pods,
+            handler=TimedHandler(pods, PodLabels(self.frameworks), self.metrics),
             random=self._random,
             observer=self.metrics,
             field_selector=_TERMINAL_PODS_LEFT_OUT,
         )
+        node_handler = NodeHandler(cache=self.cache, bus=self._bus, observer=self.metrics)
         nodes = Reflector(
             self._connection,
             NODES,
             decode=decode_node,
-            handler=NodeHandler(cache=self.cache, bus=self._bus, observer=self.metrics),
+            handler=TimedHandler(node_handler, NodeLabels(), self.metrics),
             random=self._random,
             observer=self.metrics,
         )
@@ -168,14 +208,16 @@ class Daemon:
             self._connection,
             resource,
             decode=decode_object,
-            handler=handler,
+            handler=TimedHandler(
+                handler, KindLabels(event_resource.value if event_resource else kind), self.metrics
+            ),
             random=self._random,
             observer=self.metrics,
             optional=True,
         )
 
     def _build_cycles(self, clock: Clock, sampling: NodeSampling) -> Scheduler:
-        failures = FailureHandler(self.queue, self._reporter, self._pods.store.get, clock, self.metrics)
+        failures = FailureHandler(self.queue, self._reporter, self._newest, clock, self.metrics)
         binding = BindingCycle(
             cache=self.cache,
             queue=self.queue,
@@ -225,11 +267,21 @@ class Daemon:
             "scheduler_inflight_events",
             "Number of events kept for pods that are being scheduled.",
             "event",
-            lambda: dict(queue.in_flight_events),
+            lambda: {POD_POPPED: 0, **queue.in_flight_events},
+        )
+        self.metrics.watch_gauges(
+            "scheduler_unschedulable_pods",
+            "Number of waiting pods that a plugin rejected in their last attempt, or gates.",
+            ("plugin", "profile"),
+            queue.rejections.items,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Schedule until `stop` is set, then finish what was begun."""
+        """Stand by until elected, schedule until `stop` is set, then finish what was begun and make room.
+
+        Raises:
+            LeadershipLostError: the lease was lost on the way; nothing more is written.
+        """
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._web.close)
             await stack.enter_async_context(self._writer)
@@ -243,30 +295,54 @@ class Daemon:
                     for name, recorder in self._recorders.items()
                 ]
                 background += self._start_refreshing(tasks)
-                await self._schedule(tasks, stop)
-                for task in background:
+                stopping = tasks.create_task(stop.wait(), name="stop")
+                is_lost = await self._prepare(tasks, stopping) and await self._lead(tasks, stopping)
+                for task in (stopping, *background):
                     task.cancel()
+        if is_lost:
+            raise LeadershipLostError
 
-    async def _schedule(self, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> None:
-        stopping = tasks.create_task(self._stop_when(stop), name="stop")
-        syncing = tasks.create_task(self._wait_synced(), name="first lists")
-        await asyncio.wait({stopping, syncing}, return_when=asyncio.FIRST_COMPLETED)
-        if self.has_synced:
-            logger.info(
-                "Scheduling",
-                extra={"nodes": self.cache.table.n_nodes, "profiles": sorted(self.frameworks)},
-            )
-            await self.scheduler.run()
-        syncing.cancel()
-        await self._writer.drain(_DRAIN_SECONDS)
+    async def _prepare(self, tasks: asyncio.TaskGroup, stopping: asyncio.Task[Any]) -> bool:
+        """Read the cluster, then wait to be elected; whether that came before the end."""
+        preparing = tasks.create_task(self._wait_elected(), name="election")
+        await asyncio.wait({stopping, preparing}, return_when=asyncio.FIRST_COMPLETED)
+        if stopping.done():
+            preparing.cancel()
+            await asyncio.wait({preparing})
+            await self.leadership.release()
+        return not stopping.done()
 
-    async def _wait_synced(self) -> None:
+    async def _wait_elected(self) -> None:
         for reflector in self._reflectors:
             await reflector.wait_synced()
+        await self.leadership.acquire()
 
-    async def _stop_when(self, stop: asyncio.Event) -> None:
-        await stop.wait()
-        self.scheduler.stop()
+    async def _lead(self, tasks: asyncio.TaskGroup, stopping: asyncio.Task[Any]) -> bool:
+        """Schedule until the end, or until the lease is lost, in which case everything is dropped at once.
+
+        Returns:
+            Whether the lease was lost before anybody asked for the end.
+        """
+        keeping = tasks.create_task(self.leadership.keep(), name="lease")
+        working = tasks.create_task(self._schedule(), name="scheduling")
+        stopping.add_done_callback(lambda _: self.scheduler.stop())
+        await asyncio.wait({keeping, working}, return_when=asyncio.FIRST_COMPLETED)
+        if keeping.done():
+            working.cancel()
+            return not stopping.done()
+        keeping.cancel()
+        await asyncio.wait({keeping})
+        await self.leadership.release()
+        return False
+
+    async def _schedule(self) -> None:
+        logger.info(
+            "Scheduling",
+            extra={"nodes": self.cache.table.n_nodes, "profiles": sorted(self.frameworks)},
+        )
+        self._reporter.catch_up()
+        await self.scheduler.run()
+        await self._writer.drain(_DRAIN_SECONDS)
 
     def _start_refreshing(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[Any]]:
         plugins = [plugin for framework in self.frameworks.values() for plugin in framework.plugins.all()]

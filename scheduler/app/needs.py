@@ -36,16 +36,16 @@ def needs_of(frameworks: Iterable[Framework]) -> Needs:
 
 def decode_pods_for(needs: Needs) -> Callable[[bytes], PodInfo]:
     """Return a decoder that keeps of pods on nodes no more than is needed."""
+    return lambda raw: trimmed(decode_pod(raw), needs)
 
-    def decode(raw: bytes) -> PodInfo:
-        pod = decode_pod(raw)
-        if not pod.node_name:
-            return pod
-        return trim_bound_pod(
-            pod, keep_annotations=needs.bound_pod_annotations, keep_object=needs.bound_pod_objects
-        )
 
-    return decode
+def trimmed(pod: PodInfo, needs: Needs) -> PodInfo:
+    """Return a pod with no more than is needed, if it is on a node; a pending one stays whole."""
+    if not pod.node_name:
+        return pod
+    return trim_bound_pod(
+        pod, keep_annotations=needs.bound_pod_annotations, keep_object=needs.bound_pod_objects
+    )
 
 
 def resource_of(kind: str) -> tuple[Resource, EventResource | None]:

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from scheduler.cli.api_server import api_server
-from scheduler.cli.demo import demo
-from scheduler.cli.run import run
+from scheduler.cli.go_flags import GoFlagsCommand
 from scheduler.errors import ConfigurationError, SchedulerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COMMANDS = ("run", "explain", "demo", "api-server")
 
 app = typer.Typer(
     name="custom-scheduler",
-    help="A scheduler for Kubernetes whose plugins are single Python files.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-app.command("run")(run)
-app.command("api-server")(api_server)
-app.command("demo")(demo)
+
+
+@app.callback()
+def _about() -> None:
+    """A scheduler for Kubernetes whose plugins are single Python files."""
 
 
 def main() -> None:
     """Run the command line; a fault of the configuration ends it with status 2, any other error of ours with 1."""
+    asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    for name in (asked,) if asked in COMMANDS else COMMANDS:
+        app.command(name, cls=GoFlagsCommand)(_command(name))
     try:
         app()
     except ConfigurationError as error:
@@ -33,3 +41,25 @@ def main() -> None:
     except SchedulerError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(1)
+
+
+def _command(name: str) -> Callable[..., Any]:
+    """Import one command; what `run` needs takes longer to load than `explain` takes in all."""
+    match name:
+        case "run":
+            from scheduler.cli.run import run
+
+            return run
+        case "explain":
+            from scheduler.cli.explain import explain
+
+            return explain
+        case "demo":
+            from scheduler.cli.demo import demo
+
+            return demo
+        case "api-server":
+            from scheduler.cli.api_server import api_server
+
+            return api_server
+    raise LookupError(name)

@@ -12,9 +12,19 @@ from typing import Annotated
 import typer
 
 from scheduler.app.daemon import Daemon
+from scheduler.cli.leader_election import (
+    LeaderElect,
+    LeaseDuration,
+    RenewDeadline,
+    ResourceName,
+    ResourceNamespace,
+    RetryPeriod,
+)
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import Configuration, default, load
+from scheduler.configuration.overrides import with_leader_election
+from scheduler.errors import LeadershipLostError
 from scheduler.logs import LogFormat, configure_logging
 from scheduler.server.http_server import application, serving
 
@@ -47,13 +57,31 @@ def run(
         LogFormat | None,
         typer.Option(help="How log lines look; without it, text on a terminal and JSON elsewhere."),
     ] = None,
+    leader_elect: LeaderElect = None,
+    leader_elect_lease_duration: LeaseDuration = None,
+    leader_elect_renew_deadline: RenewDeadline = None,
+    leader_elect_retry_period: RetryPeriod = None,
+    leader_elect_resource_name: ResourceName = None,
+    leader_elect_resource_namespace: ResourceNamespace = None,
 ) -> None:
     """Place the pods whose spec.schedulerName is one of the configuration's profiles."""
     configure_logging(logging.DEBUG if v >= 4 else logging.INFO, logging_format)
-    configuration = default() if config is None else load(config)
+    configuration = with_leader_election(
+        default() if config is None else load(config),
+        leader_elect=leader_elect,
+        lease_duration=leader_elect_lease_duration,
+        renew_deadline=leader_elect_renew_deadline,
+        retry_period=leader_elect_retry_period,
+        resource_name=leader_elect_resource_name,
+        resource_namespace=leader_elect_resource_namespace,
+    )
     for note in configuration.notes:
         logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
-    asyncio.run(_run(configuration, kubeconfig, bind_address, http_port))
+    try:
+        asyncio.run(_run(configuration, kubeconfig, bind_address, http_port))
+    except LeadershipLostError as lost:
+        logger.error(str(lost))  # noqa: TRY400 - how it came to that was logged where it happened
+        raise typer.Exit(1) from lost
 
 
 async def _run(configuration: Configuration, kubeconfig: Path | None, host: str, port: int) -> None:

@@ -7,13 +7,13 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from scheduler.errors import ApiError
+from scheduler.errors import ApiError, NotLeadingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scheduler.client.backoff import Backoff
-    from scheduler.client.connection import ApiConnection
+    from scheduler.client.connection import Requests
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Job(Protocol):
         """The key of the object it is about, for logs."""
         ...
 
-    async def send(self, connection: ApiConnection) -> None:
+    async def send(self, connection: Requests) -> None:
         """Write it, as it is when its turn comes.
 
         Raises:
@@ -134,7 +134,7 @@ class BackgroundLane:
 
     def __init__(
         self,
-        connection: ApiConnection,
+        connection: Requests,
         queues: Sequence[JobQueue[Any]],
         *,
         places: Callable[[], int],
@@ -194,8 +194,10 @@ class BackgroundLane:
                 queue.put_back(job)
                 self._wait(error)
                 return
+            # Deleted meanwhile, or somebody else's to say by now.
+            is_expected = error.status == 404 or isinstance(error, NotLeadingError)
             logger.log(
-                logging.DEBUG if error.status == 404 else logging.WARNING,  # 404: it was deleted meanwhile
+                logging.DEBUG if is_expected else logging.WARNING,
                 "Write was given up",
                 extra={"queue": queue.name, "object": job.about, "status": error.status, "error": str(error)},
             )

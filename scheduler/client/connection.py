@@ -8,6 +8,7 @@ of our own.
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import aclosing
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -21,7 +22,8 @@ from scheduler.client.wire import answer_error
 from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
+    from types import SimpleNamespace
 
 USER_AGENT = f"custom-scheduler/{version('custom-scheduler')}"
 
@@ -54,6 +56,21 @@ class Authorization(Protocol):
         ...
 
 
+class RequestObserver(Protocol):
+    """Who counts requests. Must neither raise nor change anything."""
+
+    def requested(self, host: str, method: str, status: int, seconds: float | None) -> None:
+        """Count a request that has ended, or a watch that has begun.
+
+        Args:
+            host: the server's name and port.
+            method: of HTTP.
+            status: of the answer; 0 when there was none.
+            seconds: until the end of the answer; None for a watch.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """A 2xx answer."""
@@ -63,11 +80,37 @@ class Response:
     headers: Mapping[str, str]
 
 
+class Requests(Protocol):
+    """Where requests are sent: an `ApiConnection`, or one that lets them out under a condition only."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float = 30.0,
+    ) -> Response:
+        """Ask once and wait for the whole answer.
+
+        Raises:
+            ApiError: the answer is not 2xx; or, with status 0, there was none. See the reasons above.
+        """
+        ...
+
+
 class ApiConnection:
     """Requests and streams to one API server, over one connection pool.
 
     An async context manager. Make it inside the event loop that will use it; `connect` makes one from a
     kubeconfig or a pod's service account.
+
+    Attributes:
+        server: its URL.
+        observer: is told of every request, once it is set.
     """
 
     def __init__(
@@ -89,6 +132,8 @@ class ApiConnection:
             server_hostname: the name its certificate must carry, if not the URL's.
         """
         self.server = server.rstrip("/")
+        self.observer: RequestObserver | None = None
+        self._host = URL(self.server).host_port_subcomponent or ""
         self._authorization = authorization
         self._options: dict[str, Any] = {"allow_redirects": False}
         if proxy:
@@ -129,16 +174,21 @@ class ApiConnection:
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float = 30.0,
+        before_sending: Callable[[], None] | None = None,
     ) -> Response:
-        """Ask once and wait for the whole answer.
+        """Ask as `Requests.request`.
 
-        Raises:
-            ApiError: the answer is not 2xx; or, with status 0, there was none. See the reasons above.
+        `before_sending` is called at once, and again when credentials and a connection were waited for, right
+        before the first byte is written; what it raises is raised here, with nothing sent.
         """
+        if before_sending is not None:
+            before_sending()
         what = f"{method} {path}"
         sent = await self._headers(headers)
         if body is not None:
             sent["Content-Type"] = content_type
+        began = time.perf_counter()
+        status = 0
         try:
             async with self._session.request(
                 method,
@@ -146,11 +196,15 @@ class ApiConnection:
                 data=body,
                 headers=sent,
                 timeout=aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=_CONNECT_SECONDS),
+                trace_request_ctx=before_sending,
                 **self._options,
             ) as answer:
                 content = await answer.read()
+                status = answer.status
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _no_answer(what, error) from error
+        finally:
+            self._tell(method, status, time.perf_counter() - began)
         if not 200 <= answer.status <= 299:
             raise self._refusal(what, answer, content)
         return Response(answer.status, content, answer.headers)
@@ -173,17 +227,26 @@ class ApiConnection:
         what = f"GET {path}"
         headers = await self._headers(None)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=silence_seconds)
+        told = False
         try:
             async with self._session.get(
                 self._url(path, params), headers=headers, timeout=timeout, **self._options
             ) as answer:
+                self._tell("GET", answer.status, None)
+                told = True
                 if answer.status != 200:
                     raise self._refusal(what, answer, await answer.read())
                 async with aclosing(_lines(answer.content)) as lines:
                     async for line in lines:
                         yield line
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if not told:
+                self._tell("GET", 0, None)
             raise _no_answer(what, error) from error
+
+    def _tell(self, method: str, status: int, seconds: float | None) -> None:
+        if self.observer is not None:
+            self.observer.requested(self._host, method, status, seconds)
 
     def _url(self, path: str, params: Mapping[str, str] | None) -> URL:
         query = f"?{urlencode(params)}" if params else ""
@@ -204,6 +267,9 @@ class ApiConnection:
 
 
 def _session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
+    # The one place between having a connection and writing to it.
+    tracing = aiohttp.TraceConfig()
+    tracing.on_request_headers_sent.append(_before_sending)
     return aiohttp.ClientSession(
         connector=connector,
         # Large bodies are decompressed in a thread; between a scheduler and its API server bytes are cheap.
@@ -211,7 +277,14 @@ def _session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=_READ_BUFFER_BYTES,
         trust_env=False,
+        trace_configs=[tracing],
     )
+
+
+async def _before_sending(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
+    check = context.trace_request_ctx
+    if check is not None:
+        check()
 
 
 def _no_answer(what: str, error: Exception) -> ApiError:

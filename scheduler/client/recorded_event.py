@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from scheduler.client.connection import ApiConnection
+    from scheduler.client.connection import Requests
 
 _MAX_TRIES = 12
 _RETRIED = frozenset({0, 429, 503})
@@ -97,7 +97,7 @@ class RecordedEvent:
             self._waits = self._queue(self)
         return self._waits or self._is_sending
 
-    async def send(self, connection: ApiConnection) -> None:
+    async def send(self, connection: Requests) -> None:
         self._waits, self._is_sending = False, True
         count = self.count
         if self._is_created:
@@ -131,14 +131,14 @@ class RecordedEvent:
         if error is None and self.count > 1 and self._sent_count == 1:
             self.queue()  # it happened again while it was sent
 
-    async def _create(self, connection: ApiConnection) -> None:
+    async def _create(self, connection: Requests) -> None:
         body = self._body
         if self.count > 1:
             body = msgspec.structs.replace(body, series=self._series())
         path = EVENTS.path(body.metadata.namespace)
         await connection.request("POST", path, body=msgspec.json.encode(body))
 
-    async def _patch(self, connection: ApiConnection) -> None:
+    async def _patch(self, connection: Requests) -> None:
         path = EVENTS.path(self._body.metadata.namespace, self._body.metadata.name)
         body = msgspec.json.encode({"series": self._series()})
         await connection.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)

@@ -11,7 +11,7 @@ from scheduler.client.resources import PODS
 from scheduler.client.status_patch import STRATEGIC_MERGE_PATCH, status_patch
 
 if TYPE_CHECKING:
-    from scheduler.client.connection import ApiConnection
+    from scheduler.client.connection import Requests
     from scheduler.clock import Clock
     from scheduler.errors import ApiError
     from scheduler.objects.pod import PodCondition, PodInfo
@@ -52,7 +52,7 @@ class StatusPatch:
             self.nominated_node_name = older.nominated_node_name
         self.waiters = older.waiters + self.waiters
 
-    async def send(self, connection: ApiConnection) -> None:
+    async def send(self, connection: Requests) -> None:
         body = self.body()
         if body is not None:
             path = PODS.path(self.pod.namespace, self.pod.name, "status")

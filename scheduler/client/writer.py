@@ -23,7 +23,7 @@ from scheduler.errors import ApiError
 if TYPE_CHECKING:
     from random import Random
 
-    from scheduler.client.connection import ApiConnection, Response
+    from scheduler.client.connection import Requests, Response
     from scheduler.clock import Clock
     from scheduler.objects.pod import PodCondition, PodInfo
 
@@ -54,7 +54,7 @@ class ApiWriter:
 
     def __init__(
         self,
-        connection: ApiConnection,
+        connection: Requests,
         clock: Clock,
         *,
         random: Random,

@@ -16,6 +16,7 @@ from rich.text import Text
 from scheduler.app.daemon import Daemon
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
+from scheduler.configuration.overrides import with_leader_election
 from scheduler.demo.picture import Picture
 from scheduler.demo.view import event_line, nodes_with_their_load, pods_and_reasons, whole
 from scheduler.demo.workload import NODES, harder_pods, nginx, outstanding
@@ -56,7 +57,8 @@ async def show(
         kubeconfig = folder / "kubeconfig"
         server.write_kubeconfig(kubeconfig)
         connection = await stack.enter_async_context(connect(str(kubeconfig)))
-        daemon = Daemon(connection, configuration, clock=clock, random=Random())
+        alone = with_leader_election(configuration, leader_elect=False)
+        daemon = Daemon(connection, alone, clock=clock, random=Random())
         routes = application(metrics=daemon.metrics.text, live={}, ready={})
         port = await stack.enter_async_context(serving(routes, "127.0.0.1", 0))
         console.print(_introduction(server.url, kubeconfig, port), soft_wrap=True)

@@ -258,6 +258,7 @@ class Filtering:
                 snapshot,
                 diagnosis,
                 expects=is_post_filter,
+                allows=NO_OTHER,
             )
             if isinstance(result, Status):
                 return PostFilterResult(result)

@@ -71,7 +71,7 @@ class Scoring:
             kept.forget()
 
     def run(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Scores:
-        """Rank the feasible nodes.
+        """Rank the feasible nodes, of which there is at least one.
 
         Raises:
             PluginError: a plugin raised, or gave scores out of range or of another shape.
@@ -128,7 +128,7 @@ class Scoring:
                 plugin.normalize(state, pod, scores, feasible), snapshot.n_nodes, "normalize"
             )
         ranked: Int64s = scores[feasible]
-        for wrong in (int(ranked.min(initial=0)), int(ranked.max(initial=0))):
+        for wrong in (int(ranked.min()), int(ranked.max())):
             if not 0 <= wrong <= MAX_NODE_SCORE:
                 node = snapshot.name_of(int(feasible[np.flatnonzero(ranked == wrong)[0]]))
                 raise ValueError(

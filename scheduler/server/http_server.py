@@ -1,80 +1,182 @@
-"""/metrics, and whether the process is well: /healthz, /livez, /readyz.
+"""The pages of the daemon, and listening for those who ask for them.
 
 It shares the main loop on purpose: a scheduler that is stuck must not say that it is well.
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import asyncio
+import platform
+import socket
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+import msgspec
 from aiohttp import web
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from scheduler.errors import ConfigurationError, FieldError
+from scheduler.metrics.metrics import CONTENT_TYPE
+from scheduler.server.configz import configz
+from scheduler.server.health import health_routes
+from scheduler.server.pod_resources import pod_resources_text
 
-    Check = Callable[[], str]  # "" when all is well, else what is not
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+
+    from scheduler.configuration.load import Configuration
+    from scheduler.objects.pod import PodInfo
+    from scheduler.server.access import Access
+    from scheduler.server.health import Check, Handler
+
+    StreamHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
     Page = Callable[[], tuple[bytes, Mapping[str, str]]]
 
+_EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a pod is probed and scraped from outside
+_WAITING_CONNECTIONS = 128
+_LAST_ANSWERS_SECONDS = 5.0
 
-def application(*, metrics: Page, live: Mapping[str, Check], ready: Mapping[str, Check]) -> web.Application:
+
+def application(
+    *,
+    metrics: Page,
+    live: Mapping[str, Check],
+    ready: Mapping[str, Check],
+    health: Mapping[str, Check] | None = None,
+    configuration: Configuration | None = None,
+    pods: Callable[[], Iterable[PodInfo]] | None = None,
+    is_leading: Callable[[], bool] = lambda: True,
+    access: Access | None = None,
+) -> web.Application:
     """Build the server's routes.
 
     Args:
         metrics: gives the body and the headers of /metrics.
-        live: check's name -> check, of /livez and /healthz; they fail when only a restart can help.
-        ready: the same of /readyz, beside the former; they fail until the scheduler can place pods.
+        live: check's name -> check, of /livez; they fail when only a restart can help.
+        ready: the same of /readyz; they fail while no pod is placed, or none any more.
+        health: the same of /healthz; None is those of /livez.
+        configuration: what /configz shows; None is no such page.
+        pods: what /metrics/resources shows; None is no such page.
+        is_leading: whether /metrics/resources shows anything: several schedulers would all show the same.
+        access: who may see what; None is everybody everything.
     """
-
-    async def show_metrics(_request: web.Request) -> web.Response:
-        body, headers = metrics()
-        return web.Response(body=body, headers=headers)
-
-    app = web.Application()
-    app.router.add_get("/metrics", show_metrics)
-    app.router.add_get("/healthz", _answer("healthz", live))
-    app.router.add_get("/livez", _answer("livez", live))
-    app.router.add_get("/readyz", _answer("readyz", {**live, **ready}))
+    routes = [
+        *health_routes("/healthz", live if health is None else health),
+        *health_routes("/livez", live),
+        *health_routes("/readyz", ready),
+        web.get("/metrics", _metrics(metrics)),
+        web.get("/version", _version),
+    ]
+    if configuration is not None:
+        routes.append(web.get("/configz", _json(configz(configuration))))
+    if pods is not None:
+        routes.append(web.get("/metrics/resources", _pod_resources(pods, is_leading)))
+    paths = sorted(route.path for route in routes)
+    app = web.Application(middlewares=[_not_found, *([access.middleware] if access else [])])
+    app.add_routes([web.get("/", _paths(paths)), *routes])
+    app.on_response_prepare.append(_keep_out_of_caches)
     return app
 
 
-def _answer(name: str, checks: Mapping[str, Check]) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def answer(request: web.Request) -> web.Response:
-        found = {check: problem() for check, problem in checks.items()}
-        failed = any(found.values())
-        if not failed and "verbose" not in request.query:
-            return web.Response(text="ok")
-        lines = [
-            f"[-]{check} failed: {problem}" if problem else f"[+]{check} ok"
-            for check, problem in found.items()
-        ]
-        lines.append(f"{name} check {'failed' if failed else 'passed'}")
-        return web.Response(text="\n".join(lines) + "\n", status=500 if failed else 200)
-
-    return answer
-
-
 @asynccontextmanager
-async def serving(app: web.Application, host: str, port: int) -> AsyncIterator[int]:
-    """Serve while the block runs.
+async def serving(
+    app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
+    """Serve while the block runs; what is being answered at its end has 5 seconds more.
 
     Args:
         app: the routes.
-        host: the address to listen on.
+        host: the address to listen on; `0.0.0.0` and `::` are all there are, of IPv4 and of IPv6.
         port: 0 takes any that is free.
+        tls: None serves plain HTTP.
 
     Yields:
         The port.
 
     Raises:
-        OSError: the address cannot be listened on.
+        ConfigurationError: the address cannot be listened on.
     """
     # Access logs of every probe and scrape would drown the rest.
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_LAST_ANSWERS_SECONDS)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
+        await web.SockSite(runner, _listen(host, port), ssl_context=tls).start()
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        if host in _EVERYWHERE and socket.has_dualstack_ipv6():
+            with suppress(OSError):  # a kernel without IPv6; if it is something else, IPv4 fails as well
+                return socket.create_server(
+                    ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_WAITING_CONNECTIONS
+                )
+        family, *_, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address, family=family, backlog=_WAITING_CONNECTIONS)
+    except OSError as error:
+        problem = f"cannot listen on port {port} of {host or 'all addresses'}: {error.strerror or error}"
+        raise ConfigurationError([FieldError("", problem)]) from error
+
+
+def _metrics(page: Page) -> Handler:
+    async def answer(_request: web.Request) -> web.Response:
+        body, headers = page()
+        return web.Response(body=body, headers=headers)
+
+    return answer
+
+
+def _pod_resources(pods: Callable[[], Iterable[PodInfo]], is_leading: Callable[[], bool]) -> StreamHandler:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
+        await response.prepare(request)
+        if is_leading():
+            for piece in pod_resources_text(pods()):
+                await response.write(piece.encode())
+                await asyncio.sleep(0)  # pods are placed meanwhile
+        await response.write_eof()
+        return response
+
+    return answer
+
+
+async def _version(_request: web.Request) -> web.Response:
+    found = version("custom-scheduler")
+    major, minor, *_ = found.split(".")
+    return web.json_response(
+        {
+            "major": major,
+            "minor": minor,
+            "gitVersion": f"v{found}",
+            "pythonVersion": platform.python_version(),
+            "platform": f"{platform.system().lower()}/{platform.machine()}",
+        }
+    )
+
+
+def _json(body: bytes) -> Handler:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=body, content_type="application/json")
+
+    return answer
+
+
+def _paths(paths: Iterable[str]) -> Handler:
+    return _json(msgspec.json.encode({"paths": list(paths)}))
+
+
+@web.middleware
+async def _not_found(request: web.Request, handler: StreamHandler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPNotFound:
+        return web.Response(text="404 page not found\n", status=404)
+
+
+async def _keep_out_of_caches(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Cache-Control"] = "no-cache, private"

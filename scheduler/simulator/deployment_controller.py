@@ -110,8 +110,7 @@ class DeploymentController(Controller):
         wanted = deployment["spec"].get("replicas", 0)
         updated = _pods(new) if new else 0
         done = updated == wanted == available == total
-        surge, unavailable = _rolling_limits(deployment)
-        del surge
+        _, unavailable = _rolling_limits(deployment)
         status: Object = {
             "observedGeneration": deployment["metadata"].get("generation", 0),
             "replicas": total,

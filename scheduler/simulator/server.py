@@ -157,7 +157,10 @@ class ApiServer:
         await self.stop()
 
     def write_kubeconfig(self, path: str | Path) -> Path:
-        """Write a kubeconfig that leads here."""
+        """Write a kubeconfig that leads here.
+
+        kubectl shows tokens over TLS only, so it cannot talk to a server that has one.
+        """
         return write_kubeconfig(path, self.url, self._token, self._user)
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,7 +14,7 @@ from scheduler.client.resources import Resource
 from scheduler.errors import FieldError, ObjectError, SchedulerError
 from scheduler.objects.decode import decode_node, decode_object, decode_pod
 from scheduler.objects.nulls import without_nulls
-from scheduler.objects.pod import Pod, PodInfo
+from scheduler.objects.pod import Pod
 from scheduler.simulator.pod_defaults import default_pod
 from scheduler.whatif.documents import Item, read_items
 
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
 
 STANDARD_INPUT = "-"
 _MOST_FAULTS_SHOWN = 50
-_PLURALS = {
-    (found.api_version, found.kind): found for found in vars(resources).values() if isinstance(found, Resource)
+_KNOWN = {
+    (found.api_version, found.kind): found
+    for found in vars(resources).values()
+    if isinstance(found, Resource)
 }
 
 
@@ -68,7 +71,9 @@ def load(path: str) -> ClusterFile:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise ClusterFileError(path, [FieldError("", f"cannot be read: {error.strerror or error}")]) from error
+        raise ClusterFileError(
+            path, [FieldError("", f"cannot be read: {error.strerror or error}")]
+        ) from error
     return parse(data, path)
 
 
@@ -110,25 +115,26 @@ class _Reader:
             ]
             self._fault(item, f"{', '.join(missing)}: must be text and not empty")
             return
-        resource = _PLURALS.get((item.api_version, item.kind))
+        name = item.name
+        resource = _KNOWN.get((item.api_version, item.kind))
         kind = f"{item.api_version}/{resource.plural if resource else plural(item.kind)}"
+        is_complete = item.uid is not None and item.namespace is not None
         if resource is not None and resource.namespaced and item.namespace is None:
             item = item._replace(namespace="default")
-        key = f"{item.namespace}/{item.name}" if item.namespace else item.name
+        key = f"{item.namespace}/{name}" if item.namespace else name
         if self._is_taken(item, kind, key, f"{item.kind} {key} is given"):
             return
         try:
             if kind == "v1/nodes":
                 self.found.nodes.append(decode_node(item.raw))
             elif kind == "v1/pods":
-                self._read_pod(item)
+                self._note_pod(item, decode_pod(item.raw) if is_complete else _completed_pod(item))
             else:
                 self.found.others.setdefault(kind, {})[key] = item.raw
         except ObjectError as error:
             self._fault(item, f"{error.path}: {error.problem}" if error.path else error.problem)
 
-    def _read_pod(self, item: Item) -> None:
-        pod = _complete_pod(item)
+    def _note_pod(self, item: Item, pod: PodInfo) -> None:
         if not self._is_taken(item, "uid", pod.uid, f"metadata.uid {pod.uid} is"):
             self.found.pods.append(pod)
 
@@ -146,26 +152,24 @@ class _Reader:
         self.faults.append(FieldError(place, problem))
 
 
-def _complete_pod(item: Item) -> PodInfo:
-    """Read a pod; one that no API server has seen gets a uid and the API server's defaults.
+def _completed_pod(item: Item) -> PodInfo:
+    """Read a pod without namespace or uid; no API server has seen one without a uid, so it gets the defaults too.
 
     Raises:
         ObjectError: it cannot be understood.
     """
-    identity = {"namespace": item.namespace, "uid": item.uid or f"{item.namespace}/{item.name}"}
     found = decode_object(item.raw)
-    if all(found["metadata"].get(name) == value for name, value in identity.items()):
-        return decode_pod(item.raw)
-    whole = {**found, "metadata": {**found["metadata"], **identity}}
-    pod = decode_pod(msgspec.json.encode(whole))
+    identity = {"namespace": item.namespace, "uid": item.uid or f"{item.namespace}/{item.name}"}
+    found["metadata"].update(identity)
+    pod = decode_pod(msgspec.json.encode(found))
     if item.uid is not None:
         return pod
-    whole = without_nulls(whole, Pod)
+    found = without_nulls(found, Pod)
     try:
-        default_pod(whole)
+        default_pod(found)
     except (AttributeError, TypeError) as error:  # in parts of a pod that scheduling does not read
         raise ObjectError("Pod", pod.key, "spec", f"is not shaped as a pod's: {error}") from error
-    return decode_pod(msgspec.json.encode(whole))
+    return decode_pod(msgspec.json.encode(found))
 
 
 def plural(kind: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,7 @@ from scheduler.errors import FieldError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Item(NamedTuple):
@@ -68,11 +69,14 @@ def read_items(data: bytes) -> Contents:
     """
     contents = Contents([], [])
     try:
-        text = data.decode("utf-16" if data.startswith(_UTF16_MARKS) else "utf-8-sig")
+        if data.startswith(_UTF16_MARKS):  # what PowerShell's > makes of kubectl's output
+            data = data.decode("utf-16").encode()
+        data = data.removeprefix(codecs.BOM_UTF8)
+        text = data.decode()
     except UnicodeDecodeError as error:
         contents.errors.append(FieldError("", f"not UTF-8: byte {error.start}"))
         return contents
-    documents, errors = _documents(text)
+    documents, errors = _documents(data, text)
     contents.errors.extend(errors)
     if not documents and not errors:
         contents.errors.append(FieldError("", "is empty"))
@@ -85,12 +89,12 @@ def read_items(data: bytes) -> Contents:
     return contents
 
 
-def _documents(text: str) -> tuple[list[bytes], list[FieldError]]:
-    """Return each document as JSON."""
+def _documents(data: bytes, text: str) -> tuple[list[bytes], list[FieldError]]:
+    """Return each document as JSON; `text` is the data decoded."""
     looks_like_json = text.lstrip()[:1] in {"{", "["}
     if looks_like_json:
         try:
-            return list(_json_documents(text)), []
+            return list(_json_documents(data, text)), []
         except json.JSONDecodeError as error:
             not_json = FieldError(f"line {error.lineno}, column {error.colno}", f"not JSON: {error.msg}")
         except RecursionError:
@@ -106,14 +110,13 @@ def _documents(text: str) -> tuple[list[bytes], list[FieldError]]:
     return [msgspec.json.encode(document.value) for document in found if document.value is not None], errors
 
 
-def _json_documents(text: str) -> Iterator[bytes]:
+def _json_documents(data: bytes, text: str) -> Iterator[bytes]:
     """Split JSON texts that follow one another.
 
     Raises:
         json.JSONDecodeError: not JSON.
         RecursionError: nested too deeply.
     """
-    data = text.encode()
     try:
         _DOCUMENT.decode(data)
     except msgspec.DecodeError:

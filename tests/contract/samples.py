@@ -62,7 +62,7 @@ _TERM = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"
 
 def sample_pods() -> list[PodInfo]:
     """Return pending pods, each asking for something else, and some of them alike."""
-    app = [{"name": "c", "image": "registry.example/app:1", "ports": [{"hostPort": 8080}]}]
+    app = _container("registry.example/app:1", 8080)
     return [
         pod("asks-for-nothing"),
         pod("small", cpu="100m", memory="128Mi"),
@@ -88,8 +88,15 @@ def sample_pods() -> list[PodInfo]:
         pod("on-two-nodes", affinity=_named("node-3", "node-8", "node-none")),
         pod("names-its-node", nodeName="node-7"),
         pod("with-port-and-image", containers=app),
+        pod("with-another-port-and-image", containers=_container("registry.example/base", 8081)),
+        pod("with-an-address", containers=_container("registry.example/base", 8080, "10.0.0.1")),
+        pod("with-two-images", containers=[*app, *_container("registry.example/data:1", 443)]),
         pod("gated", gates=["example.com/wait"]),
     ]
+
+
+def _container(image: str, port: int, address: str = "") -> list[dict[str, Any]]:
+    return [{"name": "c", "image": image, "ports": [{"hostPort": port, "hostIP": address}]}]
 
 
 def _affinity(**fields: Any) -> dict[str, Any]:

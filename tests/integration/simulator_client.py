@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
 
@@ -72,7 +72,7 @@ class Watching:
     async def wait_end(self) -> None:
         await self._task
 
-    async def __aenter__(self) -> Watching:
+    async def __aenter__(self) -> Self:
         await asyncio.sleep(0.01)
         return self
 

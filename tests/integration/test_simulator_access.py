@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import stat
+from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
@@ -10,6 +11,9 @@ from scheduler.simulator.server import ApiServer
 from tests.integration.simulator_client import PODS, pod, serving
 from tests.virtual_time import LoopClock, run
 from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -26,7 +30,7 @@ from tests.virtually import virtually
         pytest.param("/readyz", "Bearer wrong", 401, id="another token even for health"),
     ],
 )
-def test_the_token_decides(tmp_path, path, authorization, status):
+def test_the_token_decides(tmp_path: Path, path: str, authorization: str, status: int):
     async def ask() -> int:
         async with serving(tmp_path, token="secret") as (_, client):
             headers = {"Authorization": authorization} if authorization else {}
@@ -44,7 +48,7 @@ def test_the_token_decides(tmp_path, path, authorization, status):
         ("GET", "/apis", 'forbidden: User "system:anonymous" cannot get path "/apis"'),
     ],
 )  # fmt: skip
-def test_a_refusal_says_what_was_not_allowed(tmp_path, method, path, message):
+def test_a_refusal_says_what_was_not_allowed(tmp_path: Path, method: str, path: str, message: str):
     async def ask() -> str:
         async with serving(tmp_path, token="secret") as (_, client):
             return str((await client.ask(method, path))[1]["message"])
@@ -53,7 +57,7 @@ def test_a_refusal_says_what_was_not_allowed(tmp_path, method, path, message):
 
 
 @virtually
-async def test_a_kubeconfig_leads_to_the_server_and_is_private(tmp_path):
+async def test_a_kubeconfig_leads_to_the_server_and_is_private(tmp_path: Path):
     async with ApiServer(clock=LoopClock(), token="secret", user="me") as server:
         path = server.write_kubeconfig(tmp_path / "config")
         config = json.loads(path.read_text())
@@ -70,16 +74,16 @@ async def test_a_kubeconfig_leads_to_the_server_and_is_private(tmp_path):
 
 
 @virtually
-async def test_a_server_can_be_started_again_with_what_it_had(tmp_path):
+async def test_a_server_can_be_started_again_with_what_it_had(tmp_path: Path):
     server = ApiServer(clock=LoopClock(), socket_path=tmp_path / "socket")
     server.store.create("pods", pod("a"))
     for _ in range(2):
         async with (
             server,
             aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(tmp_path / "socket"))) as session,
+            session.get(f"http://localhost{PODS}") as response,
         ):
-            async with session.get(f"http://localhost{PODS}") as response:
-                assert len((await response.json())["items"]) == 1
+            assert len((await response.json())["items"]) == 1
     assert not (tmp_path / "socket").exists()
 
 
@@ -100,7 +104,7 @@ async def test_a_server_can_be_started_again_with_what_it_had(tmp_path):
         ("POST", "/version", 405),
     ],
 )  # fmt: skip
-def test_a_path_or_method_that_is_not_served_is_refused(tmp_path, method, path, status):
+def test_a_path_or_method_that_is_not_served_is_refused(tmp_path: Path, method: str, path: str, status: int):
     async def ask() -> int:
         async with serving(tmp_path) as (_, client):
             return (await client.ask(method, path, {} if method in {"POST", "PUT"} else None))[0]
@@ -109,7 +113,7 @@ def test_a_path_or_method_that_is_not_served_is_refused(tmp_path, method, path, 
 
 
 @virtually
-async def test_times_are_the_injected_clocks(tmp_path):
+async def test_times_are_the_injected_clocks(tmp_path: Path):
     async with (
         serving(tmp_path) as (_, client),
         client.session.post(f"http://localhost{PODS}", json=pod("a")) as response,
@@ -119,7 +123,7 @@ async def test_times_are_the_injected_clocks(tmp_path):
 
 
 @virtually
-async def test_unknown_fields_are_warned_of_or_refused(tmp_path):
+async def test_unknown_fields_are_warned_of_or_refused(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         wrong = {**pod("a"), "speck": 1}
         status, refused = await client.ask("POST", f"{PODS}?fieldValidation=Strict", wrong)
@@ -132,7 +136,7 @@ async def test_unknown_fields_are_warned_of_or_refused(tmp_path):
 
 
 @virtually
-async def test_a_body_in_yaml_is_understood(tmp_path):
+async def test_a_body_in_yaml_is_understood(tmp_path: Path):
     async with serving(tmp_path) as (_, client):
         body = "metadata: {name: c}\ndata: {a: b}\n"
         async with client.session.post(
@@ -144,7 +148,9 @@ async def test_a_body_in_yaml_is_understood(tmp_path):
 
 
 @virtually
-async def test_a_fault_of_the_server_itself_is_an_internal_error(tmp_path, caplog):
+async def test_a_fault_of_the_server_itself_is_an_internal_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     async with serving(tmp_path) as (server, client):
         server._registry.kinds.named("pods").strategy.default = None
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
@@ -9,11 +10,14 @@ from scheduler.simulator.faults import binds, requests
 from tests.integration.simulator_client import PODS, pod, serving
 from tests.virtually import virtually
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 BINDING = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}}
 
 
 @virtually
-async def test_requests_can_be_delayed(tmp_path):
+async def test_requests_can_be_delayed(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         loop = asyncio.get_running_loop()
         server.faults.delay(7.0, requests(resource="pods", verb="list"), times=1)
@@ -28,7 +32,7 @@ async def test_requests_can_be_delayed(tmp_path):
 
 
 @virtually
-async def test_requests_can_be_refused_and_told_when_to_come_back(tmp_path):
+async def test_requests_can_be_refused_and_told_when_to_come_back(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.faults.refuse(429, requests(verb="create"), times=1, retry_after_seconds=3)
 
@@ -42,7 +46,7 @@ async def test_requests_can_be_refused_and_told_when_to_come_back(tmp_path):
 
 
 @virtually
-async def test_chance_is_repeatable(tmp_path):
+async def test_chance_is_repeatable(tmp_path: Path):
     async def statuses() -> list[int]:
         async with serving(tmp_path, seed=4) as (server, client):
             server.faults.refuse(500, probability=0.5)
@@ -55,7 +59,7 @@ async def test_chance_is_repeatable(tmp_path):
 
 
 @virtually
-async def test_a_bind_can_take_effect_though_its_answer_is_lost(tmp_path):
+async def test_a_bind_can_take_effect_though_its_answer_is_lost(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.store.create("pods", pod("a"))
         fault = server.faults.lose_answers(binds, times=1)
@@ -71,7 +75,7 @@ async def test_a_bind_can_take_effect_though_its_answer_is_lost(tmp_path):
 
 
 @virtually
-async def test_watches_can_be_cut(tmp_path):
+async def test_watches_can_be_cut(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1") as pods, client.watch("/api/v1/nodes?watch=1") as nodes:
             assert server.faults.drop_watches(requests(resource="pods")) == 1
@@ -82,7 +86,7 @@ async def test_watches_can_be_cut(tmp_path):
 
 
 @virtually
-async def test_watches_can_fall_silent_and_catch_up(tmp_path):
+async def test_watches_can_fall_silent_and_catch_up(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1&allowWatchBookmarks=true") as watch:
             fault = server.faults.stall_watches()
@@ -97,7 +101,7 @@ async def test_watches_can_fall_silent_and_catch_up(tmp_path):
 
 
 @virtually
-async def test_a_stall_of_the_present_leaves_later_watches_alone(tmp_path):
+async def test_a_stall_of_the_present_leaves_later_watches_alone(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1") as early:
             server.faults.stall_watches(future=False)
@@ -110,7 +114,7 @@ async def test_a_stall_of_the_present_leaves_later_watches_alone(tmp_path):
 
 
 @virtually
-async def test_cleared_faults_are_gone(tmp_path):
+async def test_cleared_faults_are_gone(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.faults.refuse(503)
         server.faults.delay((1.0, 2.0))
@@ -121,7 +125,7 @@ async def test_cleared_faults_are_gone(tmp_path):
 
 
 @virtually
-async def test_the_last_requests_are_kept(tmp_path):
+async def test_the_last_requests_are_kept(tmp_path: Path):
     async with serving(tmp_path, logged_requests=2) as (server, client):
         for name in ("a", "b", "c"):
             await client.ask("POST", PODS, pod(name))

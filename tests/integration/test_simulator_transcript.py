@@ -101,7 +101,7 @@ async def ask(
 
 
 @virtually
-async def test_every_recorded_request_is_answered_as_it_was(tmp_path):
+async def test_every_recorded_request_is_answered_as_it_was(tmp_path: Path):
     steps = [json.loads(line) for line in TRANSCRIPT.read_text().splitlines()]
     answers: dict[str, Any] = {}
     wrong: list[str] = []

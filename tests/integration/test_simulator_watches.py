@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,11 +10,14 @@ from tests.integration.simulator_client import PODS, pod, serving
 from tests.virtual_time import run
 from tests.virtually import virtually
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 INITIAL = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 
 
 @virtually
-async def test_a_watch_begins_with_what_is_there_and_a_bookmark(tmp_path):
+async def test_a_watch_begins_with_what_is_there_and_a_bookmark(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         for name in ("a", "b"):
             server.store.create("pods", pod(name))
@@ -29,7 +33,7 @@ async def test_a_watch_begins_with_what_is_there_and_a_bookmark(tmp_path):
 
 
 @virtually
-async def test_without_initial_events_a_watch_begins_now(tmp_path):
+async def test_without_initial_events_a_watch_begins_now(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.store.create("pods", pod("a"))
         async with client.watch(
@@ -42,7 +46,7 @@ async def test_without_initial_events_a_watch_begins_now(tmp_path):
 
 
 @virtually
-async def test_a_watch_from_a_version_shows_all_that_happened_since(tmp_path):
+async def test_a_watch_from_a_version_shows_all_that_happened_since(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         version = server.store.create("pods", pod("a"))["metadata"]["resourceVersion"]
         server.store.bind("a", "n1")
@@ -54,7 +58,19 @@ async def test_a_watch_from_a_version_shows_all_that_happened_since(tmp_path):
 
 
 @virtually
-async def test_a_bound_pod_leaves_a_watch_of_the_unbound(tmp_path):
+async def test_a_watch_from_a_version_in_the_future_shows_what_comes_after_it(tmp_path: Path):
+    async with serving(tmp_path) as (server, client):
+        version = server.store.version + 2
+        async with client.watch(f"{PODS}?watch=1&resourceVersion={version}") as watch:
+            for name in ("a", "b", "c"):
+                server.store.create("pods", pod(name))
+            await asyncio.sleep(0.1)
+
+        assert watch.seen == [("ADDED", "c")]
+
+
+@virtually
+async def test_a_bound_pod_leaves_a_watch_of_the_unbound(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1&fieldSelector=spec.nodeName%3D") as watch:
             server.store.create("pods", pod("a"))
@@ -67,7 +83,7 @@ async def test_a_bound_pod_leaves_a_watch_of_the_unbound(tmp_path):
 
 
 @virtually
-async def test_an_expired_version_is_an_error_event(tmp_path):
+async def test_an_expired_version_is_an_error_event(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         version = server.store.create("pods", pod("a"))["metadata"]["resourceVersion"]
         server.store.bind("a", "n1")
@@ -81,7 +97,7 @@ async def test_an_expired_version_is_an_error_event(tmp_path):
 
 
 @virtually
-async def test_a_watch_ends_in_time_with_a_bookmark_shortly_before(tmp_path):
+async def test_a_watch_ends_in_time_with_a_bookmark_shortly_before(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -96,7 +112,7 @@ async def test_a_watch_ends_in_time_with_a_bookmark_shortly_before(tmp_path):
 
 
 @virtually
-async def test_bookmarks_tell_of_versions_of_other_kinds_every_minute(tmp_path):
+async def test_bookmarks_tell_of_versions_of_other_kinds_every_minute(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(
             f"{PODS}?watch=1&resourceVersion={server.store.version}&allowWatchBookmarks=true"
@@ -111,7 +127,7 @@ async def test_bookmarks_tell_of_versions_of_other_kinds_every_minute(tmp_path):
 
 
 @virtually
-async def test_a_version_from_the_future_is_waited_for(tmp_path):
+async def test_a_version_from_the_future_is_waited_for(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         version = server.store.version + 1
         asyncio.get_running_loop().call_later(1.0, server.store.create, "pods", pod("a"))
@@ -135,7 +151,7 @@ async def test_a_version_from_the_future_is_waited_for(tmp_path):
         pytest.param("fieldSelector=nope%3D1", 400, id="a bad field selector"),
     ],
 )
-def test_a_watch_with_wrong_parameters_is_refused(tmp_path, query, status):
+def test_a_watch_with_wrong_parameters_is_refused(tmp_path: Path, query: str, status: int):
     async def ask() -> int:
         async with serving(tmp_path) as (_, client):
             return (await client.ask("GET", f"{PODS}?watch=1&{query}"))[0]
@@ -144,7 +160,7 @@ def test_a_watch_with_wrong_parameters_is_refused(tmp_path, query, status):
 
 
 @virtually
-async def test_rows_of_a_table_are_watched_with_columns_once(tmp_path):
+async def test_rows_of_a_table_are_watched_with_columns_once(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         server.store.create("pods", pod("a"))
         headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
@@ -160,7 +176,7 @@ async def test_rows_of_a_table_are_watched_with_columns_once(tmp_path):
 
 
 @virtually
-async def test_events_are_watched_in_both_versions(tmp_path):
+async def test_events_are_watched_in_both_versions(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with (
             client.watch("/api/v1/events?watch=1") as core,
@@ -177,7 +193,7 @@ async def test_events_are_watched_in_both_versions(tmp_path):
 
 
 @virtually
-async def test_the_end_of_the_server_ends_its_watches_in_good_order(tmp_path):
+async def test_the_end_of_the_server_ends_its_watches_in_good_order(tmp_path: Path):
     async with serving(tmp_path) as (server, client):
         async with client.watch(f"{PODS}?watch=1") as watch:
             await server.stop()
@@ -186,7 +202,7 @@ async def test_the_end_of_the_server_ends_its_watches_in_good_order(tmp_path):
         assert watch.ended
 
 
-def test_a_thousand_virtual_seconds_of_watch_take_next_to_no_time(tmp_path):
+def test_a_thousand_virtual_seconds_of_watch_take_next_to_no_time(tmp_path: Path):
     async def watch_for_long() -> int:
         async with serving(tmp_path) as (server, client):
             server.store.create("pods", pod("a"))

@@ -82,6 +82,18 @@ def test_one_hopeless_resource_makes_the_node_hopeless_beside_too_many_pods():
     assert codes(pod("p", cpu="1", memory="2Gi"), nodes) == [Code.UNSCHEDULABLE_AND_UNRESOLVABLE]
 
 
+def test_a_node_with_less_than_nothing_in_use_is_not_hopeless_for_what_it_gives():
+    odd = node("odd", cpu="1", memory="1Gi")
+    nodes = cluster(odd, node("small", cpu="1"), pods=[pod("gives", cpu="-5", memory="1Gi", node="odd")])
+
+    # What the small node lacks must not make the odd one hopeless: it lacks memory only.
+    assert codes(pod("p", cpu="2", memory="1Gi"), nodes) == [
+        Code.UNSCHEDULABLE,
+        Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+    ]
+    assert codes(pod("p", cpu="2"), nodes) == [Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE]
+
+
 def test_many_kinds_of_lack_are_told_apart_node_by_node():
     resources = [f"example.com/r{number}" for number in range(9)]
     nodes = cluster(
@@ -159,6 +171,28 @@ def strategy(kind: str, **more: Any) -> dict[str, Any]:
 )
 def test_strategies(args: dict[str, Any], expected: dict[str, int]):
     assert scores(fit(**args), NEXT, NODES) == expected
+
+
+def ratio(*shape: tuple[int, int]) -> NodeResourcesFit:
+    points = [{"utilization": utilization, "score": score} for utilization, score in shape]
+    return fit(**strategy("RequestedToCapacityRatio", requestedToCapacityRatio={"shape": points}))
+
+
+@pytest.mark.parametrize(
+    ("plugin", "memory", "score"),
+    [
+        pytest.param(ratio((0, 0), (100, 10)), "25Mi", 25, id="25 and 25"),
+        pytest.param(ratio((0, 0), (100, 10)), "26Mi", 26, id="25 and 26, rounded half up"),
+        pytest.param(ratio((0, 10), (30, 0)), "25Mi", 17, id="a falling line, divided toward zero"),
+        pytest.param(ratio((50, 0), (100, 10)), "75Mi", 50, id="what scores nothing does not count"),
+        pytest.param(ratio((50, 0), (100, 10)), "50Mi", 0, id="nothing counts"),
+        pytest.param(ratio((40, 3), (60, 7)), "100Mi", 50, id="level before and after the line"),
+    ],
+)
+def test_a_ratio_of_cpu_and_memory(plugin: NodeResourcesFit, memory: str, score: int):
+    nodes = cluster(node("n", cpu="4", memory="100Mi"))
+
+    assert scores(plugin, pod("p", cpu="1", memory=memory), nodes) == {"n": score}
 
 
 def test_weights_weigh():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.simulator.binding import bind
@@ -92,7 +94,7 @@ BINDING = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}}
         pytest.param([], 400, "not a Binding object", id="no object"),
     ],
 )
-def test_a_binding_is_refused(binding, code, message):
+def test_a_binding_is_refused(binding: Any, code: int, message: str):
     store = AStore()
     store.create("pods", pod("a"))
 
@@ -128,7 +130,7 @@ def terminating(store: AStore) -> None:
         ),
     ],
 )
-def test_a_pod_that_cannot_be_bound_is_a_conflict(prepare, spec, problem):
+def test_a_pod_that_cannot_be_bound_is_a_conflict(prepare: Any, spec: Any, problem: str):
     store = AStore()
     store.create("pods", pod("a", **spec))
     prepare(store)

@@ -80,7 +80,8 @@ async def test_scaling_down_takes_pods_on_no_node_first():
     async with running(store):
         store.create("deployments", deployment("web", 4))
         await asyncio.sleep(1)
-        kept = sorted(one["metadata"]["name"] for one in store.list("pods"))[2:]
+        oldest_first = sorted(store.list("pods"), key=lambda one: int(one["metadata"]["resourceVersion"]))
+        kept = sorted(one["metadata"]["name"] for one in oldest_first[:2])
         for name in kept:
             store.bind(name, "n1")
         store.scale("deployments", "web", 2)

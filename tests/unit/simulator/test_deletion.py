@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.simulator.selectors import Selector
@@ -7,7 +9,7 @@ from scheduler.simulator.status import StatusError
 from tests.unit.simulator.a_store import AStore, pod
 
 
-def a_bound_pod(store: AStore, name: str = "a", **spec) -> dict:
+def a_bound_pod(store: AStore, name: str = "a", **spec: Any) -> dict:
     store.create("pods", pod(name, **spec))
     return store.bind(name, "n1")
 
@@ -40,7 +42,7 @@ def test_a_bound_pod_gets_its_grace_period():
         pytest.param({"terminationGracePeriodSeconds": -3}, None, 1, id="less than nothing is one second"),
     ],
 )
-def test_the_grace_period_is_chosen(spec, requested, expected):
+def test_the_grace_period_is_chosen(spec: Any, requested: Any, expected: Any):
     store = AStore()
     a_bound_pod(store, **spec)
 
@@ -151,7 +153,7 @@ def test_a_bound_pod_with_a_finalizer_needs_both_to_end():
 
 
 @pytest.mark.parametrize("precondition", [{"uid": "another"}, {"resource_version": "1"}])
-def test_a_precondition_protects_an_object(precondition):
+def test_a_precondition_protects_an_object(precondition: Any):
     store = AStore()
     store.create("pods", pod("a"))
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.simulator.status import StatusError
@@ -85,7 +87,7 @@ def test_a_series_is_patched_in():
         ),
     ],
 )
-def test_an_invalid_event_is_refused(change, field):
+def test_an_invalid_event_is_refused(change: Any, field: str):
     with pytest.raises(StatusError) as caught:
         AStore().create(EVENTS, {**NEW, **change})
 

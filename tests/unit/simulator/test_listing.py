@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.simulator.listing import check_list_options, list_page
@@ -83,7 +85,7 @@ def test_an_exact_version_is_listed_as_it_was():
 @pytest.mark.parametrize(
     "query", [{"continue": "garbage"}, {"continue": "e30"}, {"limit": "many"}, {"continue": "eyJ2IjoxfQ"}]
 )
-def test_a_bad_token_or_limit_is_a_bad_request(query):
+def test_a_bad_token_or_limit_is_a_bad_request(query: Any):
     with pytest.raises(StatusError) as caught:
         page(a_store_with_nodes(1), **query)
 
@@ -110,7 +112,7 @@ def test_a_bad_version_is_told_as_upstream_tells_it():
         pytest.param({"sendInitialEvents": "true"}, id="initial events of a list"),
     ],
 )
-def test_parameters_that_do_not_go_together_are_invalid(query):
+def test_parameters_that_do_not_go_together_are_invalid(query: Any):
     with pytest.raises(StatusError) as caught:
         check_list_options(query)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.simulator.decoding import clone
@@ -19,7 +21,7 @@ from scheduler.simulator.status import StatusError
         pytest.param({"a": "b"}, {"a": {"c": 1}}, {"a": {"c": 1}}, id="an object replaces text"),
     ],
 )
-def test_a_merge_patch_does_what_rfc_7386_says(original, patch, expected):
+def test_a_merge_patch_does_what_rfc_7386_says(original: Any, patch: Any, expected: Any):
     before = clone(original)
 
     assert merge_patch(original, patch) == expected
@@ -45,7 +47,7 @@ def test_a_merge_patch_does_what_rfc_7386_says(original, patch, expected):
         ),
     ],
 )
-def test_a_json_patch_does_what_rfc_6902_says(operations, expected):
+def test_a_json_patch_does_what_rfc_6902_says(operations: Any, expected: Any):
     assert json_patch({"a": [1, 2]}, operations) == expected
 
 
@@ -63,7 +65,7 @@ def test_a_json_patch_does_what_rfc_6902_says(operations, expected):
         pytest.param({"op": "add", "path": "b", "value": 1}, id="no pointer"),
     ],
 )
-def test_an_operation_that_does_not_fit_is_unprocessable(operation):
+def test_an_operation_that_does_not_fit_is_unprocessable(operation: Any):
     with pytest.raises(StatusError) as caught:
         json_patch({"a": [1, 2]}, [operation])
 

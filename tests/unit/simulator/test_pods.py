@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.simulator.pod_defaults import qos_class
@@ -83,7 +85,7 @@ def test_a_gated_pod_says_so():
         ),
     ],
 )
-def test_default_tolerations_fill_what_is_missing(tolerations, added):
+def test_default_tolerations_fill_what_is_missing(tolerations: Any, added: Any):
     created = AStore().create("pods", pod("a", tolerations=tolerations))
 
     assert created["spec"]["tolerations"] == [*tolerations, *added]
@@ -114,7 +116,7 @@ BOTH = {"cpu": "1", "memory": "1Gi"}
         pytest.param([resources({"cpu": "1"}, {"cpu": "1"})], "Burstable", id="memory is not limited"),
     ],
 )
-def test_the_quality_of_service_follows_from_the_resources(containers, expected):
+def test_the_quality_of_service_follows_from_the_resources(containers: Any, expected: Any):
     assert qos_class({"containers": containers}) == expected
 
 
@@ -163,7 +165,7 @@ def test_the_classes_of_every_cluster_are_there():
         ),
     ],
 )
-def test_a_priority_that_no_class_gives_is_forbidden(spec, problem):
+def test_a_priority_that_no_class_gives_is_forbidden(spec: Any, problem: str):
     error = refusal(AStore(), pod("a", **spec))
 
     assert (error.code, error.reason) == (403, "Forbidden")
@@ -215,7 +217,7 @@ GPU = "nvidia.com/gpu"
         ),
     ],
 )
-def test_an_invalid_pod_is_refused_with_the_field(change, field, message):
+def test_an_invalid_pod_is_refused_with_the_field(change: Any, field: str, message: str):
     error = refusal(AStore(), pod("bad", **change))
 
     assert (error.code, error.reason) == (422, "Invalid")
@@ -278,7 +280,7 @@ def changed(spec: dict, patch: dict) -> dict:
         pytest.param({}, {"containers": []}, id="fewer containers"),
     ],
 )
-def test_most_of_a_pod_may_not_change(spec, patch):
+def test_most_of_a_pod_may_not_change(spec: Any, patch: Any):
     with pytest.raises(StatusError) as caught:
         changed(spec, patch)
 
@@ -307,7 +309,7 @@ def test_most_of_a_pod_may_not_change(spec, patch):
         pytest.param({}, {"containers": [{"name": "c", "image": "other", "resources": {}}]}, id="the image"),
     ],
 )
-def test_what_may_change_counts_the_generation(spec, patch):
+def test_what_may_change_counts_the_generation(spec: Any, patch: Any):
     # A container is replaced as a whole by a merge patch, so the defaults come again.
     assert changed(spec, patch)["metadata"]["generation"] == 2
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ HOUR, DAY = 3600, 86400
         (9 * 365 * DAY, "9y"),
     ],
 )
-def test_a_duration_is_shown_shortly(seconds, shown):
+def test_a_duration_is_shown_shortly(seconds: int, shown: Any):
     assert human_duration(seconds) == shown
 
 
@@ -152,7 +153,7 @@ COMPLETED = container(False, terminated={"exitCode": 0, "reason": "Completed"})
         ),
     ],
 )
-def test_the_state_of_a_pod_is_shown_in_a_word(status, spec, metadata, shown):
+def test_the_state_of_a_pod_is_shown_in_a_word(status: dict[str, Any], spec: Any, metadata: Any, shown: Any):
     pod = {"metadata": {"name": "a", **metadata}, "spec": {"containers": [{}], **spec}, "status": status}
 
     assert tuple(pod_cells(pod, NOW)[1:4]) == shown
@@ -189,7 +190,7 @@ def test_a_cordoned_node_says_so():
     "resource", ["pods", "nodes", "events", "namespaces", "services", "configmaps", "deployments.apps", "replicasets.apps",
                  "leases.coordination.k8s.io", "priorityclasses.scheduling.k8s.io", "csinodes.storage.k8s.io"],
 )  # fmt: skip
-def test_every_column_is_described(resource):
+def test_every_column_is_described(resource: str):
     for column in printer_of(resource).columns:
         description = column.definition()["description"]
         assert description

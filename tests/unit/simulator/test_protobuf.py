@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.simulator.protobuf import decode_protobuf
@@ -82,7 +84,7 @@ def test_bytes_become_base64():
         pytest.param(envelope("v1", "ConfigMap", field(99, "x")), 415, "field 99 of ConfigMap", id="another field"),
     ],
 )  # fmt: skip
-def test_what_is_not_understood_is_refused(body, code, message):
+def test_what_is_not_understood_is_refused(body: Any, code: int, message: str):
     with pytest.raises(StatusError) as caught:
         decode_protobuf(body)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +30,7 @@ from scheduler.simulator.quantities import canonical_quantity
         (0.25, "250m"),
     ],
 )
-def test_a_quantity_is_written_in_its_canonical_form(written, canonical):
+def test_a_quantity_is_written_in_its_canonical_form(written: Any, canonical: str):
     assert canonical_quantity(written) == canonical
 
 
@@ -41,7 +43,7 @@ QUANTITIES = st.builds(
 
 
 @given(QUANTITIES)
-def test_the_canonical_form_is_the_same_number_and_stays_as_it_is(written):
+def test_the_canonical_form_is_the_same_number_and_stays_as_it_is(written: Any):
     canonical = canonical_quantity(written)
 
     assert parse_quantity(canonical) == parse_quantity(written)
@@ -49,6 +51,6 @@ def test_the_canonical_form_is_the_same_number_and_stays_as_it_is(written):
 
 
 @pytest.mark.parametrize("written", ["", "abc", "1Kb", "--1"])
-def test_what_is_no_quantity_is_refused(written):
+def test_what_is_no_quantity_is_refused(written: Any):
     with pytest.raises(ValueError, match="quantity"):
         canonical_quantity(written)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.simulator.builtin_kinds import builtin_kinds
@@ -39,7 +41,7 @@ def matches_labels(selector: str) -> bool:
         pytest.param("zone in (,a)", False, id="the empty value in a list"),
     ],
 )
-def test_a_label_selector_selects(selector, expected):
+def test_a_label_selector_selects(selector: str, expected: Any):
     assert matches_labels(selector) is expected
 
 
@@ -65,7 +67,7 @@ def test_a_label_selector_selects(selector, expected):
         ),
     ],
 )
-def test_a_broken_label_selector_is_a_bad_request(selector, message):
+def test_a_broken_label_selector_is_a_bad_request(selector: str, message: str):
     with pytest.raises(StatusError) as caught:
         parse_labels(selector)
 
@@ -92,7 +94,7 @@ UNBOUND = {"metadata": {"name": "b", "namespace": "shop"}, "spec": {}, "status":
         pytest.param("spec.hostNetwork=false", POD, True, id="an absent field has its default"),
     ],
 )
-def test_a_field_selector_selects_pods(selector, pod, expected):
+def test_a_field_selector_selects_pods(selector: str, pod: Any, expected: Any):
     assert selector_of(KINDS.named("pods"), fields=selector).matches("shop", pod) is expected
 
 
@@ -110,7 +112,7 @@ def test_an_escaped_comma_belongs_to_the_value():
 
 
 @pytest.mark.parametrize("selector", ["nope=1", "spec.nodeName", "spec.containers=1"])
-def test_fields_a_kind_cannot_be_selected_by_are_refused(selector):
+def test_fields_a_kind_cannot_be_selected_by_are_refused(selector: str):
     with pytest.raises(StatusError) as caught:
         selector_of(KINDS.named("pods"), fields=selector)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -167,7 +169,7 @@ def replay(storage: Storage, steps: list[tuple[str, str | None]]) -> dict[int, d
 
 
 @given(STEPS)
-def test_earlier_versions_are_listed_as_they_were(steps):
+def test_earlier_versions_are_listed_as_they_were(steps: Any):
     storage = a_storage()
 
     for version, there in replay(storage, steps).items():
@@ -176,7 +178,7 @@ def test_earlier_versions_are_listed_as_they_were(steps):
 
 
 @given(STEPS, st.integers(0, 25))
-def test_a_list_and_the_watch_that_follows_it_make_the_present(steps, cut):
+def test_a_list_and_the_watch_that_follows_it_make_the_present(steps: Any, cut: int):
     storage = a_storage()
     at = replay(storage, steps)
     version = list(at)[min(cut, len(at) - 1)]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.simulator.decoding import clone
@@ -66,7 +68,7 @@ def test_what_goes_in_is_copied():
         pytest.param({**pod("b"), "spec": []}, 400, "BadRequest", id="a spec of the wrong type"),
     ],
 )
-def test_a_creation_is_refused(obj, code, reason):
+def test_a_creation_is_refused(obj: Any, code: int, reason: str):
     store = AStore()
     store.create("pods", pod("a"))
 
@@ -164,8 +166,9 @@ def test_a_patch_with_an_old_version_is_a_conflict():
     first = store.create("nodes", node("n1"))
     store.patch("nodes", "n1", {"metadata": {"labels": {"a": "1"}}})
 
+    stale = {"metadata": {"resourceVersion": first["metadata"]["resourceVersion"], "labels": {"a": "2"}}}
+
     with pytest.raises(StatusError) as caught:
-        stale = {"metadata": {"resourceVersion": first["metadata"]["resourceVersion"], "labels": {"a": "2"}}}
         store.patch("nodes", "n1", stale)
 
     assert code_and_reason(caught) == (409, "Conflict")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.simulator.decoding import clone
@@ -158,7 +160,7 @@ def test_a_list_can_be_replaced():
         ),
     ],
 )
-def test_a_strategic_merge_knows_the_lists_of_a_kind(original, patch, expected, model):
+def test_a_strategic_merge_knows_the_lists_of_a_kind(original: Any, patch: Any, expected: Any, model: str):
     before = clone(original)
 
     assert strategic_merge(original, patch, model) == expected
@@ -173,7 +175,7 @@ def test_a_strategic_merge_knows_the_lists_of_a_kind(original, patch, expected, 
         pytest.param({"status": {"conditions": ["Ready"]}}, id="items of the wrong type"),
     ],
 )
-def test_a_patch_that_makes_no_sense_is_a_bad_request(patch):
+def test_a_patch_that_makes_no_sense_is_a_bad_request(patch: Any):
     with pytest.raises(StatusError) as caught:
         strategic_merge(conditions("Ready"), patch, "V1Pod")
 

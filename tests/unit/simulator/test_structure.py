@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.simulator.structure import StructureError, structure_of
@@ -40,7 +42,7 @@ def test_unknown_fields_are_dropped_and_named_by_their_paths():
         ),
     ],
 )
-def test_a_value_of_the_wrong_type_is_refused_at_its_path(pod, path):
+def test_a_value_of_the_wrong_type_is_refused_at_its_path(pod: Any, path: str):
     with pytest.raises(StructureError) as caught:
         read(pod)
 
@@ -72,7 +74,7 @@ def test_a_value_of_the_wrong_type_is_refused_at_its_path(pod, path):
         ),
     ],
 )
-def test_zero_values_are_left_out_as_go_leaves_them_out(written, kept):
+def test_zero_values_are_left_out_as_go_leaves_them_out(written: Any, kept: Any):
     assert read(written)[0] == kept
 
 

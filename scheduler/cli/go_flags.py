@@ -1,0 +1,43 @@
+"""Boolean flags as Go programs take them: `--leader-elect=false`, which scripts for kube-scheduler say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_WORDS = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+"""Source: Go's strconv.ParseBool."""
+
+
+class GoFlagsCommand(TyperCommand):
+    """A command whose flags of the form `--this/--no-this` may also be given a value after `=`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [*_without_values(args, self._switches())])
+
+    def _switches(self) -> dict[str, str]:
+        """Return what switches each of the flags off: `--this` -> `--no-this`."""
+        return {
+            parameter.opts[0]: parameter.secondary_opts[0]
+            for parameter in self.params
+            if parameter.opts and parameter.secondary_opts
+        }
+
+
+def _without_values(args: Iterable[str], switches: dict[str, str]) -> Iterable[str]:
+    for argument in args:
+        flag, _, word = argument.partition("=")
+        if flag not in switches or flag == argument:
+            yield argument
+        elif word in _WORDS:
+            yield flag if _WORDS[word] else switches[flag]
+        else:
+            raise typer.BadParameter(f"must be true or false, was {word!r}", param_hint=flag)

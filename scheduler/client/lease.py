@@ -1,0 +1,276 @@
+"""Leader election by a Lease: of several schedulers one works, and the others wait for it to fall silent.
+
+Two clocks keep two leaders apart, and both are monotonic clocks of the machine they are read on. A candidate
+waits for the whole lease duration since it saw the record change last; a leader stops a good while sooner, when
+the renew deadline has passed since it sent its last renewal that succeeded. The times written into the Lease are
+for people: nobody's clock is compared with anybody else's.
+
+Source:
+    client-go v1.36, tools/leaderelection/leaderelection.go, without coordinated leader election.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.client.backoff import Backoff
+from scheduler.client.connection import TIMEOUT
+from scheduler.client.lease_record import Claim, Lease, LeaseRecord, released
+from scheduler.client.lease_watch import watch_lease
+from scheduler.client.resources import LEASES
+from scheduler.errors import ApiError, NotLeadingError, ObjectError
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from scheduler.client.connection import ApiConnection, Response
+    from scheduler.clock import Clock
+    from scheduler.configuration.types import LeaderElection
+
+logger = logging.getLogger(__name__)
+
+JITTER_FACTOR = 1.2
+"""Candidates wait for one retry period and up to so many more, so that they do not all ask at once."""
+_NEVER = float("-inf")
+_RELEASE_SECONDS = 5.0
+_WATCH_AGAIN_SECONDS = 60.0
+
+
+def new_identity() -> str:
+    """Return a name for this process that no other has, not even on the same host."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+class LeaderElector:
+    """One candidate for one Lease.
+
+    Args:
+        settings: which Lease, and how long everything takes.
+        identity: what no other candidate is called.
+        clock: its monotonic time decides.
+        random: spreads the tries of candidates.
+
+    Attributes:
+        identity: as given.
+    """
+
+    def __init__(
+        self,
+        connection: ApiConnection,
+        settings: LeaderElection,
+        *,
+        identity: str,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self.identity = identity
+        self._connection = connection
+        self._namespace, self._name = settings.resource_namespace, settings.resource_name
+        self._key = f"{self._namespace}/{self._name}"
+        self._lease_duration = settings.lease_duration.seconds
+        self._renew_deadline = settings.renew_deadline.seconds
+        self._retry_period = settings.retry_period.seconds
+        self._claim = Claim(identity, self._lease_duration)
+        self._clock = clock
+        self._random = random
+        self._lease: Lease | None = None  # as last read or written
+        self._observed = LeaseRecord()
+        self._observed_at = _NEVER
+        self._leading_until = _NEVER
+        self._may_hold = False  # a claim was sent, whatever became of it
+        self._changed = asyncio.Event()
+        self._told: tuple[int, str] | None = None  # the error last complained about
+
+    @property
+    def holder(self) -> str:
+        """Who leads, as last seen; "" for nobody."""
+        return self._observed.holder
+
+    def is_leading(self) -> bool:
+        return self._clock.monotonic() < self._leading_until
+
+    def check(self) -> None:
+        if not self.is_leading():
+            raise NotLeadingError(self._key)
+
+    async def acquire(self) -> None:
+        logger.info("Attempting to acquire leader lease", extra=self._fields())
+        if not await self._try(self._try_seconds):
+            await self._stand_by()
+        logger.info("Successfully acquired lease", extra=self._fields())
+
+    async def _stand_by(self) -> None:
+        backoff = Backoff(
+            self._random, initial_seconds=self._retry_period, maximum_seconds=_WATCH_AGAIN_SECONDS
+        )
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(
+                watch_lease(self._connection, self._namespace, self._name, self._changed, backoff),
+                name=f"watch lease {self._key}",
+            )
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._patience()):
+                        await self._changed.wait()
+                self._changed.clear()
+                if await self._try(self._try_seconds):
+                    break
+            watching.cancel()
+
+    async def keep(self) -> None:
+        next_try = self._clock.monotonic() + self._retry_period
+        while (now := self._clock.monotonic()) < self._leading_until:
+            if now < next_try:
+                await asyncio.sleep(min(next_try, self._leading_until) - now)
+                continue
+            next_try = now + self._retry_period
+            await self._try(min(self._try_seconds, self._leading_until - now))
+        logger.error("Lease is lost", extra={**self._fields(), "holder": self.holder})
+
+    async def release(self) -> None:
+        # First of all: whoever takes it now must find that nothing more comes from here.
+        self._leading_until = _NEVER
+        if not self._may_hold:
+            return
+        try:
+            async with asyncio.timeout(min(_RELEASE_SECONDS, self._renew_deadline)):
+                await self._release()
+        except (ApiError, ObjectError, TimeoutError) as error:
+            if isinstance(error, ApiError) and error.status == 404:
+                return
+            logger.warning(
+                "Lease could not be released; others take it when its time is over",
+                extra={**self._fields(), "error": str(error) or "no answer"},
+            )
+
+    async def _release(self) -> None:
+        while True:
+            # A renewal that was cut off may have made a version of which nothing is known here.
+            lease = self._read(await self._connection.request("GET", self._path))
+            if lease.record.holder != self.identity:
+                return
+            body = released(lease, self._clock.utc_now())
+            try:
+                self._read(await self._request("PUT", self._path, body))
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+                continue
+            self._may_hold = False
+            logger.info("Released lease", extra=self._fields())
+            return
+
+    async def _try(self, seconds: float) -> bool:
+        """Acquire or renew, once; whether it is ours now. What goes wrong is logged."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._acquire_or_renew()
+        except TimeoutError:
+            self._complain(ApiError(0, TIMEOUT, f"lease {self._key}: no answer within {seconds:.3g} s"))
+        except ApiError as error:
+            self._complain(error)
+        except ObjectError as error:
+            self._complain(ApiError(0, "Unreadable", str(error)))
+        else:
+            self._told = None
+        return self.is_leading()
+
+    async def _acquire_or_renew(self) -> None:
+        lease = self._lease
+        if lease is not None and lease.record.holder == self.identity:
+            try:
+                await self._write("PUT", self._path, self._claim.on(lease, self._clock.utc_now()))
+            except ApiError as error:
+                if error.status not in {404, 409}:
+                    raise
+            else:
+                return
+        began = self._clock.monotonic()
+        try:
+            lease = self._read(await self._connection.request("GET", self._path))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            body = self._claim.on_new(self._namespace, self._name, self._clock.utc_now())
+            await self._write("POST", LEASES.path(self._namespace), body)
+            return
+        if lease.record.holder not in {"", self.identity}:
+            self._leading_until = _NEVER
+            # What was asked before a long sleep is no news after it, so its age counts from the asking.
+            if began < self._expires_at():
+                return
+        await self._write("PUT", self._path, self._claim.on(lease, self._clock.utc_now()))
+
+    async def _write(self, method: str, path: str, body: dict[str, Any]) -> None:
+        """Write our claim; the time we lead counts from the sending, for the answer may come late."""
+        sent = self._clock.monotonic()
+        self._may_hold = True
+        self._read(await self._request(method, path, body))
+        self._leading_until = sent + self._renew_deadline
+
+    async def _request(self, method: str, path: str, body: dict[str, Any]) -> Response:
+        return await self._connection.request(method, path, body=msgspec.json.encode(body))
+
+    def _read(self, answer: Response) -> Lease:
+        """Take in a version of the Lease, and note when its record changed."""
+        lease = Lease.decode(answer.body, self._key)
+        self._lease = lease
+        if lease.record != self._observed:
+            before, self._observed = self._observed, lease.record
+            self._observed_at = self._clock.monotonic()
+            if self.holder not in {before.holder, "", self.identity}:
+                logger.info("New leader elected", extra={**self._fields(), "holder": self.holder})
+        return lease
+
+    def _expires_at(self) -> float:
+        """When the holder that was seen may be taken for dead, by our clock and by what it promised."""
+        seconds = self._observed.lease_duration_seconds or 0
+        return self._observed_at + (seconds if seconds > 0 else self._lease_duration)
+
+    def _patience(self) -> float:
+        """How long to wait for the next try, in seconds."""
+        seconds = self._retry_period * (1 + self._random.random() * JITTER_FACTOR)
+        left = self._expires_at() - self._clock.monotonic()
+        return min(seconds, left) if self.holder and left > 0 else seconds
+
+    @property
+    def _path(self) -> str:
+        return LEASES.path(self._namespace, self._name)
+
+    @property
+    def _try_seconds(self) -> float:
+        """How long one try may take: there is to be time for another."""
+        return self._renew_deadline / 2
+
+    def _complain(self, error: ApiError) -> None:
+        """Log an error: while leading each, for time runs out; else once, until something else happens."""
+        fields = {**self._fields(), "status": error.status, "error": str(error)}
+        if self.is_leading():
+            left = self._leading_until - self._clock.monotonic()
+            logger.warning("Lease could not be renewed", extra={**fields, "seconds_left": round(left, 3)})
+            return
+        if self._told == (error.status, error.reason):
+            return
+        self._told = (error.status, error.reason)
+        if error.status in {401, 403}:
+            fix = (
+                "give the client valid credentials"
+                if error.status == 401
+                else f'allow the verbs get and update on the lease "{self._name}", and create on leases, in API '
+                f'group "{LEASES.group}", in a Role in namespace {self._namespace} bound to this client'
+            )
+            logger.error("May not use the lease", extra={**fields, "fix": fix})
+        elif error.status == 409:
+            logger.debug("Another candidate was quicker", extra=fields)
+        else:
+            logger.warning("Lease could not be acquired; trying again", extra=fields)
+
+    def _fields(self) -> dict[str, object]:
+        return {"lease": self._key, "identity": self.identity}

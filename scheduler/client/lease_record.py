@@ -1,0 +1,134 @@
+"""A Lease as it is on the wire: what of it says who leads, and what is changed of it.
+
+Only the five fields of a leader's record are ever touched: a Lease is put back as it was read, with whatever
+else a newer API server or somebody's annotation keeps in it.
+
+Source:
+    client-go v1.36, tools/leaderelection/resourcelock/leaselock.go.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.client.resources import LEASES
+from scheduler.clock import rfc3339_micro
+from scheduler.errors import ObjectError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+class LeaseRecord(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Who leads, as a Lease's spec says it."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+    @property
+    def holder(self) -> str:
+        """Who leads; "" where nobody does."""
+        return self.holder_identity or ""
+
+    @property
+    def transitions(self) -> int:
+        """How often the holder changed."""
+        return self.lease_transitions or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One version of a Lease.
+
+    Attributes:
+        raw: all of it.
+        record: what of it this is about.
+    """
+
+    raw: dict[str, Any]
+    record: LeaseRecord
+
+    @classmethod
+    def decode(cls, body: bytes, key: str) -> Lease:
+        """Read a Lease.
+
+        Args:
+            body: JSON.
+            key: `namespace/name`, for the message.
+
+        Raises:
+            ObjectError: it is none.
+        """
+        try:
+            raw = msgspec.json.decode(body, type=dict[str, Any])
+            return cls(raw, msgspec.convert(raw.get("spec") or {}, LeaseRecord))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ObjectError(LEASES.kind, key, "", f"unreadable: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a candidate writes into a Lease.
+
+    Attributes:
+        duration_seconds: how long others are to wait after the last renewal they saw.
+    """
+
+    identity: str
+    duration_seconds: float
+
+    def on_new(self, namespace: str, name: str, now: datetime) -> dict[str, Any]:
+        """Return a Lease that did not exist, held by this candidate."""
+        return {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": self._spec(rfc3339_micro(now), transitions=0),
+        }
+
+    def on(self, lease: Lease, now: datetime) -> dict[str, Any]:
+        """Return a Lease taken from whoever held it, or renewed by the one that does."""
+        record, moment = lease.record, rfc3339_micro(now)
+        spec = self._spec(moment, transitions=record.transitions + 1)
+        if record.holder == self.identity:
+            spec["acquireTime"] = record.acquire_time or moment
+            spec["leaseTransitions"] = record.transitions
+        return _with_spec(lease, spec)
+
+    def _spec(self, now: str, *, transitions: int) -> dict[str, Any]:
+        return {
+            "holderIdentity": self.identity,
+            # Whole seconds on the wire. Cut, as client-go does, others would come before the time is over.
+            "leaseDurationSeconds": math.ceil(self.duration_seconds),
+            "acquireTime": now,
+            "renewTime": now,
+            "leaseTransitions": transitions,
+        }
+
+
+def released(lease: Lease, now: datetime) -> dict[str, Any]:
+    """Return a Lease that anybody may take at once.
+
+    Source:
+        client-go v1.36, tools/leaderelection/leaderelection.go, tryRelease.
+    """
+    moment = rfc3339_micro(now)
+    spec = {
+        "holderIdentity": "",
+        "leaseDurationSeconds": 1,
+        "acquireTime": moment,
+        "renewTime": moment,
+        "leaseTransitions": lease.record.transitions,
+    }
+    return _with_spec(lease, spec)
+
+
+def _with_spec(lease: Lease, changes: dict[str, Any]) -> dict[str, Any]:
+    return {**lease.raw, "spec": {**(lease.raw.get("spec") or {}), **changes}}

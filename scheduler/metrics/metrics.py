@@ -1,0 +1,276 @@
+"""The metrics of one scheduler.
+
+Others are told nothing of Prometheus: each package that is measured says in a Protocol what it tells, and
+`Metrics` fulfils them all. Ours have the prefix `custom_scheduler_`.
+
+Source:
+    kube-scheduler v1.36, metrics/metrics.go.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.status import Code
+from scheduler.metrics.families import Counters, Gauges, Histograms, ReadGauges, exponential_buckets
+from scheduler.metrics.process import ProcessMetrics, build_info
+from scheduler.metrics.rest_client import RestClientMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.metrics.families import Family
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_MANY_ATTEMPTS = "15+"
+_ATTEMPTS = tuple(str(attempts) for attempts in range(15))  # a pod's attempts, while they are few -> label
+
+# The names as plain look-ups: both properties compute, some thirty times for every pod.
+_POINT = {point: point.metric_name for point in ExtensionPoint}
+_CODE = {code: code.value for code in Code}
+
+
+class Metrics:
+    """Every metric of one scheduler; two can live in one process.
+
+    All methods that count must be called in one thread: that of the main loop.
+
+    Attributes:
+        rest_client: is told of requests to the API server.
+    """
+
+    def __init__(self) -> None:
+        self.rest_client = RestClientMetrics()
+        self._process = ProcessMetrics()
+        self._families: list[Family] = [build_info(version("custom-scheduler")), *self.rest_client.families]
+        counters, histograms = self._counters, self._histograms
+        self._attempts = counters(
+            "scheduler_schedule_attempts_total",
+            "Attempts to schedule pods, by result: scheduled, unschedulable (no node can run it), "
+            "error (something is broken).",
+            "result profile",
+        )
+        self._attempt_seconds = histograms(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Scheduling attempt latency in seconds (scheduling algorithm + binding).",
+            "result profile",
+            exponential_buckets(0.001, 2, 15),
+        )
+        self._algorithm_seconds = histograms(
+            "scheduler_scheduling_algorithm_duration_seconds",
+            "Scheduling algorithm latency in seconds.",
+            "",
+            exponential_buckets(0.001, 2, 15),
+        )
+        self._event_seconds = histograms(
+            "scheduler_event_handling_duration_seconds",
+            "Event handling latency in seconds.",
+            "event",
+            exponential_buckets(0.0001, 2, 12),
+        )
+        self._preemptions = counters(
+            "scheduler_preemption_attempts_total", "Attempts to make room by preemption.", ""
+        )
+        self._victims = histograms(
+            "scheduler_preemption_victims",
+            "Number of pods chosen as victims of one preemption.",
+            "",
+            exponential_buckets(1, 2, 7),
+        )
+        self._point_seconds = histograms(
+            "scheduler_framework_extension_point_duration_seconds",
+            "Latency for running all plugins of a specific extension point.",
+            "extension_point status profile",
+            exponential_buckets(0.0001, 2, 12),
+        )
+        self._plugin_seconds = histograms(
+            "scheduler_plugin_execution_duration_seconds",
+            "Duration for running a plugin at a specific extension point, in one cycle out of ten.",
+            "plugin extension_point status",
+            exponential_buckets(0.00001, 1.5, 20),
+        )
+        self._evaluations = counters(
+            "scheduler_plugin_evaluation_total",
+            "Number of times a plugin was asked about nodes, all of them at once; kept verdicts do not count.",
+            "plugin extension_point profile",
+        )
+        self._pod_attempts = histograms(
+            "scheduler_pod_scheduling_attempts",
+            "Number of attempts to successfully schedule a pod.",
+            "",
+            exponential_buckets(1, 2, 5),
+        )
+        self._sli_seconds = histograms(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "From a pod's first attempt until it is bound, in seconds.",
+            "attempts",
+            exponential_buckets(0.01, 2, 20),
+        )
+        self._after_flush = counters(
+            "scheduler_pod_scheduled_after_flush_total",
+            "Pods scheduled after they were flushed from the unschedulable pods: an event was missed.",
+            "",
+        )
+        self._permit_seconds = histograms(
+            "scheduler_permit_wait_duration_seconds",
+            "Duration of waiting on permit.",
+            "result",
+            exponential_buckets(0.001, 2, 15),
+        )
+        self._incoming = counters(
+            "scheduler_queue_incoming_pods_total",
+            "Number of pods added to scheduling queues by event and queue type.",
+            "queue event",
+        )
+        self._hint_seconds = histograms(
+            "scheduler_queueing_hint_execution_duration_seconds",
+            "Duration for running a queueing hint function of a plugin.",
+            "plugin event hint",
+            exponential_buckets(0.00001, 1.5, 20),
+        )
+        self._tasks = Gauges(
+            "scheduler_goroutines", "Number of running tasks split by the work they do.", ["operation"]
+        )
+        self._families.append(self._tasks)
+        self._tasks.add(("binding",), 0)
+        self._node_loop_seconds = counters(
+            "custom_scheduler_node_loop_seconds_total",
+            "Time spent in plugins that look at nodes one by one.",
+            "plugin extension_point",
+        )
+        self._node_loop_nodes = counters(
+            "custom_scheduler_node_loop_nodes_total",
+            "Nodes shown to plugins that look at them one by one.",
+            "plugin extension_point",
+        )
+        self._relists = counters(
+            "custom_scheduler_relists_total", "Full lists of a kind read from the API server.", "resource"
+        )
+        self._watch_ends = counters(
+            "custom_scheduler_watch_ends_total", "Watches that ended, by why.", "resource reason"
+        )
+        self._undecodable = counters(
+            "custom_scheduler_undecodable_objects_total", "Objects nobody could read.", "kind"
+        )
+        self._bind_seconds = histograms(
+            "custom_scheduler_bind_duration_seconds",
+            "From wanting to send a Binding to its answer; code 0 is no answer.",
+            "code",
+            exponential_buckets(0.001, 2, 15),
+        )
+        self._dropped = counters(
+            "custom_scheduler_dropped_writes_total", "Writes for which there was no room.", "queue"
+        )
+
+    def text(self) -> tuple[bytes, dict[str, str]]:
+        """Return what /metrics answers, and its headers."""
+        parts = [family.render() for family in self._families]
+        return "".join([*parts, self._process.render()]).encode(), {"Content-Type": CONTENT_TYPE}
+
+    # Read when scraped.
+
+    def watch_gauge(self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:
+        """Show numbers that are read when somebody asks: label value -> number."""
+        self.watch_gauges(
+            name, text, (label,), lambda: [((value,), found) for value, found in read().items()]
+        )
+
+    def watch_gauges(
+        self,
+        name: str,
+        text: str,
+        labels: Sequence[str],
+        read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
+    ) -> None:
+        """Show numbers that are read when somebody asks: the labels' values, and the number."""
+        self._families.append(ReadGauges(name, text, labels, read))
+
+    # What the runtime tells.
+
+    def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
+        self._point_seconds.observe((_POINT[point], _CODE[code], profile), seconds)
+
+    def plugin(self, plugin: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
+        self._plugin_seconds.observe((plugin, _POINT[point], _CODE[code]), seconds)
+
+    def evaluated(self, profile: str, plugin: str, point: ExtensionPoint) -> None:
+        self._evaluations.add((plugin, _POINT[point], profile))
+
+    def node_loop(self, plugin: str, point: ExtensionPoint, nodes: int, seconds: float) -> None:
+        self._node_loop_seconds.add((plugin, _POINT[point]), seconds)
+        self._node_loop_nodes.add((plugin, _POINT[point]), nodes)
+
+    def permit_wait(self, code: Code, seconds: float) -> None:
+        self._permit_seconds.observe((_CODE[code],), seconds)
+
+    def preemption_attempted(self) -> None:
+        """A PostFilter plugin looked for pods to preempt."""
+        self._preemptions.add(())
+
+    def preempted(self, victims: int) -> None:
+        """A node was chosen, on which so many pods have to leave."""
+        self._victims.observe((), victims)
+
+    # What the queue tells.
+
+    def incoming(self, queue: str, event: str) -> None:
+        self._incoming.add((queue, event))
+
+    def hint_asked(self, plugin: str, event: str, result: str, seconds: float) -> None:
+        self._hint_seconds.observe((plugin, event, result), seconds)
+
+    # What the cycles tell.
+
+    def event_handled(self, event: str, seconds: float) -> None:
+        """A watch event of that label was taken in."""
+        self._event_seconds.observe((event,), seconds)
+
+    def decided(self, queued: QueuedPodInfo, decision: object, seconds: float) -> None:
+        self._algorithm_seconds.observe((), seconds)
+
+    def attempted(self, profile: str, result: str, seconds: float) -> None:
+        key = (result, profile)
+        self._attempts.add(key)
+        self._attempt_seconds.observe(key, seconds)
+
+    def bound(self, queued: QueuedPodInfo, seconds_since_first_attempt: float) -> None:
+        attempts = queued.attempts
+        self._pod_attempts.observe((), attempts)
+        label = _ATTEMPTS[attempts] if attempts < len(_ATTEMPTS) else _MANY_ATTEMPTS
+        self._sli_seconds.observe((label,), seconds_since_first_attempt)
+        if queued.was_flushed_from_unschedulable:
+            self._after_flush.add(())
+
+    def binding(self, change: int) -> None:
+        self._tasks.add(("binding",), change)
+
+    def undecodable(self, kind: str) -> None:
+        self._undecodable.add((kind,))
+
+    # What the client tells.
+
+    def listed(self, resource: object) -> None:
+        self._relists.add((str(resource),))
+
+    def watch_ended(self, resource: object, reason: str) -> None:
+        self._watch_ends.add((str(resource), reason))
+
+    def bind_answered(self, status: int, seconds: float) -> None:
+        self._bind_seconds.observe((str(status),), seconds)
+
+    def dropped(self, queue: str) -> None:
+        self._dropped.add((queue,))
+
+    def _counters(self, name: str, text: str, labels: str) -> Counters:
+        family = Counters(name, text, labels.split())
+        self._families.append(family)
+        return family
+
+    def _histograms(self, name: str, text: str, labels: str, bounds: Sequence[float]) -> Histograms:
+        family = Histograms(name, text, labels.split(), bounds)
+        self._families.append(family)
+        return family

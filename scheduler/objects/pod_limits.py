@@ -1,0 +1,49 @@
+"""What a pod may use at most, as exact quantities; scheduling does not read it, metrics show it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from scheduler.objects.pod import ResourceRequirements
+from scheduler.objects.pod_requests import parsed, pod_requests
+from scheduler.objects.resource_names import is_pod_level_resource
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import Container, Pod
+    from scheduler.objects.quantity import Quantity
+
+
+def pod_limits(pod: Pod) -> dict[str, Quantity]:
+    """Compute a pod's limits in all, with its overhead where there is a limit to add it to.
+
+    A limit that some containers lack is still the sum of the others', as upstream has it.
+
+    Raises:
+        ValueError: a quantity cannot be read.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/component-helpers/resource/helpers.go, PodLimits.
+    """
+    spec = pod.spec
+    # Limits of containers add up by the rules of requests.
+    swapped = replace(
+        spec,
+        containers=tuple(map(_limits_as_requests, spec.containers)),
+        init_containers=tuple(map(_limits_as_requests, spec.init_containers)),
+        overhead={},
+        resources=None,
+    )
+    limits = pod_requests(replace(pod, spec=swapped))
+    if spec.resources is not None:
+        whole = parsed(spec.resources.limits)
+        limits.update((name, limit) for name, limit in whole.items() if is_pod_level_resource(name))
+    for name, quantity in parsed(spec.overhead).items():
+        if name in limits and not limits[name].is_zero:
+            limits[name] += quantity
+    return limits
+
+
+def _limits_as_requests(container: Container) -> Container:
+    return replace(container, resources=ResourceRequirements(requests=container.resources.limits))

@@ -1,0 +1,78 @@
+"""/healthz, /livez and /readyz: each a list of named checks, with a page for each check.
+
+Source:
+    kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    Check = Callable[[], str]  # "" when all is well, else what is not
+    Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+logger = logging.getLogger(__name__)
+
+_HEADERS = {"X-Content-Type-Options": "nosniff"}
+
+
+def health_routes(path: str, checks: Mapping[str, Check]) -> list[web.RouteDef]:
+    """Return the page of all checks, and one of each.
+
+    The page of all takes `?verbose` and, any number of times, `?exclude=NAME`. It withholds why a check failed, since
+    everybody may read it; the log and the page of the check tell.
+
+    Args:
+        path: as in `/healthz`.
+        checks: name -> check; without any there is `ping`, which is well as long as it can be asked.
+    """
+    checks = checks or {"ping": _ping}
+    own = [web.get(f"{path}/{name}", _one(check)) for name, check in checks.items()]
+    return [web.get(path, _all(path.strip("/"), checks)), *own]
+
+
+def _ping() -> str:
+    return ""
+
+
+def _all(name: str, checks: Mapping[str, Check]) -> Handler:
+    async def answer(request: web.Request) -> web.Response:
+        excluded = dict.fromkeys(request.query.getall("exclude", []))
+        failed: dict[str, str] = {}
+        lines = []
+        for check, problem_of in checks.items():
+            if check in excluded:
+                del excluded[check]
+                lines.append(f"[+]{check} excluded: ok")
+            elif problem := problem_of():
+                failed[check] = problem
+                lines.append(f"[-]{check} failed: reason withheld")
+            else:
+                lines.append(f"[+]{check} ok")
+        if excluded:
+            unknown = ",".join(f'"{check}"' for check in excluded)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {unknown}")
+        lines.append(f"{name} check {'failed' if failed else 'passed'}")
+        if failed:
+            logger.debug("Health check failed", extra={"path": request.path, "failed": failed})
+        elif "verbose" not in request.query:
+            return web.Response(text="ok", headers=_HEADERS)
+        return web.Response(text="\n".join(lines) + "\n", status=500 if failed else 200, headers=_HEADERS)
+
+    return answer
+
+
+def _one(check: Check) -> Handler:
+    async def answer(_request: web.Request) -> web.Response:
+        problem = check()
+        if problem:
+            return web.Response(text=f"internal server error: {problem}\n", status=500, headers=_HEADERS)
+        return web.Response(text="ok", headers=_HEADERS)
+
+    return answer

@@ -1,0 +1,114 @@
+"""/metrics/resources: what every pod asks for and may use, as the scheduler understands it.
+
+Source:
+    kube-scheduler v1.36, metrics/resources/resources.go.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from scheduler.metrics.families import go_float, label_pairs
+from scheduler.objects.pod_limits import pod_limits
+from scheduler.objects.pod_requests import pod_requests
+from scheduler.objects.resource_names import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    is_attachable_volume_resource_name,
+    is_hugepage_resource_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from scheduler.objects.pod import Pod, PodInfo
+    from scheduler.objects.quantity import Quantity
+
+    Amounts = Sequence[tuple[str, str]]  # labels of a resource, amount; as text
+
+logger = logging.getLogger(__name__)
+
+_STORAGE = "storage"
+_UNITS = {CPU: "cores", MEMORY: "bytes", _STORAGE: "bytes", EPHEMERAL_STORAGE: "bytes"}
+_POD_LABELS = ("namespace", "pod", "node", "scheduler", "priority")
+_RESOURCE_LABELS = ("resource", "unit")
+_PODS_AT_A_TIME = 100
+
+_FAMILIES: tuple[tuple[str, str, Callable[[Pod], Mapping[str, Quantity]]], ...] = (
+    (
+        "kube_pod_resource_request",
+        "Resources requested by a pod, with the unit if there is any, as the scheduler counts them.",
+        pod_requests,
+    ),
+    (
+        "kube_pod_resource_limit",
+        "Limits of a pod's resources, with the unit if there is any, as the scheduler counts them.",
+        pod_limits,
+    ),
+)
+
+
+def pod_resources_text(pods: Iterable[PodInfo]) -> Iterator[str]:
+    """Yield the metrics in pieces of a few milliseconds; between two of them others may have their turn.
+
+    Pods on nodes that have run to their end hold nothing and are left out; so is what is zero.
+    """
+    known = [pod for pod in pods if not (pod.node_name and pod.is_terminal)]
+    for name, text, amounts_of in _FAMILIES:
+        yield f"# HELP {name} {text}\n# TYPE {name} gauge\n"
+        computed: dict[tuple[int, ...], Amounts] = {}  # parts of a pod that others share -> its amounts
+        for start in range(0, len(known), _PODS_AT_A_TIME):
+            yield "".join(
+                line
+                for pod in known[start : start + _PODS_AT_A_TIME]
+                for line in _lines(name, pod, amounts_of, computed)
+            )
+
+
+def _lines(
+    name: str,
+    pod: PodInfo,
+    amounts_of: Callable[[Pod], Mapping[str, Quantity]],
+    computed: dict[tuple[int, ...], Amounts],
+) -> Iterator[str]:
+    spec = pod.pod.spec
+    # Replicas on nodes share these objects, all of which live as long as this scrape.
+    key = (id(spec.containers), id(spec.init_containers), id(spec.overhead), id(spec.resources))
+    amounts = computed.get(key)
+    if amounts is None:
+        amounts = computed[key] = _amounts(pod, amounts_of)
+    if not amounts:
+        return
+    values = (pod.namespace, pod.name, pod.node_name, pod.scheduler_name, str(pod.priority))
+    of_pod = label_pairs(_POD_LABELS, values)
+    for labels, amount in amounts:
+        yield f"{name}{{{of_pod},{labels}}} {amount}\n"
+
+
+def _amounts(pod: PodInfo, amounts_of: Callable[[Pod], Mapping[str, Quantity]]) -> Amounts:
+    try:
+        found = amounts_of(pod.pod)
+    except ValueError as error:  # requests were read before, limits were not
+        logger.debug("Resources cannot be shown", extra={"pod": pod.key, "error": str(error)})
+        return ()
+    return [
+        (label_pairs(_RESOURCE_LABELS, (resource, _unit(resource))), go_float(_approximate(quantity)))
+        for resource, quantity in found.items()
+        if not quantity.is_zero
+    ]
+
+
+def _unit(resource: str) -> str:
+    if is_hugepage_resource_name(resource):
+        return "bytes"
+    return _UNITS.get(resource, "integer" if is_attachable_volume_resource_name(resource) else "")
+
+
+def _approximate(quantity: Quantity) -> float:
+    """Return a float near the quantity, the very one that upstream's AsApproximateFloat64 gives."""
+    try:
+        return float(quantity.unscaled) * float(f"1e{quantity.exponent}")
+    except OverflowError:
+        return float("inf") if quantity.unscaled > 0 else float("-inf")

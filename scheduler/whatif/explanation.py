@@ -1,0 +1,97 @@
+"""One decision in the words and numbers that made it, as plain JSON values.
+
+    {"pod": "ns/name", "result": "schedulable" | "unschedulable" | "gated" | "error", "message": text | null,
+     "preFilter": {"plugin", "code", "reasons"} | null, "preFilterNodes": [name] (where PreFilter narrowed the search),
+     "nodes": {name: {"feasible": true, "scores": {plugin: number}, "total": number}
+                   | {"feasible": false, "plugin", "code", "reasons"}},
+     "preemption": null}
+
+Scores are normalised and weighted, and name exactly the plugins that ran; where none did there is no `scores`, and
+where ranking was not reached no `total` either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED
+
+if TYPE_CHECKING:
+    from scheduler.cycle.decision import Decision
+    from scheduler.framework.diagnosis import Diagnosis
+    from scheduler.framework.outcomes import Outcome
+    from scheduler.framework.status import Status
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.scoring import Scores
+    from scheduler.snapshot import Snapshot
+
+    Explanation = dict[str, Any]
+
+
+def explain_gated(pod: PodInfo, status: Status) -> Explanation:
+    """Tell of a pod that PreEnqueue keeps out of the queue."""
+    return {
+        "pod": pod.key,
+        "result": "gated",
+        "message": status.message,
+        "preFilter": None,
+        "nodes": {},
+        "preemption": None,
+    }
+
+
+def explain(decision: Decision, snapshot: Snapshot) -> Explanation:
+    """Tell of a decision; `snapshot` is what it was made on."""
+    status, diagnosis = decision.status, decision.diagnosis
+    result = "schedulable" if status.is_success else "unschedulable" if status.is_rejected else "error"
+    rejection = diagnosis.pre_filter_status
+    explanation: Explanation = {
+        "pod": decision.pod.key,
+        "result": result,
+        "message": None if status.is_success else status.message,
+        "preFilter": rejection and refusal(rejection.plugin, rejection),
+    }
+    if diagnosis.narrowed_to is not None:
+        explanation["preFilterNodes"] = sorted(diagnosis.narrowed_to)
+    explanation["nodes"] = {} if rejection is not None else _nodes(diagnosis, decision.scores, snapshot)
+    explanation["preemption"] = None
+    return explanation
+
+
+def refusal(plugin: str, outcome: Status | Outcome) -> dict[str, Any]:
+    """Return who refused, how, and why."""
+    return {"plugin": plugin, "code": outcome.code.value, "reasons": list(outcome.reasons)}
+
+
+def _nodes(diagnosis: Diagnosis, scores: Scores | None, snapshot: Snapshot) -> dict[str, Any]:
+    ranked = {} if scores is None else _ranked(scores)
+    refused: dict[
+        tuple[int, int], dict[str, Any]
+    ] = {}  # place of plugin and outcome -> what all such nodes have
+    nodes: dict[str, Any] = {}
+    verdicts = zip(diagnosis.rejected_by.tolist(), diagnosis.index.tolist(), strict=True)
+    for row, verdict in enumerate(verdicts):
+        place = verdict[0]
+        if place == NOT_EXAMINED:
+            continue
+        if place == FEASIBLE:
+            nodes[snapshot.name_of(row)] = ranked.get(row, {"feasible": True})
+            continue
+        if verdict not in refused:
+            found = diagnosis.outcome_of(row)
+            assert found is not None, f"row {row} is refused by nobody"
+            refused[verdict] = {"feasible": False, **refusal(*found)}
+        nodes[snapshot.name_of(row)] = refused[verdict]
+    return nodes
+
+
+def _ranked(scores: Scores) -> dict[int, dict[str, Any]]:
+    rows, totals = scores.rows.tolist(), scores.total.tolist()
+    if not scores.by_plugin:
+        return {row: {"feasible": True, "total": total} for row, total in zip(rows, totals, strict=True)}
+    names = list(scores.by_plugin)
+    columns = [scores.by_plugin[name].tolist() for name in names]
+    return {
+        row: {"feasible": True, "scores": dict(zip(names, by_plugin, strict=True)), "total": total}
+        for row, total, by_plugin in zip(rows, totals, zip(*columns, strict=True), strict=True)
+    }

@@ -1,0 +1,82 @@
+"""Which pods of a cluster are judged, and what is said of each: every one alone, or one after another."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from scheduler.cycle.scheduling import nominated_others, schedule_pod
+from scheduler.whatif.explanation import explain, explain_gated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scheduler.cycle.decision import Decision
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.scoring import Scores
+    from scheduler.snapshot import Snapshot
+    from scheduler.whatif.explanation import Explanation
+    from scheduler.whatif.offline import OfflineScheduler
+
+
+def is_pending(pod: PodInfo) -> bool:
+    """Say whether a scheduler has to place a pod: it is on no node, has not ended and is not being deleted."""
+    return not (pod.node_name or pod.is_terminal or pod.is_terminating)
+
+
+def explain_each(scheduler: OfflineScheduler, pods: Sequence[PodInfo]) -> Iterator[Explanation]:
+    """Judge every pod against the cluster as it is; nothing changes in between."""
+    for pod in pods:
+        yield _judge(scheduler, pod)[0]
+
+
+def explain_sequence(scheduler: OfflineScheduler, pods: Sequence[PodInfo]) -> Iterator[Explanation]:
+    """Judge pods by priority, then in the order given; each one that fits is on its node for those after it.
+
+    Ties go to the smallest node name. What is said of a pod that fits has `best`, the nodes with the highest total,
+    and `chosen`. One that a Reserve plugin refuses at the end takes no room.
+    """
+    for pod in sorted(pods, key=lambda pod: -pod.priority):
+        explanation, decision = _judge(scheduler, pod)
+        if decision is not None and decision.scores is not None:
+            explanation["best"] = _best(decision.scores, scheduler.cache.snapshot())
+            _place(scheduler, decision, explanation)
+        yield explanation
+
+
+def _judge(scheduler: OfflineScheduler, pod: PodInfo) -> tuple[Explanation, Decision | None]:
+    framework = scheduler.frameworks[pod.scheduler_name]
+    gate = framework.run_pre_enqueue(pod)
+    if not gate.is_success:
+        return explain_gated(pod, gate), None
+    snapshot = scheduler.cache.snapshot()
+    decision = schedule_pod(
+        framework,
+        pod,
+        snapshot,
+        nominated=nominated_others(scheduler.queue.nominator, pod, snapshot),
+        random=Random(0),
+        exhaustive=True,
+    )
+    return explain(decision, snapshot), decision
+
+
+def _best(scores: Scores, snapshot: Snapshot) -> list[str]:
+    rows = scores.rows[scores.total == scores.total.max()]
+    return sorted(snapshot.name_of(row) for row in rows.tolist())
+
+
+def _place(scheduler: OfflineScheduler, decision: Decision, explanation: Explanation) -> None:
+    """Assume the pod on the first of the best nodes, if Reserve agrees."""
+    chosen = explanation["best"][0]
+    framework = scheduler.frameworks[decision.pod.scheduler_name]
+    placed = scheduler.cache.assume(decision.pod, chosen)
+    scheduler.queue.nominator.delete(placed.uid)
+    reserved = framework.run_reserve(decision.state, placed, chosen)
+    if reserved.is_success:
+        explanation["chosen"] = chosen
+        return
+    framework.run_unreserve(decision.state, placed, chosen)
+    scheduler.cache.forget(placed.uid)
+    explanation["result"] = "unschedulable" if reserved.is_rejected else "error"
+    explanation["message"] = reserved.message

@@ -1,0 +1,57 @@
+"""The cases as they are stored, and what our scheduler says of them."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scheduler.configuration.load import default, parse
+from scheduler.whatif import cluster_file
+from scheduler.whatif.judging import explain_each, explain_sequence, is_pending
+from scheduler.whatif.offline import OfflineScheduler
+
+CASES = Path(__file__).parent / "cases"
+_UPSTREAM_NAME = "default-scheduler"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cluster and what is expected; see cases/README.md. The family is the folder's."""
+
+    name: str
+    family: str
+    config: str | None
+    cluster: dict[str, Any]
+    mode: str
+    expected: list[dict[str, Any]]
+
+
+def paths() -> list[Path]:
+    """Every case's file, by family and name."""
+    return sorted(CASES.glob("*/*.json.gz"))
+
+
+def load(path: Path) -> Case:
+    stored = msgspec.json.decode(gzip.decompress(path.read_bytes()))
+    return Case(
+        name=stored["name"],
+        family=path.parent.name,
+        config=stored["config"],
+        cluster=stored["cluster"],
+        mode=stored["mode"],
+        expected=stored["expected"],
+    )
+
+
+def explain(case: Case) -> list[dict[str, Any]]:
+    """Judge the case's pods as `custom-scheduler explain` does."""
+    cluster = cluster_file.parse(msgspec.json.encode(case.cluster), case.name)
+    configuration = default(_UPSTREAM_NAME) if case.config is None else parse(case.config, case.name)
+    scheduler = OfflineScheduler(cluster, configuration)
+    pods = [pod for pod in cluster.pods if is_pending(pod) and pod.scheduler_name in scheduler.frameworks]
+    judge = explain_sequence if case.mode == "sequence" else explain_each
+    return list(judge(scheduler, pods))

@@ -1,0 +1,154 @@
+"""What happened in a campaign, for the people who must understand it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduler.simulator.storage import Watch
+    from scheduler.simulator.store import Store
+
+
+class Line(NamedTuple):
+    """One thing that happened."""
+
+    at_seconds: float
+    who: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.at_seconds:10.3f}  {self.who:<9}  {self.what}"
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """One pod's life as the API server saw it.
+
+    Attributes:
+        uid: its own.
+        key: namespace/name.
+        scheduler_name: who is responsible for it.
+        nodes: (seconds, node), each time its nodeName became another; the first is its binding.
+        ungated_at: since when it has no gates; None while it has.
+        gone_at: when it was deleted or had ended; None while it is there.
+        written_while_gated: the versions of its status that came while it was gated.
+    """
+
+    uid: str
+    key: str
+    scheduler_name: str
+    nodes: list[tuple[float, str]] = field(default_factory=list)
+    ungated_at: float | None = None
+    gone_at: float | None = None
+    written_while_gated: list[Any] = field(default_factory=list)
+
+
+class Story:
+    """All that happened, oldest first, and each pod's part in it.
+
+    Attributes:
+        pods: uid -> what became of the pod; of every pod there ever was.
+        borne: uids of pods that somebody else has bound.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.lines: list[Line] = []
+        self.pods: dict[str, PodRecord] = {}
+        self.borne: set[str] = set()
+        self._store = store
+        self._watches: dict[str, Watch] = {}
+        self._statuses: dict[str, Any] = {}  # uid -> status last seen, while gated
+        for resource in ("nodes", "pods"):
+            self._watches[resource] = store.watch(resource, self._soon)
+
+    def tell(self, who: str, what: str) -> None:
+        """Note something; what the cluster did before comes first."""
+        self.catch_up()
+        self._add(who, what)
+
+    def catch_up(self) -> None:
+        """Note what the cluster did until now."""
+        for resource, watch in self._watches.items():
+            for type_, entry in watch.take():
+                if resource == "nodes":
+                    self._add("node", f"{type_.lower()} {entry.name}{_node(entry.object)}")
+                else:
+                    self._note_pod(type_, entry.object)
+
+    def close(self) -> None:
+        """Watch no longer."""
+        self.catch_up()
+        for resource, watch in self._watches.items():
+            self._store.unwatch(resource, watch)
+
+    def record_of(self, uid: str) -> PodRecord | None:
+        """Return what became of a pod until now."""
+        self.catch_up()
+        return self.pods.get(uid)
+
+    def about(self, *words: str) -> Iterator[Line]:
+        """Yield the lines that hold one of the words."""
+        for line in self.lines:
+            if any(word in line.what for word in words):
+                yield line
+
+    def _soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self.catch_up)
+
+    def _add(self, who: str, what: str) -> None:
+        self.lines.append(Line(asyncio.get_running_loop().time(), who, what))
+
+    def _note_pod(self, type_: str, pod: dict[str, Any]) -> None:
+        metadata, spec, status = pod["metadata"], pod["spec"], pod["status"]
+        now, uid = asyncio.get_running_loop().time(), metadata["uid"]
+        key = f"{metadata['namespace']}/{metadata['name']}"
+        record = self.pods.get(uid)
+        if record is None:
+            record = self.pods[uid] = PodRecord(uid, key, spec.get("schedulerName", ""))
+        node = spec.get("nodeName", "")
+        if node and (not record.nodes or record.nodes[-1][1] != node):
+            record.nodes.append((now, node))
+        if spec.get("schedulingGates"):
+            if self._statuses.setdefault(uid, status) != status:
+                record.written_while_gated.append(status)
+        elif record.ungated_at is None:
+            record.ungated_at = now
+        ended = type_ == "DELETED" or status.get("phase") in {"Succeeded", "Failed"}
+        if ended and record.gone_at is None:
+            record.gone_at = now
+        self._add("pod", f"{type_.lower()} {key} {uid[:8]}{_pod(pod)}")
+
+
+def _node(node: dict[str, Any]) -> str:
+    spec, offered = node["spec"], node.get("status", {}).get("allocatable", {})
+    parts = [f"cpu={offered.get('cpu')}", f"memory={offered.get('memory')}", f"pods={offered.get('pods')}"]
+    if spec.get("unschedulable"):
+        parts.append("cordoned")
+    parts += [f"{taint['key']}:{taint['effect']}" for taint in spec.get("taints", ())]
+    return f" ({', '.join(parts)})"
+
+
+def _pod(pod: dict[str, Any]) -> str:
+    metadata, spec, status = pod["metadata"], pod["spec"], pod["status"]
+    requests = spec["containers"][0].get("resources", {}).get("requests", {})
+    parts = [f"{name}={amount}" for name, amount in requests.items()]
+    if spec.get("priority"):
+        parts.append(f"priority={spec['priority']}")
+    if spec.get("schedulingGates"):
+        parts.append("gated")
+    if spec.get("nodeName"):
+        parts.append(f"on {spec['nodeName']}")
+    if status.get("nominatedNodeName"):
+        parts.append(f"nominated to {status['nominatedNodeName']}")
+    if status.get("phase") != "Pending":
+        parts.append(str(status.get("phase")))
+    if "deletionTimestamp" in metadata:
+        parts.append("terminating")
+    for condition in status.get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition["status"] != "True":
+            parts.append(f"{condition.get('reason')}: {condition.get('message', '')}")
+    return f" ({', '.join(parts)})"

@@ -1,0 +1,302 @@
+"""The cycles with all their own parts, an API server of a few lines, and plugins of the test's choice."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from plugins.priority_sort import PrioritySort
+from scheduler.cycle.binding import BindingCycle
+from scheduler.cycle.event_bus import EventBus
+from scheduler.cycle.event_handlers import NodeHandler, PodHandler
+from scheduler.cycle.failure import FailureHandler
+from scheduler.cycle.reporting import Reporter
+from scheduler.cycle.sampling import NodeSampling
+from scheduler.cycle.scheduler import Scheduler
+from scheduler.errors import ApiError
+from scheduler.framework import BindPlugin, Status
+from scheduler.queue import NoObserver as NoQueueObserver
+from scheduler.queue import SchedulingQueue
+from scheduler.runtime.waiting_pods import WaitingPodsMap
+from scheduler.state.cache import Cache
+from tests.builders import node, pod
+from tests.manual_clock import ManualClock
+from tests.puppets import framework_of
+from tests.virtual_time import LoopClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from scheduler.cycle.decision import Decision
+    from scheduler.framework import Plugin, QueuedPodInfo
+    from scheduler.objects.pod import PodCondition, PodInfo
+    from scheduler.queue import Place
+
+PROFILE = "custom-scheduler"
+
+
+class Event(NamedTuple):
+    """What users read with `kubectl describe`."""
+
+    key: str
+    type: str
+    reason: str
+    note: str
+
+
+class Patch(NamedTuple):
+    """What was written into a pod's status."""
+
+    key: str
+    condition: PodCondition | None
+    nominated_node_name: str | None
+
+
+class Api:
+    """Pods as an API server has them, and what was written to it.
+
+    Attributes:
+        pods: key -> the truth.
+        seen: key -> what the watch has shown, `watch_seconds` after it was true.
+        binds: (pod, node) of every Binding that came.
+        answers: taken one by one to answer Bindings: None is what is due, an ApiError takes no effect, and a pair
+            (ApiError, True) is an answer that was lost after the bind took effect.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodInfo] = {}
+        self.seen: dict[str, PodInfo] = {}
+        self.handler: PodHandler
+        self.watch_seconds = 0.0
+        self.bind_seconds = 0.0
+        self.binds: list[tuple[str, str]] = []
+        self.answers: list[Any] = []
+        self.reads: list[Any] = []
+        self.events: list[Event] = []
+        self.patches: list[Patch] = []
+
+    # What the cluster does.
+
+    def create(self, new: PodInfo) -> None:
+        self.pods[new.key] = new
+        self._show(None, new)
+
+    def update(self, new: PodInfo) -> None:
+        old, self.pods[new.key] = self.pods[new.key], new
+        self._show(old, new)
+
+    def delete(self, key: str) -> None:
+        self._show(self.pods.pop(key), None)
+
+    def _show(self, old: PodInfo | None, new: PodInfo | None) -> None:
+        if self.watch_seconds:
+            asyncio.get_running_loop().call_later(self.watch_seconds, self._seen, old, new)
+        else:
+            self._seen(old, new)
+
+    def _seen(self, old: PodInfo | None, new: PodInfo | None) -> None:
+        if new is None:
+            assert old is not None
+            self.handler.on_delete(self.seen.pop(old.key))
+        elif new.key in self.seen:
+            known, self.seen[new.key] = self.seen[new.key], new
+            self.handler.on_update(known, new)
+        else:
+            self.seen[new.key] = new
+            self.handler.on_add(new)
+
+    # What the scheduler asks.
+
+    async def bind(self, each: PodInfo, node_name: str) -> None:
+        self.binds.append((each.name, node_name))
+        answer = self.answers.pop(0) if self.answers else None
+        error, lost = answer if isinstance(answer, tuple) else (answer, False)
+        if self.bind_seconds:
+            await asyncio.sleep(self.bind_seconds)
+        if error is not None and not lost:
+            raise error
+        known = self.pods.get(each.key)
+        if known is None or known.uid != each.uid:
+            raise ApiError(404, "NotFound", f'pods "{each.name}" not found')
+        if known.node_name:
+            raise ApiError(409, "Conflict", f"pod {each.name} is already assigned to node {known.node_name}")
+        self.update(pod_on(known, node_name))
+        if error is not None:
+            raise error
+
+    async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
+        answer = self.reads.pop(0) if self.reads else None
+        if answer is not None:
+            raise answer
+        return self.pods.get(f"{namespace}/{name}")
+
+    def record(self, regarding: PodInfo, *, type_: str, reason: str, action: str, note: str) -> None:
+        self.events.append(Event(regarding.key, type_, reason, note))
+
+    def patch_pod_status(
+        self, pod: PodInfo, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
+    ) -> bool:
+        self.patches.append(Patch(pod.key, condition, nominated_node_name))
+        return True
+
+
+def pod_on(known: PodInfo, node_name: str) -> PodInfo:
+    """The pod as the API server shows it once it is bound."""
+    return known.placed_on(node_name)
+
+
+class Binder(BindPlugin):
+    """DefaultBinder, without the capability."""
+
+    name = "DefaultBinder"
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def bind(self, state: Any, pod: PodInfo, node_name: str) -> Status | None:
+        try:
+            await self._api.bind(pod, node_name)
+        except ApiError as error:
+            return Status.failed(str(error), error)
+        return None
+
+
+class Counts:
+    """Implements `CycleObserver`."""
+
+    def __init__(self) -> None:
+        self.decisions: list[Decision] = []
+        self.attempts: list[tuple[str, str]] = []
+        self.bound_pods: list[str] = []
+        self.bindings = 0
+        self.unreadable: list[str] = []
+
+    def decided(self, queued: QueuedPodInfo, decision: Decision, seconds: float) -> None:
+        assert seconds >= 0
+        self.decisions.append(decision)
+
+    def attempted(self, profile: str, result: str, seconds: float) -> None:
+        assert seconds >= 0
+        self.attempts.append((profile, result))
+
+    def bound(self, queued: QueuedPodInfo, seconds_since_first_attempt: float) -> None:
+        assert seconds_since_first_attempt >= 0
+        self.bound_pods.append(queued.pod.name)
+
+    def binding(self, change: int) -> None:
+        self.bindings += change
+
+    def undecodable(self, kind: str) -> None:
+        self.unreadable.append(kind)
+
+
+class Cluster:
+    """Everything between the watch and the API server.
+
+    Outside a loop its clock stands still; inside, it is the loop's.
+    """
+
+    def __init__(self, *plugins: Plugin, nodes: tuple[str, ...] = ("n1",), seed: int = 1) -> None:
+        self.api, self.counts, self.cache = Api(), Counts(), Cache()
+        self.clock: Any = LoopClock() if _in_a_loop() else ManualClock(1000.0)
+        self.framework = framework_of(PrioritySort(), *plugins, Binder(self.api))
+        profiles = {PROFILE: self.framework}
+        self.queue = SchedulingQueue(
+            sort_key=self.framework.sort_key,
+            pre_enqueue=self.framework.run_pre_enqueue,
+            hints=lambda profile: profiles[profile].events if profile in profiles else {},
+            clock=self.clock,
+            observer=NoQueueObserver(),
+        )
+        self.bus = EventBus(self.queue)
+        self.waiting_pods = WaitingPodsMap()
+        self.reporter = Reporter({PROFILE: self.api}, self.api)
+        self.failures = FailureHandler(self.queue, self.reporter, self.api.seen.get, self.clock, self.counts)
+        self.binding = BindingCycle(
+            cache=self.cache,
+            queue=self.queue,
+            bus=self.bus,
+            waiting_pods=self.waiting_pods,
+            reporter=self.reporter,
+            failures=self.failures,
+            reader=self.api,
+            clock=self.clock,
+            observer=self.counts,
+        )
+        self.scheduler = Scheduler(
+            frameworks=profiles,
+            cache=self.cache,
+            queue=self.queue,
+            waiting_pods=self.waiting_pods,
+            binding=self.binding,
+            failures=self.failures,
+            reporter=self.reporter,
+            clock=self.clock,
+            random=Random(seed),
+            sampling=NodeSampling({PROFILE: 100}),
+            observer=self.counts,
+        )
+        self.bus.wake = self.scheduler.wake
+        self.pods = PodHandler(
+            profiles=profiles,
+            cache=self.cache,
+            queue=self.queue,
+            waiting_pods=self.waiting_pods,
+            bus=self.bus,
+            reporter=self.reporter,
+            observer=self.counts,
+        )
+        self.nodes = NodeHandler(cache=self.cache, bus=self.bus, observer=self.counts)
+        self.api.handler = self.pods
+        for name in nodes:
+            self.nodes.on_add(node(name))
+
+    def place_of(self, name: str) -> Place:
+        return self.queue.place_of(pod(name).uid)
+
+    def node_of(self, name: str) -> str:
+        """Where a pod is by the API server's word; "" for nowhere."""
+        return self.api.pods[f"default/{name}"].node_name
+
+    def notes(self, name: str, reason: str = "FailedScheduling") -> list[str]:
+        return [
+            event.note
+            for event in self.api.events
+            if event.key == f"default/{name}" and event.reason == reason
+        ]
+
+    def check(self) -> None:
+        """Assert what always holds, and that no pod is lost when nothing is under way."""
+        self.cache.check()
+        self.queue.check()
+        if self.counts.bindings == 0:
+            for each in self.api.seen.values():
+                here = self.queue.get(each.uid) is not None
+                assert here or each.node_name or self.cache.pod(each.uid), f"{each.key} is lost"
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Let the scheduler run, and stop it in good order."""
+        task = asyncio.create_task(self.scheduler.run())
+        try:
+            yield
+        finally:
+            self.scheduler.stop()
+            await task
+            self.check()
+
+    async def until(self, holds: Callable[[], object], *, seconds: float = 3600.0) -> None:
+        """Wait until something holds, a tenth of a second at a time."""
+        async with asyncio.timeout(seconds):
+            while not holds():  # noqa: ASYNC110 - in virtual time polling is free
+                await asyncio.sleep(0.1)
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
