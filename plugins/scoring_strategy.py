@@ -178,7 +178,11 @@ def _is_plain(requested: Int64s, capacity: Int64s) -> bool:
 
 
 def _on_line(points: Sequence[tuple[int, int]], at: int) -> int:
-    """Source: kube-scheduler v1.36, plugins/helper/shape_score.go, BuildBrokenLinearFunction."""
+    """Return the height at a place; level before the first point and after the last.
+
+    Source:
+        kube-scheduler v1.36, plugins/helper/shape_score.go, BuildBrokenLinearFunction.
+    """
     left, low = points[0]
     for right, high in points:
         if at <= right:

@@ -63,6 +63,7 @@ class Cluster:
         plugins: Mapping[str, type[Plugin]] | None = None,
         seed: int = 1,
         leader_elect: bool = False,
+        no_bind: bool = False,
     ) -> AsyncIterator[Daemon]:
         """Run a daemon; it is stopped in good order at the end.
 
@@ -71,6 +72,7 @@ class Cluster:
             plugins: in-tree plugins beside the real ones.
             seed: of ties and retries.
             leader_elect: whether it waits for the lease.
+            no_bind: whether it writes nothing.
         """
         connector = aiohttp.UnixConnector(path=str(self.server.socket_path))
         async with GarblingConnection("http://localhost", connector) as connection:
@@ -82,6 +84,7 @@ class Cluster:
                 clock=LoopClock(),
                 random=Random(seed),
                 in_tree={**IN_TREE, **(plugins or {})},
+                no_bind=no_bind,
             )
             stop = asyncio.Event()
             running = asyncio.create_task(daemon.run(stop))

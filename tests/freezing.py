@@ -2,7 +2,7 @@
 
 Everything that begins inside `Freezer.inside` belongs to that freezer, with all it begins in turn: tasks, timers,
 transports. While it is frozen none of its callbacks runs and nothing is read from its sockets; when it thaws, it
-finds all of it at once, as a process does that wakes.
+finds all of it at once, as a process does that wakes: first what its sockets have, then the timers that are late.
 """
 
 from __future__ import annotations
@@ -43,30 +43,44 @@ class Freezer:
         self.is_frozen = True
 
     def thaw(self) -> None:
+        if not self.is_frozen:
+            return
         self.is_frozen = False
         missed, self.missed = self.missed, []
         loop = asyncio.get_running_loop()
-        loop._ready.extend(missed)  # type: ignore[attr-defined]  # as they are: they keep their contexts
+        assert isinstance(loop, FreezableLoop)
+        loop.late.extend(missed)
 
 
 class FreezableLoop(VirtualTimeLoop):
-    """A virtual-time loop that passes over what belongs to a frozen part."""
+    """A virtual-time loop that passes over what belongs to a frozen part.
+
+    Attributes:
+        late: callbacks of parts that have just thawed.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.late: list[asyncio.Handle] = []
         self._ready = _Ready(self)
         poll = type(self._selector).select  # type: ignore[attr-defined]
 
         def select(timeout: float | None) -> Any:
             found = poll(self._selector, 0)  # type: ignore[attr-defined]
             ready = [(key, mask) for key, mask in found if not _is_frozen_socket(key.data)]
-            if not ready and timeout is None:
+            if ready or self.late:
+                return ready
+            if timeout is None:
                 raise RuntimeError("deadlock: every task waits and no timer is set")
-            if not ready and timeout:
-                self._now += timeout
+            self._now += timeout
             return ready
 
         self._selector.select = select  # type: ignore[attr-defined]
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        super()._process_events(event_list)  # type: ignore[misc]
+        self._ready.extend(self.late)  # as they are: they keep their contexts
+        self.late.clear()
 
 
 class _Ready(deque[asyncio.Handle]):

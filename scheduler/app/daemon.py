@@ -17,8 +17,10 @@ from scheduler.client.leadership import GuardedRequests, Leadership, Unopposed
 from scheduler.client.lease import LeaderElector, new_identity
 from scheduler.client.pod_reader import PodReader
 from scheduler.client.reflector import Reflector
+from scheduler.client.rehearsal import Rehearsal
 from scheduler.client.resources import NODES, PODS
 from scheduler.client.writer import ApiWriter
+from scheduler.cycle.attempt_log import AttemptLog
 from scheduler.cycle.binding import BindingCycle
 from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.event_handlers import NodeHandler, ObjectHandler, PodHandler
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from random import Random
 
-    from scheduler.client.connection import ApiConnection
+    from scheduler.client.connection import ApiConnection, Requests
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import LeaderElection
@@ -62,6 +64,7 @@ class Daemon:
         clock: the time.
         random: breaks ties, spreads retries.
         in_tree: name -> class, of plugins that need no path.
+        no_bind: decide, explain and count, and write nothing, not even the lease.
 
     Attributes:
         leadership: whether it may write: only the holder of the lease does.
@@ -69,6 +72,7 @@ class Daemon:
         frameworks: schedulerName -> profile.
         cache: our picture of the cluster.
         queue: the pending pods.
+        attempts: the last attempt at each pod, for who asks.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -82,6 +86,7 @@ class Daemon:
         clock: Clock,
         random: Random,
         in_tree: Mapping[str, type[Plugin]] = IN_TREE,
+        no_bind: bool = False,
     ) -> None:
         settings = configuration.settings
         self._connection = connection
@@ -90,6 +95,7 @@ class Daemon:
         connection.observer = self.metrics.rest_client
         self.frameworks: dict[str, Framework] = {}
         self.cache = Cache()
+        self.attempts = AttemptLog()
         self.queue = SchedulingQueue(
             sort_key=lambda queued: self.frameworks[queued.pod.scheduler_name].sort_key(queued),
             pre_enqueue=lambda pod: self.frameworks[pod.scheduler_name].run_pre_enqueue(pod),
@@ -102,9 +108,9 @@ class Daemon:
         self._bus = EventBus(self.queue)
         self._waiting_pods = WaitingPodsMap(self.metrics)
         self._web = WebClient()
-        self.leadership = self._build_leadership(settings.leader_election, clock)
-        guarded = GuardedRequests(connection, self.leadership.check)
-        self._writer = ApiWriter(guarded, clock, random=random, observer=self.metrics)
+        self.leadership = Unopposed() if no_bind else self._build_leadership(settings.leader_election, clock)
+        writes: Requests = Rehearsal() if no_bind else GuardedRequests(connection, self.leadership.check)
+        self._writer = ApiWriter(writes, clock, random=random, newest=self.pod, observer=self.metrics)
         self._recorders = {
             profile.scheduler_name: EventRecorder(self._writer, clock, profile.scheduler_name)
             for profile in settings.profiles
@@ -128,12 +134,16 @@ class Daemon:
             self._recorders,
             self._writer,
             is_leading=self.leadership.is_leading,
-            newest=self._newest,
+            newest=self.pod,
         )
         self._reflectors = self._build_reflectors()
         self.scheduler = self._build_cycles(clock, NodeSampling(percentages_of(settings)))
         self._bus.wake = self.scheduler.wake
         self._show_gauges()
+
+    def pod(self, key: str) -> PodInfo | None:
+        """Return a pod by `namespace/name`, as the API server last showed it."""
+        return self._pods.store.get(key)
 
     @property
     def has_synced(self) -> bool:
@@ -143,9 +153,6 @@ class Daemon:
     def pods(self) -> Iterable[PodInfo]:
         """Return all pods that are known and have not ended, whosever they are."""
         return self._pods.store.values()
-
-    def _newest(self, key: str) -> PodInfo | None:
-        return self._pods.store.get(key)
 
     def _build_leadership(self, settings: LeaderElection, clock: Clock) -> Leadership:
         if not settings.leader_elect:
@@ -217,7 +224,7 @@ class Daemon:
         )
 
     def _build_cycles(self, clock: Clock, sampling: NodeSampling) -> Scheduler:
-        failures = FailureHandler(self.queue, self._reporter, self._newest, clock, self.metrics)
+        failures = FailureHandler(self.queue, self._reporter, self.pod, clock, self.metrics)
         binding = BindingCycle(
             cache=self.cache,
             queue=self.queue,
@@ -240,6 +247,7 @@ class Daemon:
             clock=clock,
             random=self._random,
             sampling=sampling,
+            attempts=self.attempts,
             observer=self.metrics,
         )
 

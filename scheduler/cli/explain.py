@@ -9,19 +9,22 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 import typer
 
 from scheduler.configuration.load import Configuration, default, load
+from scheduler.errors import ObjectError
+from scheduler.objects.pod import PodInfo
 from scheduler.whatif import cluster_file
 from scheduler.whatif.cluster_file import ClusterFile, ClusterFileError
-from scheduler.whatif.judging import explain_each, explain_sequence, is_pending
+from scheduler.whatif.judging import explain_each, explain_sequence, is_pending, pods_to_judge
 from scheduler.whatif.offline import OfflineScheduler
 
 _UPSTREAM_NAME = "default-scheduler"
 _BAD_INPUT = 2
+_WIDTH_OF_A_FILE = 160
 
 
 class Output(Enum):
@@ -33,12 +36,26 @@ class Output(Enum):
 
 def explain(
     cluster: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Nodes, pods and what else there is, as `kubectl get ... -o json` or YAML; - is standard input.",
             metavar="FILE",
         ),
-    ],
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help="Ask a running daemon about --pod instead: its last attempt, and its story in the queue.",
+            metavar="URL",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="With --server: shown as bearer token.", metavar="FILE")
+    ] = None,
+    insecure_skip_tls_verify: Annotated[
+        bool,
+        typer.Option("--insecure-skip-tls-verify", help="With --server: take any certificate."),
+    ] = False,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -74,21 +91,32 @@ def explain(
     ] = False,
 ) -> None:
     """Say for every pending pod which nodes could run it, how they rank, and why the others cannot."""
+    if (cluster is None) == (server is None):
+        _refuse("either --cluster FILE or --server URL is needed, and not both")
+    if server is not None:
+        if pod is None:
+            _refuse("--server needs --pod NS/NAME")
+        from scheduler.cli.explain_live import ask, show_live  # HTTP and TLS take a while to import
+
+        key = pod if "/" in pod else f"default/{pod}"
+        told = ask(server, key, token_file=token_file, skip_tls_verify=insecure_skip_tls_verify)
+        show_live(told, as_json=output is Output.JSON, all_nodes=all_nodes)
+        return
+    assert cluster is not None
     if config is not None and scheduler_name is not None:
-        raise typer.BadParameter("--scheduler-name goes without --config: a profile has its own name")
+        _refuse("--scheduler-name is for the default plugins: with --config the profiles have names")
     logging.basicConfig(level=logging.WARNING, handlers=[_StartedWhenNeeded()])
     configuration = default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config)
     gc.disable()  # what is read stays until the process ends: looking for garbage in it takes a third of the time
     try:
         found = cluster_file.load(cluster)
-    except ClusterFileError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(_BAD_INPUT) from error
-    wanted = _wanted(pod, found, configuration)
-    scheduler = OfflineScheduler(found, configuration)
+        wanted = None if pod is None else _key_of_judged(pod, found, configuration)
+        scheduler = OfflineScheduler(found, configuration)
+    except (ClusterFileError, ObjectError) as error:
+        _refuse(str(error))
     gc.freeze()
     gc.enable()
-    pods = [each for each in found.pods if is_pending(each) and each.scheduler_name in scheduler.frameworks]
+    pods = pods_to_judge(scheduler, found.pods)
     if not pods:
         _say_whose_pods_there_are(found, configuration)
     if wanted is not None and not sequence:
@@ -101,23 +129,24 @@ def explain(
         _write_tables(shown, all_nodes=all_nodes)
 
 
-def _wanted(name: str | None, found: ClusterFile, configuration: Configuration) -> str | None:
-    """Return the key of the pod to show, None for all of them; end with a message if it is not there to be judged."""
-    if name is None:
-        return None
-    key = name if "/" in name else f"default/{name}"
-    profiles = [profile.scheduler_name for profile in configuration.settings.profiles]
-    problem = "is not in the file"
-    for pod in found.pods:
-        if pod.key == key:
-            if is_pending(pod) and pod.scheduler_name in profiles:
-                return key
-            problem = _why_not_judged(pod, profiles)
-    typer.echo(f"pod {key} {problem}", err=True)
+def _refuse(message: str) -> NoReturn:
+    typer.echo(message, err=True)
     raise typer.Exit(_BAD_INPUT)
 
 
-def _why_not_judged(pod: Any, profiles: list[str]) -> str:
+def _key_of_judged(name: str, found: ClusterFile, configuration: Configuration) -> str:
+    """Return the key of the pod that is meant; end with a message if it is not there to be judged."""
+    key = name if "/" in name else f"default/{name}"
+    pod = next((each for each in found.pods if each.key == key), None)
+    profiles = [profile.scheduler_name for profile in configuration.settings.profiles]
+    if pod is None:
+        _refuse(f"pod {key} is not in the file")
+    if not is_pending(pod) or pod.scheduler_name not in profiles:
+        _refuse(f"pod {key} {_why_not_judged(pod, profiles)}")
+    return key
+
+
+def _why_not_judged(pod: PodInfo, profiles: list[str]) -> str:
     if pod.is_terminal:
         return f"has ended ({pod.pod.status.phase}), there is nothing to place"
     if pod.node_name:
@@ -160,9 +189,6 @@ def _write_tables(explanations: Iterable[dict[str, Any]], *, all_nodes: bool) ->
     console = Console(width=width, highlight=False)
     for explanation in explanations:
         show(console, explanation, all_nodes=all_nodes)
-
-
-_WIDTH_OF_A_FILE = 160
 
 
 class _StartedWhenNeeded(logging.Handler):

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from scheduler.app.daemon import Daemon
+from scheduler.app.pages import Serving, serving_pages
 from scheduler.cli.leader_election import (
     LeaderElect,
     LeaseDuration,
@@ -20,15 +21,25 @@ from scheduler.cli.leader_election import (
     ResourceNamespace,
     RetryPeriod,
 )
+from scheduler.cli.serving import (
+    AlwaysAllowPaths,
+    BindAddress,
+    HttpPort,
+    SecurePort,
+    TlsCertFile,
+    TlsPrivateKeyFile,
+)
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.errors import LeadershipLostError
 from scheduler.logs import LogFormat, configure_logging
-from scheduler.server.http_server import application, serving
+from scheduler.server.access import ALWAYS_ALLOWED
 
 logger = logging.getLogger(__name__)
+
+_ALWAYS_ALLOWED = ",".join(ALWAYS_ALLOWED)
 
 
 def run(
@@ -44,12 +55,12 @@ def run(
             help="How to reach the API server; without it, as a pod in the cluster.", metavar="FILE"
         ),
     ] = None,
-    bind_address: Annotated[
-        str, typer.Option(help="Address for /metrics and /healthz.", metavar="ADDRESS")
-    ] = "0.0.0.0",  # noqa: S104 - a pod is probed and scraped from outside
-    http_port: Annotated[
-        int, typer.Option(help="Port for /metrics and /healthz; 0 takes any that is free.", metavar="PORT")
-    ] = 10251,
+    bind_address: BindAddress = "0.0.0.0",  # noqa: S104 - a pod is probed and scraped from outside
+    secure_port: SecurePort = 10259,
+    http_port: HttpPort = 0,
+    tls_cert_file: TlsCertFile = None,
+    tls_private_key_file: TlsPrivateKeyFile = None,
+    authorization_always_allow_paths: AlwaysAllowPaths = _ALWAYS_ALLOWED,
     v: Annotated[
         int, typer.Option("--v", "-v", help="How much is logged: 0 little, 4 every decision.", metavar="N")
     ] = 0,
@@ -57,6 +68,10 @@ def run(
         LogFormat | None,
         typer.Option(help="How log lines look; without it, text on a terminal and JSON elsewhere."),
     ] = None,
+    no_bind: Annotated[
+        bool,
+        typer.Option("--no-bind", help="Decide, explain and count, and write nothing, not even the lease."),
+    ] = False,
     leader_elect: LeaderElect = None,
     leader_elect_lease_duration: LeaseDuration = None,
     leader_elect_renew_deadline: RenewDeadline = None,
@@ -75,28 +90,35 @@ def run(
         resource_name=leader_elect_resource_name,
         resource_namespace=leader_elect_resource_namespace,
     )
+    serving = Serving(
+        bind_address,
+        secure_port,
+        http_port,
+        tls_cert_file,
+        tls_private_key_file,
+        [path for path in authorization_always_allow_paths.split(",") if path],
+    )
     for note in configuration.notes:
         logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
     try:
-        asyncio.run(_run(configuration, kubeconfig, bind_address, http_port))
+        asyncio.run(_run(configuration, kubeconfig, serving, no_bind=no_bind))
     except LeadershipLostError as lost:
         logger.error(str(lost))  # noqa: TRY400 - how it came to that was logged where it happened
         raise typer.Exit(1) from lost
 
 
-async def _run(configuration: Configuration, kubeconfig: Path | None, host: str, port: int) -> None:
+async def _run(
+    configuration: Configuration, kubeconfig: Path | None, serving: Serving, *, no_bind: bool
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     async with connect(None if kubeconfig is None else str(kubeconfig)) as connection:
-        daemon = Daemon(connection, configuration, clock=SystemClock(), random=random.Random())
-        routes = application(
-            metrics=daemon.metrics.text,
-            live={"ping": lambda: ""},
-            ready={"informer-sync": lambda: "" if daemon.has_synced else "not everything was read yet"},
-        )
-        async with serving(routes, host, port) as bound_port:
-            logger.info("Serving /metrics and /healthz", extra={"address": host, "port": bound_port})
+        clock = SystemClock()
+        daemon = Daemon(connection, configuration, clock=clock, random=random.Random(), no_bind=no_bind)
+        async with serving_pages(
+            daemon, configuration, serving, connection=connection, stop=stop, clock=clock
+        ):
             await daemon.run(stop)
     logger.info("Stopped")

@@ -188,7 +188,6 @@ class ApiConnection:
         if body is not None:
             sent["Content-Type"] = content_type
         began = time.perf_counter()
-        status = 0
         try:
             async with self._session.request(
                 method,
@@ -200,11 +199,10 @@ class ApiConnection:
                 **self._options,
             ) as answer:
                 content = await answer.read()
-                status = answer.status
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._tell(method, 0, time.perf_counter() - began)
             raise _no_answer(what, error) from error
-        finally:
-            self._tell(method, status, time.perf_counter() - began)
+        self._tell(method, answer.status, time.perf_counter() - began)
         if not 200 <= answer.status <= 299:
             raise self._refusal(what, answer, content)
         return Response(answer.status, content, answer.headers)

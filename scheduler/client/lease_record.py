@@ -68,7 +68,8 @@ class Lease:
         """
         try:
             raw = msgspec.json.decode(body, type=dict[str, Any])
-            return cls(raw, msgspec.convert(raw.get("spec") or {}, LeaseRecord))
+            spec = raw.get("spec")
+            return cls(raw, msgspec.convert({} if spec is None else spec, LeaseRecord))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ObjectError(LEASES.kind, key, "", f"unreadable: {error}") from error
 

@@ -11,10 +11,14 @@ from scheduler.client.resources import PODS
 from scheduler.client.status_patch import STRATEGIC_MERGE_PATCH, status_patch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scheduler.client.connection import Requests
     from scheduler.clock import Clock
     from scheduler.errors import ApiError
     from scheduler.objects.pod import PodCondition, PodInfo
+
+    Newest = Callable[[str], PodInfo | None]
 
 _MAX_TRIES = 12
 # Refused, but the next try may find it otherwise.
@@ -22,10 +26,19 @@ _RETRIED = frozenset({0, 409, 429, 500, 503})
 
 
 class StatusPatch:
-    """What one pod's status should say."""
+    """What one pod's status should say.
+
+    Args:
+        newest: `namespace/name` -> the pod's last version that could be read, None if there is none.
+    """
 
     def __init__(
-        self, clock: Clock, pod: PodInfo, condition: PodCondition | None, nominated_node_name: str | None
+        self,
+        clock: Clock,
+        pod: PodInfo,
+        condition: PodCondition | None,
+        nominated_node_name: str | None,
+        newest: Newest,
     ) -> None:
         self.about = pod.key
         self.pod = pod
@@ -33,6 +46,7 @@ class StatusPatch:
         self.nominated_node_name = nominated_node_name
         self.waiters: list[asyncio.Future[None]] = []
         self._clock = clock
+        self._newest = newest
         self._tries = 0
 
     def body(self) -> bytes | None:
@@ -54,9 +68,16 @@ class StatusPatch:
 
     async def send(self, connection: Requests) -> None:
         body = self.body()
-        if body is not None:
+        if body is not None and not self._is_outdated():
             path = PODS.path(self.pod.namespace, self.pod.name, "status")
             await connection.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
+
+    def _is_outdated(self) -> bool:
+        """Whether it would be said of another pod by that name, or of one that somebody has bound meanwhile."""
+        newest = self._newest(self.about)
+        if newest is None:  # no version of it could be read, or it is gone, which does no harm
+            return False
+        return newest.uid != self.pod.uid or bool(newest.node_name and not self.pod.node_name)
 
     def should_retry(self, error: ApiError) -> bool:
         self._tries += 1

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from scheduler.client.connection import Requests, Response
+    from scheduler.client.status_queue import Newest
     from scheduler.clock import Clock
     from scheduler.objects.pod import PodCondition, PodInfo
 
@@ -50,7 +51,11 @@ class WriterObserver(Protocol):
 
 
 class ApiWriter:
-    """Writes to the API server. An async context manager; `drain` before leaving it loses nothing."""
+    """Writes to the API server. An async context manager; `drain` before leaving it loses nothing.
+
+    Args:
+        newest: `namespace/name` -> the pod as last seen: what is not so any more is not written.
+    """
 
     def __init__(
         self,
@@ -58,12 +63,14 @@ class ApiWriter:
         clock: Clock,
         *,
         random: Random,
+        newest: Newest | None = None,
         observer: WriterObserver | None = None,
         status_capacity: int = STATUS_CAPACITY,
         event_capacity: int = EVENT_CAPACITY,
     ) -> None:
         self._connection = connection
         self._clock = clock
+        self._newest = newest or _nothing_newer
         self._observer = observer
         self._binds = Lane(AdaptiveLimit())
         self._deletes = Lane(AdaptiveLimit())
@@ -147,7 +154,7 @@ class ApiWriter:
         Returns:
             Whether there was anything to change and room to queue it.
         """
-        return self._queue_status(StatusPatch(self._clock, pod, condition, nominated_node_name))
+        return self._queue_status(StatusPatch(self._clock, pod, condition, nominated_node_name, self._newest))
 
     async def wait_pod_status_patched(
         self,
@@ -161,7 +168,7 @@ class ApiWriter:
         Raises:
             ApiError: it was not; status 429 without asking if there was no room to queue it.
         """
-        patch = StatusPatch(self._clock, pod, condition, nominated_node_name)
+        patch = StatusPatch(self._clock, pod, condition, nominated_node_name, self._newest)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         patch.waiters.append(done)
         if self._queue_status(patch):
@@ -222,3 +229,7 @@ class ApiWriter:
     def _count_drop(self, queue: str) -> None:
         if self._observer is not None:
             self._observer.dropped(queue)
+
+
+def _nothing_newer(_: str) -> None:
+    return

@@ -126,7 +126,8 @@ class PodHandler:
         earlier = self._queue.get(pod.uid)
         if earlier is not None:
             self._leave_queue(earlier.pod)
-        if not (pod.node_name or pod.is_terminal or _says(pod, str(error))):
+        # Who is gated is not written to, whatever else is wrong with it.
+        if not (pod.node_name or pod.is_terminal or pod.pod.spec.scheduling_gates or _says(pod, str(error))):
             self._reporter.failed(pod.scheduler_name, pod, Status.failed(str(error), error))
 
     def _is_ours(self, pod: PodInfo) -> bool:

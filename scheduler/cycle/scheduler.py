@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from scheduler.clock import Clock
+    from scheduler.cycle.attempt_log import AttemptLog
     from scheduler.cycle.binding import BindingCycle
     from scheduler.cycle.decision import Decision
     from scheduler.cycle.failure import FailureHandler
@@ -62,6 +63,7 @@ class Scheduler:
         clock: Clock,
         random: Random,
         sampling: NodeSampling,
+        attempts: AttemptLog,
         observer: CycleObserver,
     ) -> None:
         self._frameworks = frameworks
@@ -74,6 +76,7 @@ class Scheduler:
         self._clock = clock
         self._random = random
         self._sampling = sampling
+        self._attempts = attempts
         self._observer = observer
         self._work = asyncio.Event()
         self._stopping = False
@@ -148,6 +151,7 @@ class Scheduler:
             sampling=self._sampling,
         )
         self._observer.decided(queued, decision, self._clock.monotonic() - began)
+        self._attempts.note(decision, snapshot, number=queued.attempts, at=self._clock.utc_now())
         if not decision.node_name:
             self._give_up(attempt, decision)
             return None

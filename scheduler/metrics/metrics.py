@@ -29,9 +29,10 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MANY_ATTEMPTS = "15+"
 _ATTEMPTS = tuple(str(attempts) for attempts in range(15))  # a pod's attempts, while they are few -> label
 
-# The names as plain look-ups: both properties compute, some thirty times for every pod.
-_POINT = {point: point.metric_name for point in ExtensionPoint}
-_CODE = {code: code.value for code in Code}
+# The names as plain look-ups, needed some thirty times for every pod: both properties compute, and the hash of an Enum
+# is a Python call. There is one object per member, for ever.
+_POINT = {id(point): point.metric_name for point in ExtensionPoint}
+_CODE = {id(code): code.value for code in Code}
 
 
 class Metrics:
@@ -192,20 +193,20 @@ class Metrics:
     # What the runtime tells.
 
     def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
-        self._point_seconds.observe((_POINT[point], _CODE[code], profile), seconds)
+        self._point_seconds.observe((_POINT[id(point)], _CODE[id(code)], profile), seconds)
 
     def plugin(self, plugin: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
-        self._plugin_seconds.observe((plugin, _POINT[point], _CODE[code]), seconds)
+        self._plugin_seconds.observe((plugin, _POINT[id(point)], _CODE[id(code)]), seconds)
 
     def evaluated(self, profile: str, plugin: str, point: ExtensionPoint) -> None:
-        self._evaluations.add((plugin, _POINT[point], profile))
+        self._evaluations.add((plugin, _POINT[id(point)], profile))
 
     def node_loop(self, plugin: str, point: ExtensionPoint, nodes: int, seconds: float) -> None:
-        self._node_loop_seconds.add((plugin, _POINT[point]), seconds)
-        self._node_loop_nodes.add((plugin, _POINT[point]), nodes)
+        self._node_loop_seconds.add((plugin, _POINT[id(point)]), seconds)
+        self._node_loop_nodes.add((plugin, _POINT[id(point)]), nodes)
 
     def permit_wait(self, code: Code, seconds: float) -> None:
-        self._permit_seconds.observe((_CODE[code],), seconds)
+        self._permit_seconds.observe((_CODE[id(code)],), seconds)
 
     def preemption_attempted(self) -> None:
         """A PostFilter plugin looked for pods to preempt."""

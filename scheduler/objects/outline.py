@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from scheduler.objects.meta import ObjectMeta
-from scheduler.objects.pod import Pod, PodCondition, PodInfo, PodSpec, PodStatus
+from scheduler.objects.pod import Pod, PodCondition, PodInfo, PodSchedulingGate, PodSpec, PodStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+T = TypeVar("T")
+
 
 def outline_pod(found: Mapping[str, Any]) -> PodInfo | None:
-    """Return a pod with its identity, scheduler, node, phase and conditions only.
+    """Return a pod with its identity, scheduler, gates, node, phase and conditions only.
 
     What is of a wrong type is left out. Nothing can be scheduled by it: it asks for no resources.
 
@@ -41,9 +43,10 @@ def outline_pod(found: Mapping[str, Any]) -> PodInfo | None:
             spec=PodSpec(
                 node_name=_text(spec.get("nodeName")),
                 scheduler_name=_text(spec.get("schedulerName")) or PodSpec().scheduler_name,
+                scheduling_gates=_all_of(PodSchedulingGate, spec.get("schedulingGates")),
             ),
             status=PodStatus(
-                phase=_text(status.get("phase")), conditions=_conditions(status.get("conditions"))
+                phase=_text(status.get("phase")), conditions=_all_of(PodCondition, status.get("conditions"))
             ),
         )
     )
@@ -57,8 +60,8 @@ def _text(found: object) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _conditions(found: object) -> tuple[PodCondition, ...]:
+def _all_of(kind: type[T], found: object) -> tuple[T, ...]:
     try:
-        return msgspec.convert(found, tuple[PodCondition, ...])
+        return tuple(msgspec.convert(found, list[kind]))  # type: ignore[valid-type]
     except msgspec.ValidationError:
         return ()

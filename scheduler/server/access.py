@@ -187,14 +187,10 @@ class _Remembered(Generic[K, V]):
 
 
 def _complain(what: str, resource: Resource, error: ApiError) -> None:
-    logger.warning(
-        what,
-        extra={
-            "status": error.status,
-            "error": str(error),
-            "fix": f"allow create on {resource}, as the ClusterRole system:auth-delegator does",
-        },
-    )
+    fields = {"status": error.status, "error": str(error)}
+    if error.status == 403:
+        fields["fix"] = f"allow create on {resource}, as the ClusterRole system:auth-delegator does"
+    logger.warning(what, extra=fields)
 
 
 def _status(code: int, reason: str, message: str) -> web.Response:

@@ -10,7 +10,7 @@ import platform
 import socket
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import web
@@ -47,6 +47,7 @@ def application(
     configuration: Configuration | None = None,
     pods: Callable[[], Iterable[PodInfo]] | None = None,
     is_leading: Callable[[], bool] = lambda: True,
+    explain: Callable[[str], Mapping[str, Any] | None] | None = None,
     access: Access | None = None,
 ) -> web.Application:
     """Build the server's routes.
@@ -59,6 +60,7 @@ def application(
         configuration: what /configz shows; None is no such page.
         pods: what /metrics/resources shows; None is no such page.
         is_leading: whether /metrics/resources shows anything: several schedulers would all show the same.
+        explain: tells of a pod by `namespace/name`, None if it is unknown; None is no such page.
         access: who may see what; None is everybody everything.
     """
     routes = [
@@ -72,6 +74,8 @@ def application(
         routes.append(web.get("/configz", _json(configz(configuration))))
     if pods is not None:
         routes.append(web.get("/metrics/resources", _pod_resources(pods, is_leading)))
+    if explain is not None:
+        routes.append(web.get("/debug/explain/{namespace}/{name}", _explanation(explain)))
     paths = sorted(route.path for route in routes)
     app = web.Application(middlewares=[_not_found, *([access.middleware] if access else [])])
     app.add_routes([web.get("/", _paths(paths)), *routes])
@@ -131,11 +135,23 @@ def _metrics(page: Page) -> Handler:
     return answer
 
 
+def _explanation(explain: Callable[[str], Mapping[str, Any] | None]) -> Handler:
+    async def answer(request: web.Request) -> web.Response:
+        key = f"{request.match_info['namespace']}/{request.match_info['name']}"
+        told = explain(key)
+        if told is None:
+            return web.Response(status=404, text=f"pod {key} is unknown here, or was placed long ago\n")
+        return web.Response(body=msgspec.json.encode(told) + b"\n", content_type="application/json")
+
+    return answer
+
+
 def _pod_resources(pods: Callable[[], Iterable[PodInfo]], is_leading: Callable[[], bool]) -> StreamHandler:
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
         await response.prepare(request)
-        if is_leading():
+        # aiohttp keeps back the body of an answer to HEAD, but not of one that is written piece by piece.
+        if is_leading() and request.method != "HEAD":
             for piece in pod_resources_text(pods()):
                 await response.write(piece.encode())
                 await asyncio.sleep(0)  # pods are placed meanwhile

@@ -128,11 +128,19 @@ class Snapshot:
         self.requested = ResourceArrays(source.requested, self.n_nodes)
         self.nonzero_requested = ResourceArrays(source.nonzero_requested, self.n_nodes)
         self._all_rows: Rows | None = None
+        self._names: tuple[str, ...] | None = None
 
     @property
     def nodes(self) -> Sequence[NodeObject]:
         """The node objects, by row."""
         return self._source.nodes
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The nodes' names by row; unlike `nodes` it stays as it is when nodes come and go."""
+        if self._names is None:
+            self._names = tuple(node.name for node in self._source.nodes)
+        return self._names
 
     @property
     def all_rows(self) -> Rows:

@@ -134,21 +134,25 @@ def _json_documents(data: bytes, text: str) -> Iterator[bytes]:
 
 def _open(raw: bytes, where: str, api_version: str | None, kind: str | None, contents: Contents) -> None:
     """Note an object, or all that are in a list; `api_version` and `kind` are what its list says of it."""
-    if raw.lstrip()[:1] == b"[":
-        for index, one in enumerate(_LIST.decode(raw)):
-            _open(bytes(one), entry(where, index), api_version, kind, contents)
-        return
     try:
+        if raw.lstrip()[:1] == b"[":
+            for index, one in enumerate(_LIST.decode(raw)):
+                _open(bytes(one), entry(where, index), api_version, kind, contents)
+            return
         header = _HEADER.decode(raw)
     except msgspec.ValidationError as error:
         contents.errors.append(FieldError(where, _what_is_wrong(raw, error)))
         return
+    except msgspec.DecodeError as error:  # half a character, or a number that is none
+        contents.errors.append(FieldError(where, f"not JSON: {error}"))
+        return
     own_kind = _text(header.kind)
     if header.items is not None and (own_kind is None or own_kind.endswith("List")):
-        of_items = own_kind.removesuffix("List") if own_kind else ""
+        of_items = (own_kind or "").removesuffix("List") or None  # a plain List says nothing of its items
+        version = _text(header.api_version) if of_items else None
         for index, one in enumerate(header.items):
-            place = f"{where}, items" if where else "items"
-            _open(bytes(one), entry(place, index), _text(header.api_version), of_items or None, contents)
+            place = entry(f"{where}, items" if where else "items", index)
+            _open(bytes(one), place, version, of_items, contents)
         return
     metadata = header.metadata or _Metadata()
     contents.items.append(
@@ -165,7 +169,7 @@ def _open(raw: bytes, where: str, api_version: str | None, kind: str | None, con
 
 
 def _what_is_wrong(raw: bytes, error: msgspec.ValidationError) -> str:
-    found = msgspec.json.decode(raw)
+    found = json.loads(raw)  # of all readers the most lenient
     if not isinstance(found, dict):
         return f"must be an API object, {was(found)}"
     for field, shape, expected in (("metadata", dict, "a mapping"), ("items", list, "a list")):

@@ -5,17 +5,17 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from scheduler.cycle.explanation import explain, explain_gated
 from scheduler.cycle.scheduling import nominated_others, schedule_pod
-from scheduler.whatif.explanation import explain, explain_gated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from scheduler.cycle.decision import Decision
+    from scheduler.cycle.explanation import Explanation
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.scoring import Scores
     from scheduler.snapshot import Snapshot
-    from scheduler.whatif.explanation import Explanation
     from scheduler.whatif.offline import OfflineScheduler
 
 
@@ -24,13 +24,18 @@ def is_pending(pod: PodInfo) -> bool:
     return not (pod.node_name or pod.is_terminal or pod.is_terminating)
 
 
-def explain_each(scheduler: OfflineScheduler, pods: Sequence[PodInfo]) -> Iterator[Explanation]:
+def pods_to_judge(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> list[PodInfo]:
+    """Return the pending pods that one of the scheduler's profiles is responsible for, in the order given."""
+    return [pod for pod in pods if is_pending(pod) and pod.scheduler_name in scheduler.frameworks]
+
+
+def explain_each(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Explanation]:
     """Judge every pod against the cluster as it is; nothing changes in between."""
     for pod in pods:
         yield _judge(scheduler, pod)[0]
 
 
-def explain_sequence(scheduler: OfflineScheduler, pods: Sequence[PodInfo]) -> Iterator[Explanation]:
+def explain_sequence(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Explanation]:
     """Judge pods by priority, then in the order given; each one that fits is on its node for those after it.
 
     Ties go to the smallest node name. What is said of a pod that fits has `best`, the nodes with the highest total,
@@ -58,7 +63,7 @@ def _judge(scheduler: OfflineScheduler, pod: PodInfo) -> tuple[Explanation, Deci
         random=Random(0),
         exhaustive=True,
     )
-    return explain(decision, snapshot), decision
+    return explain(decision, snapshot.names), decision
 
 
 def _best(scores: Scores, snapshot: Snapshot) -> list[str]:

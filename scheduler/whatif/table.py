@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from scheduler.whatif.explanation import Explanation
+    from scheduler.cycle.explanation import Explanation
 
 _STYLES = {"schedulable": "green", "unschedulable": "red", "gated": "yellow", "error": "red"}
 _RANKED_SHOWN = 10
@@ -42,7 +42,7 @@ def show(console: Console, explanation: Explanation, *, all_nodes: bool) -> None
         names = _some(explanation["preFilterNodes"], all_nodes=all_nodes)
         console.print(Text(f"Only these nodes come into question: {names}"), soft_wrap=True)
     if any("total" in verdict for verdict in feasible.values()):
-        console.print(_ranking(feasible, explanation.get("chosen"), all_nodes=all_nodes))
+        _show_ranking(console, feasible, explanation.get("chosen"), all_nodes=all_nodes)
     elif feasible:
         console.print(Text(f"Not ranked: {_some(list(feasible), all_nodes=all_nodes)}"), soft_wrap=True)
     if refused:
@@ -55,14 +55,14 @@ def _verdict(explanation: Explanation, feasible: int, judged: int) -> Text:
     text = Text.assemble((explanation["pod"], "bold"), ": ", (result, f"bold {_STYLES[result]}"))
     if judged:
         text.append(f", {feasible} of {judged} nodes can run it")
-    if "chosen" in explanation:
-        ties = len(explanation["best"])
+    if explanation.get("chosen"):
+        ties = len(explanation.get("best", ()))  # what a daemon chose, it chose at random
         text.append(f", goes to {explanation['chosen']}")
         text.append(f", the first of {ties} with the same total" if ties > 1 else "")
     return text
 
 
-def _ranking(feasible: dict[str, Any], chosen: str | None, *, all_nodes: bool) -> Table:
+def _show_ranking(console: Console, feasible: dict[str, Any], chosen: str | None, *, all_nodes: bool) -> None:
     ranked = sorted(feasible.items(), key=lambda item: (-item[1]["total"], item[0]))
     plugins = list(ranked[0][1].get("scores", {}))
     table = Table(title="Nodes by rank", title_justify="left", title_style="italic")
@@ -76,10 +76,9 @@ def _ranking(feasible: dict[str, Any], chosen: str | None, *, all_nodes: bool) -
         table.add_row(
             Text(name), str(verdict["total"]), *scores, style="bold green" if name == chosen else ""
         )
+    console.print(table)
     if len(ranked) > len(shown):
-        table.caption = f"and {len(ranked) - len(shown)} more: --all-nodes shows them"
-        table.caption_justify = "left"
-    return table
+        console.print(Text(f"and {len(ranked) - len(shown)} more: --all-nodes shows them", style="dim"))
 
 
 def _refusals(refused: dict[str, Any], *, all_nodes: bool) -> Table:

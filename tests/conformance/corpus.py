@@ -11,7 +11,7 @@ import msgspec
 
 from scheduler.configuration.load import default, parse
 from scheduler.whatif import cluster_file
-from scheduler.whatif.judging import explain_each, explain_sequence, is_pending
+from scheduler.whatif.judging import explain_each, explain_sequence, pods_to_judge
 from scheduler.whatif.offline import OfflineScheduler
 
 CASES = Path(__file__).parent / "cases"
@@ -52,6 +52,5 @@ def explain(case: Case) -> list[dict[str, Any]]:
     cluster = cluster_file.parse(msgspec.json.encode(case.cluster), case.name)
     configuration = default(_UPSTREAM_NAME) if case.config is None else parse(case.config, case.name)
     scheduler = OfflineScheduler(cluster, configuration)
-    pods = [pod for pod in cluster.pods if is_pending(pod) and pod.scheduler_name in scheduler.frameworks]
     judge = explain_sequence if case.mode == "sequence" else explain_each
-    return list(judge(scheduler, pods))
+    return list(judge(scheduler, pods_to_judge(scheduler, cluster.pods)))

@@ -12,6 +12,7 @@ from plugins.registry import IN_TREE
 from scheduler.app.daemon import Daemon
 from scheduler.client.resources import NODES, PODS
 from scheduler.configuration.load import parse
+from scheduler.errors import LeadershipLostError
 from tests.daemon_harness import GarblingConnection
 from tests.faults.troubles import TROUBLES, Mood
 from tests.faults.witness import NAME as WITNESS
@@ -37,6 +38,7 @@ class Life:
     Attributes:
         name: as in the story.
         began_at: seconds.
+        is_ending: whether it was told to.
         mood: of its plugins.
         ledger: of its choices.
     """
@@ -44,6 +46,7 @@ class Life:
     def __init__(self, stage: Stage, number: int) -> None:
         self.name = f"daemon {number}"
         self.began_at = asyncio.get_running_loop().time()
+        self.is_ending = False
         self.mood = Mood(stage, stage.random_of(f"plugins of {self.name}"))
         self.ledger = Ledger(stage, self)
         self._stage = stage
@@ -62,19 +65,34 @@ class Life:
         self._task = asyncio.create_task(self.daemon.run(self._stop), name=self.name)
 
     @property
-    def is_running(self) -> bool:
-        return self._task is not None and not self._task.done()
+    def has_ended(self) -> bool:
+        return self._task is not None and self._task.done()
+
+    @property
+    def is_leading(self) -> bool:
+        return not self.has_ended and self.daemon.leadership.is_leading()
 
     async def stop(self) -> None:
         """End it in good order."""
+        self.is_ending = True
         self._stop.set()
-        await self._over()
+        await self.over()
 
     async def kill(self) -> None:
         """End it as a lost machine does: nothing is finished."""
         assert self._task is not None
+        self.is_ending = True
         self._task.cancel()
-        await self._over()
+        await self.over()
+
+    async def over(self) -> None:
+        """Wait for its end, and close its connection."""
+        assert self._task is not None
+        (result,) = await asyncio.gather(self._task, return_exceptions=True)
+        self._stage.story.tell(self.name, f"ended with {result!r}")
+        if result is not None and not isinstance(result, asyncio.CancelledError | LeadershipLostError):
+            self._stage.find(f"{self.name} broke: {result!r}")
+        await self.connection.close()
 
     @property
     def nodes(self) -> Mapping[str, NodeObject]:
@@ -88,14 +106,6 @@ class Life:
 
     def _store(self, resource: Resource) -> Mapping[str, Any]:
         return next(each.store for each in self.daemon._reflectors if each.resource == resource)
-
-    async def _over(self) -> None:
-        assert self._task is not None
-        results = await asyncio.gather(self._task, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
-                self._stage.find(f"{self.name} broke: {result!r}")
-        await self.connection.close()
 
     def _plugins(self) -> dict[str, type[Plugin]]:
         plugins: dict[str, type[Plugin]] = {
@@ -119,52 +129,71 @@ class Life:
 
 
 class Lives:
-    """One daemon at a time.
+    """The daemons there are: one, or several of which one leads.
 
     Attributes:
-        past: those that ended.
+        running: those that have not ended.
+        past: those that have.
     """
 
     def __init__(self, stage: Stage) -> None:
+        self.running: list[Life] = []
         self.past: list[Life] = []
         self._stage = stage
-        self._present: Life | None = None
+        self._random = stage.random_of("lives")
+        self._count = 0
+        self._missing: list[float] = []  # when another is to begin, in place of one that ended by itself
 
     @property
-    def present(self) -> Life | None:
-        """The daemon that runs; None between two."""
-        return self._present
+    def leader(self) -> Life | None:
+        """The daemon that schedules; None between two."""
+        return next((life for life in self.running if life.is_leading), None)
 
     @property
     def all(self) -> list[Life]:
-        return [*self.past, *([self._present] if self._present else ())]
+        return [*self.past, *self.running]
 
     def begin(self) -> None:
-        """Begin the next."""
-        assert self._present is None
-        self._present = life = Life(self._stage, len(self.past) + 1)
+        """Begin another."""
+        self._count += 1
+        life = Life(self._stage, self._count)
+        self.running.append(life)
         self._stage.story.tell(life.name, "begins")
         life.begin()
 
-    async def end(self, *, gracefully: bool) -> None:
-        """End the present one; nothing of it goes on."""
-        life = self._present
-        if life is None:
+    async def end(self, life: Life, *, gracefully: bool) -> None:
+        """End one, if it has not ended by itself."""
+        if life not in self.running:
             return
         self._stage.story.tell(life.name, "is stopped" if gracefully else "is killed")
-        self._present = None
-        self.past.append(life)
         await (life.stop() if gracefully else life.kill())
+        self._bury(life)
+
+    async def tend(self) -> None:
+        """Begin new ones in place of those that have lost the lease, as whoever runs them does."""
+        now = asyncio.get_running_loop().time()
+        for life in [life for life in self.running if life.has_ended and not life.is_ending]:
+            await life.over()
+            self._bury(life)
+            self._missing.append(now + self._random.choice((0.0, 3.0, 20.0)))
+        for due in [due for due in self._missing if due <= now]:
+            self._missing.remove(due)
+            self.begin()
+
+    def binding_arrives(self, key: str) -> None:
+        """Make sure that a Binding comes from who may send it, at the moment the API server carries it out."""
+        senders = [life for life in self.running if any(pod.key == key for pod, _ in life.ledger.held.values())]
+        if not senders:
+            self._stage.find(f"a Binding of {key} arrives that no daemon sends")
+            return
+        lease = self._stage.store.find("leases", "custom-scheduler", "kube-system")
+        if lease is None:
+            return
+        holder = lease["spec"].get("holderIdentity")
+        if holder not in {getattr(life.daemon.leadership, "identity", holder) for life in senders}:
+            self._stage.find(f"a Binding of {key} arrives from {[life.name for life in senders]}, {holder} leads")
+
+    def _bury(self, life: Life) -> None:
+        self.running.remove(life)
+        self.past.append(life)
         self._stage.story.tell(life.name, "has ended")
-        left = [task.get_name() for task in asyncio.all_tasks() if _is_ours(task)]
-        if left:
-            self._stage.find(f"{life.name} left tasks running: {left}")
-
-
-def _is_ours(task: asyncio.Task[object]) -> bool:
-    """Whether a task runs code of the daemon: the server and the campaign live in the same loop."""
-    code = getattr(task.get_coro(), "cr_code", None)
-    return code is not None and any(
-        part in code.co_filename
-        for part in ("/scheduler/client/", "/scheduler/cycle/", "/scheduler/app/", "/scheduler/runtime/")
-    )

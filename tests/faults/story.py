@@ -32,6 +32,8 @@ class PodRecord:
         uid: its own.
         key: namespace/name.
         scheduler_name: who is responsible for it.
+        is_successor: whether there was another pod by its name before. What is said of that one may reach it, if no
+            watch has told of the change yet: a status patch carries no uid, as kube-scheduler's.
         nodes: (seconds, node), each time its nodeName became another; the first is its binding.
         ungated_at: since when it has no gates; None while it has.
         gone_at: when it was deleted or had ended; None while it is there.
@@ -41,6 +43,7 @@ class PodRecord:
     uid: str
     key: str
     scheduler_name: str
+    is_successor: bool
     nodes: list[tuple[float, str]] = field(default_factory=list)
     ungated_at: float | None = None
     gone_at: float | None = None
@@ -52,15 +55,17 @@ class Story:
 
     Attributes:
         pods: uid -> what became of the pod; of every pod there ever was.
-        borne: uids of pods that somebody else has bound.
+        foreign: uids of pods that somebody else has bound.
     """
 
     def __init__(self, store: Store) -> None:
         self.lines: list[Line] = []
         self.pods: dict[str, PodRecord] = {}
-        self.borne: set[str] = set()
+        self.foreign: set[str] = set()
         self._store = store
+        self._loop = asyncio.get_running_loop()
         self._watches: dict[str, Watch] = {}
+        self._keys: set[str] = set()  # namespace/name of every pod there ever was
         self._statuses: dict[str, Any] = {}  # uid -> status last seen, while gated
         for resource in ("nodes", "pods"):
             self._watches[resource] = store.watch(resource, self._soon)
@@ -97,18 +102,21 @@ class Story:
                 yield line
 
     def _soon(self) -> None:
-        asyncio.get_running_loop().call_soon(self.catch_up)
+        self._loop.call_soon(self.catch_up)
 
     def _add(self, who: str, what: str) -> None:
-        self.lines.append(Line(asyncio.get_running_loop().time(), who, what))
+        self.lines.append(Line(self._loop.time(), who, what))
 
     def _note_pod(self, type_: str, pod: dict[str, Any]) -> None:
         metadata, spec, status = pod["metadata"], pod["spec"], pod["status"]
-        now, uid = asyncio.get_running_loop().time(), metadata["uid"]
+        now, uid = self._loop.time(), metadata["uid"]
         key = f"{metadata['namespace']}/{metadata['name']}"
         record = self.pods.get(uid)
         if record is None:
-            record = self.pods[uid] = PodRecord(uid, key, spec.get("schedulerName", ""))
+            record = self.pods[uid] = PodRecord(
+                uid, key, spec.get("schedulerName", ""), is_successor=key in self._keys
+            )
+            self._keys.add(key)
         node = spec.get("nodeName", "")
         if node and (not record.nodes or record.nodes[-1][1] != node):
             record.nodes.append((now, node))
@@ -149,6 +157,6 @@ def _pod(pod: dict[str, Any]) -> str:
     if "deletionTimestamp" in metadata:
         parts.append("terminating")
     for condition in status.get("conditions", ()):
-        if condition["type"] == "PodScheduled" and condition["status"] != "True":
+        if condition["type"] == "PodScheduled" and condition.get("status") != "True":
             parts.append(f"{condition.get('reason')}: {condition.get('message', '')}")
     return f" ({', '.join(parts)})"

@@ -90,7 +90,7 @@ class Ledger:
         self._stage.story.catch_up()
         for found in self._stage.store.list("pods"):
             uid = found["metadata"]["uid"]
-            if found["spec"].get("nodeName") != node_name or uid in self._stage.story.borne:
+            if found["spec"].get("nodeName") != node_name or uid in self._stage.story.foreign:
                 continue
             pod = self._decode(found)
             if pod.scheduler_name in self._stage.plan.scheduler_names and not pod.is_terminal:

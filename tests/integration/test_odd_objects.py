@@ -64,6 +64,24 @@ def test_a_pod_nobody_can_read_is_told_so_and_bound_once_it_can_be(tmp_path: Pat
     virtual_time.run(scenario())
 
 
+def test_a_gated_pod_nobody_can_read_is_told_so_once_its_gates_are_gone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon() as daemon:
+            it.garbled[b'"7777m"'] = b'"a little"'
+            it.add_nodes(node_object("n1", cpu="16"))
+            it.add_pods(pod_object("web", cpu="7777m", gates=("example.com/quota",)))
+            await it.until(lambda: daemon.cache.table.n_nodes)
+            await asyncio.sleep(60)
+            assert it.condition("web")["reason"] == "SchedulingGated"
+            assert not it.notes("web", "FailedScheduling")
+
+            it.server.store.patch("pods", "web", {"spec": {"schedulingGates": []}})
+
+            await it.until(lambda: it.condition("web")["reason"] == "SchedulerError")
+
+    virtual_time.run(scenario())
+
+
 def test_a_bound_pod_whose_update_nobody_can_read_goes_on_using_its_node(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:

@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 120.0
 @asynccontextmanager
 async def daemon_process(kubeconfig: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "scheduler", "run", "--kubeconfig", str(kubeconfig), "--http-port", "0",
+        sys.executable, "-m", "scheduler", "run", "--kubeconfig", str(kubeconfig), "--secure-port", "0",
         "--bind-address", "127.0.0.1", "--leader-elect=false",
         stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip

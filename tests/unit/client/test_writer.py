@@ -19,6 +19,8 @@ from tests.virtually import virtually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from scheduler.objects.pod import PodInfo
+
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -223,6 +225,36 @@ async def test_a_patch_that_changes_nothing_is_not_sent():
         assert await writer.drain(1.0)
 
         assert server.received == []
+
+
+@pytest.mark.parametrize(
+    ("newest", "patched"),
+    [
+        pytest.param(pod("a"), True, id="still pending"),
+        pytest.param(None, True, id="never read"),
+        pytest.param(pod("a", node="n1"), False, id="bound meanwhile"),
+        pytest.param(pod("a", uid="another"), False, id="made again under its name"),
+    ],
+)
+@virtually
+async def test_what_is_not_so_any_more_when_its_turn_comes_is_not_said(newest: PodInfo | None, patched: bool):
+    async with writing(newest=lambda _: newest) as (server, writer):
+        server.script("PATCH", f"{PODS}/a/status", Answer())
+
+        await writer.wait_pod_status_patched(pod("a"), condition=rejected("no"))
+
+        assert bool(server.received) is patched
+
+
+@virtually
+async def test_what_is_said_of_a_pod_on_its_node_is_sent():
+    async with writing(newest=lambda _: pod("a", node="n1")) as (server, writer):
+        server.script("PATCH", f"{PODS}/a/status", Answer())
+        mark = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+
+        await writer.wait_pod_status_patched(pod("a", node="n1"), condition=mark)
+
+        assert len(server.received) == 1
 
 
 @virtually

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from plugins.priority_sort import PrioritySort
+from scheduler.cycle.attempt_log import AttemptLog
 from scheduler.cycle.binding import BindingCycle
 from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.event_handlers import NodeHandler, PodHandler
@@ -17,11 +21,12 @@ from scheduler.cycle.sampling import NodeSampling
 from scheduler.cycle.scheduler import Scheduler
 from scheduler.errors import ApiError
 from scheduler.framework import BindPlugin, Status
+from scheduler.objects.decode import decode_pod
 from scheduler.queue import NoObserver as NoQueueObserver
 from scheduler.queue import SchedulingQueue
 from scheduler.runtime.waiting_pods import WaitingPodsMap
 from scheduler.state.cache import Cache
-from tests.builders import node, pod
+from tests.builders import CREATED, node, pod, pod_object
 from tests.manual_clock import ManualClock
 from tests.puppets import framework_of
 from tests.virtual_time import LoopClock
@@ -69,6 +74,7 @@ class Api:
         self.pods: dict[str, PodInfo] = {}
         self.seen: dict[str, PodInfo] = {}
         self.handler: PodHandler
+        self._unseen: deque[tuple[PodInfo | None, PodInfo | None]] = deque()
         self.watch_seconds = 0.0
         self.bind_seconds = 0.0
         self.binds: list[tuple[str, str]] = []
@@ -91,10 +97,14 @@ class Api:
         self._show(self.pods.pop(key), None)
 
     def _show(self, old: PodInfo | None, new: PodInfo | None) -> None:
+        self._unseen.append((old, new))
         if self.watch_seconds:
-            asyncio.get_running_loop().call_later(self.watch_seconds, self._seen, old, new)
+            asyncio.get_running_loop().call_later(self.watch_seconds, self._next)
         else:
-            self._seen(old, new)
+            self._next()
+
+    def _next(self) -> None:
+        self._seen(*self._unseen.popleft())  # in order, whatever the timers do
 
     def _seen(self, old: PodInfo | None, new: PodInfo | None) -> None:
         if new is None:
@@ -140,6 +150,13 @@ class Api:
     ) -> bool:
         self.patches.append(Patch(pod.key, condition, nominated_node_name))
         return True
+
+
+def terminating(name: str) -> PodInfo:
+    """A pending pod that is being deleted, and held by a finalizer."""
+    found = pod_object(name)
+    found["metadata"] |= {"deletionTimestamp": CREATED, "finalizers": ["example.com/hold"]}
+    return decode_pod(msgspec.json.encode(found))
 
 
 def pod_on(known: PodInfo, node_name: str) -> PodInfo:
@@ -236,6 +253,7 @@ class Cluster:
             clock=self.clock,
             random=Random(seed),
             sampling=NodeSampling({PROFILE: 100}),
+            attempts=AttemptLog(),
             observer=self.counts,
         )
         self.bus.wake = self.scheduler.wake
@@ -274,7 +292,8 @@ class Cluster:
         if self.counts.bindings == 0:
             for each in self.api.seen.values():
                 here = self.queue.get(each.uid) is not None
-                assert here or each.node_name or self.cache.pod(each.uid), f"{each.key} is lost"
+                placed = each.node_name or self.cache.pod(each.uid)
+                assert here or placed or each.is_terminating, f"{each.key} is lost"
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -23,7 +23,7 @@ from scheduler.queue import Place
 from scheduler.state.pod_states import PodState
 from tests import puppets
 from tests.builders import node, pod
-from tests.unit.cycle.cluster import Cluster, Event, Patch
+from tests.unit.cycle.cluster import Cluster, Event, Patch, terminating
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
@@ -551,15 +551,3 @@ class TestWhatHappensMeanwhile:
             assert placed.node_name == "n9"
             assert cluster.place_of("web") is Place.OUTSIDE
             assert cluster.api.events == []
-
-
-def terminating(name: str) -> Any:
-    import msgspec
-
-    from scheduler.objects.decode import decode_pod
-    from tests.builders import pod_object
-
-    found = pod_object(name)
-    found["metadata"]["deletionTimestamp"] = "2026-03-01T08:00:00Z"
-    found["metadata"]["finalizers"] = ["example.com/hold"]
-    return decode_pod(msgspec.json.encode(found))

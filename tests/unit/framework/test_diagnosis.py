@@ -14,8 +14,8 @@ FULL = Outcome(Code.UNSCHEDULABLE, ("Too many pods",))
 
 def test_counts_are_sorted_as_text_so_ten_comes_before_two():
     diagnosis = Diagnosis.blank(12)
-    rows = diagnosis.reject("Taints", Outcomes.refuse(ALL < 10, "node(s) had taints"), ALL)
-    diagnosis.reject("Cordon", Outcomes.refuse(ALL >= 10, "node(s) were unschedulable"), rows)
+    rows = diagnosis.reject("Cordon", Outcomes.refuse(ALL >= 10, "node(s) were unschedulable"), ALL)
+    diagnosis.reject("Taints", Outcomes.refuse(ALL < 10, "node(s) had taints"), rows)
 
     assert diagnosis.message() == (
         "0/12 nodes are available: 10 node(s) had taints, 2 node(s) were unschedulable."

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scheduler.cycle.decision import Decision
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.outcomes import Outcome
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.scoring import Scores
-    from scheduler.snapshot import Snapshot
 
     Explanation = dict[str, Any]
 
@@ -40,8 +41,8 @@ def explain_gated(pod: PodInfo, status: Status) -> Explanation:
     }
 
 
-def explain(decision: Decision, snapshot: Snapshot) -> Explanation:
-    """Tell of a decision; `snapshot` is what it was made on."""
+def explain(decision: Decision, names: Sequence[str]) -> Explanation:
+    """Tell of a decision; `names` are the nodes', by row of the snapshot it was made on."""
     status, diagnosis = decision.status, decision.diagnosis
     result = "schedulable" if status.is_success else "unschedulable" if status.is_rejected else "error"
     rejection = diagnosis.pre_filter_status
@@ -53,7 +54,7 @@ def explain(decision: Decision, snapshot: Snapshot) -> Explanation:
     }
     if diagnosis.narrowed_to is not None:
         explanation["preFilterNodes"] = sorted(diagnosis.narrowed_to)
-    explanation["nodes"] = {} if rejection is not None else _nodes(diagnosis, decision.scores, snapshot)
+    explanation["nodes"] = {} if rejection is not None else _nodes(diagnosis, decision.scores, names)
     explanation["preemption"] = None
     return explanation
 
@@ -63,7 +64,7 @@ def refusal(plugin: str, outcome: Status | Outcome) -> dict[str, Any]:
     return {"plugin": plugin, "code": outcome.code.value, "reasons": list(outcome.reasons)}
 
 
-def _nodes(diagnosis: Diagnosis, scores: Scores | None, snapshot: Snapshot) -> dict[str, Any]:
+def _nodes(diagnosis: Diagnosis, scores: Scores | None, names: Sequence[str]) -> dict[str, Any]:
     ranked = {} if scores is None else _ranked(scores)
     refused: dict[
         tuple[int, int], dict[str, Any]
@@ -75,13 +76,13 @@ def _nodes(diagnosis: Diagnosis, scores: Scores | None, snapshot: Snapshot) -> d
         if place == NOT_EXAMINED:
             continue
         if place == FEASIBLE:
-            nodes[snapshot.name_of(row)] = ranked.get(row, {"feasible": True})
+            nodes[names[row]] = ranked.get(row, {"feasible": True})
             continue
         if verdict not in refused:
             found = diagnosis.outcome_of(row)
             assert found is not None, f"row {row} is refused by nobody"
             refused[verdict] = {"feasible": False, **refusal(*found)}
-        nodes[snapshot.name_of(row)] = refused[verdict]
+        nodes[names[row]] = refused[verdict]
     return nodes
 
 

@@ -1,0 +1,64 @@
+"""What a running daemon knows of one pod: its last attempt as it was, and its story in the queue."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from scheduler.clock import rfc3339_micro
+from scheduler.cycle.explanation import explain
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from scheduler.app.daemon import Daemon
+    from scheduler.clock import Clock
+    from scheduler.objects.pod import PodInfo
+    from scheduler.queue.places import Move
+
+    Story = list[dict[str, str]]
+
+
+def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] | None:
+    """Tell of a pod by `namespace/name`; None if the daemon knows nothing of it.
+
+    Returns:
+        As JSON values: `pod`, `node` (where it is, or null), `place` in the queue, its `story` there, oldest first,
+        and `attempt`: null before the first and after it was forgotten, else `at`, `number`, `chosen` and the
+        explanation in the shape of `explain --cluster`.
+    """
+    pod = daemon.pod(key)
+    attempted = daemon.attempts.last(key)
+    if pod is None:
+        if attempted is None:
+            return None
+        pod = attempted.decision.pod  # deleted, and not yet forgotten
+    attempt = attempted and {
+        "at": rfc3339_micro(attempted.at),
+        "number": attempted.number,
+        "chosen": attempted.decision.node_name or None,
+        **explain(attempted.decision, attempted.names),
+    }
+    return {
+        "pod": key,
+        "node": pod.node_name or None,
+        **_in_the_queue(daemon, pod, clock),
+        "attempt": attempt,
+    }
+
+
+def _in_the_queue(daemon: Daemon, pod: PodInfo, clock: Clock) -> dict[str, Any]:
+    since = clock.utc_now() - timedelta(seconds=clock.monotonic())
+    return {
+        "place": daemon.queue.place_of(pod.uid).value,
+        "story": [_line(move, since) for move in daemon.queue.story(pod.uid)],
+    }
+
+
+def _line(move: Move, since: datetime) -> dict[str, str]:
+    return {
+        "at": rfc3339_micro(since + timedelta(seconds=move.at)),
+        "from": move.start.value,
+        "to": move.end.value,
+        "why": move.why,
+    }

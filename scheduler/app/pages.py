@@ -1,0 +1,167 @@
+"""What a daemon shows over HTTP: its pages, its health by name, and where they are served."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scheduler.app.live_explain import live_explanation
+from scheduler.errors import ConfigurationError, FieldError
+from scheduler.server.access import ALWAYS_ALLOWED, Access
+from scheduler.server.http_server import application, serving
+from scheduler.server.tls import KeyPair, tls_context
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from aiohttp import web
+
+    from scheduler.app.daemon import Daemon
+    from scheduler.client.connection import ApiConnection
+    from scheduler.clock import Clock
+    from scheduler.configuration.load import Configuration
+    from scheduler.server.health import Check
+
+logger = logging.getLogger(__name__)
+
+_TOLERATED_SECONDS = 20.0
+"""Source: kube-scheduler v1.36, cmd/kube-scheduler/app/options/options.go, makeLeaderElectionConfig's watchdog."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Where pages are served, and to whom.
+
+    Attributes:
+        host: the address to listen on.
+        secure_port: of HTTPS, where the API server is asked who may read what; 0 for none.
+        http_port: of plain HTTP, where everybody may read everything; 0 for none.
+        tls_cert_file: with its key, the certificate of HTTPS; None makes one.
+        tls_private_key_file: see there.
+        always_allowed: paths that everybody may read over HTTPS.
+    """
+
+    host: str
+    secure_port: int
+    http_port: int = 0
+    tls_cert_file: Path | None = None
+    tls_private_key_file: Path | None = None
+    always_allowed: Sequence[str] = ALWAYS_ALLOWED
+
+    @property
+    def key_pair(self) -> KeyPair | None:
+        """The files of the certificate.
+
+        Raises:
+            ConfigurationError: one is given without the other.
+        """
+        certificate, key = self.tls_cert_file, self.tls_private_key_file
+        if certificate is not None and key is not None:
+            return KeyPair(certificate, key)
+        if certificate is None and key is None:
+            return None
+        given, missing = "--tls-cert-file", "--tls-private-key-file"
+        if certificate is None:
+            given, missing = missing, given
+        raise ConfigurationError([FieldError(missing, f"must be given where {given} is")])
+
+
+class LeaderElectionWatchdog:
+    """Finds fault with a leader whose time is long over and who is still here.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/client-go/tools/leaderelection/healthzadaptor.go.
+    """
+
+    def __init__(self, daemon: Daemon, lease: str, clock: Clock) -> None:
+        self._daemon = daemon
+        self._lease = lease
+        self._clock = clock
+        self._led_at: float | None = None
+
+    def problem(self) -> str:
+        """Say what is wrong; standing by is not."""
+        now = self._clock.monotonic()
+        if self._daemon.leadership.is_leading():
+            self._led_at = now
+        if self._led_at is None or now - self._led_at <= _TOLERATED_SECONDS:
+            return ""
+        return f"failed election to renew leadership on lease {self._lease}"
+
+
+def pages(
+    daemon: Daemon,
+    configuration: Configuration,
+    *,
+    stop: asyncio.Event,
+    clock: Clock,
+    access: Access | None = None,
+) -> web.Application:
+    """Build a daemon's pages; the checks have kube-scheduler's names.
+
+    Args:
+        daemon: whose.
+        configuration: what it runs.
+        stop: set when it is to stop; from then on it is not ready.
+        clock: the time.
+        access: who may see what; None is everybody everything.
+    """
+    election = configuration.settings.leader_election
+    health: dict[str, Check] = {}
+    if election.leader_elect:
+        name = f"{election.resource_namespace}/{election.resource_name}"
+        health["leaderElection"] = LeaderElectionWatchdog(daemon, name, clock).problem
+    ready: dict[str, Check] = {
+        **health,
+        "shutdown": lambda: "process is shutting down" if stop.is_set() else "",
+        "sched-handler-sync": lambda: "" if daemon.has_synced else "handlers are not fully synchronized",
+    }
+    return application(
+        metrics=daemon.metrics.text,
+        health=health,
+        live={},
+        ready=ready,
+        configuration=configuration,
+        pods=daemon.pods,
+        is_leading=daemon.leadership.is_leading,
+        explain=lambda key: live_explanation(daemon, key, clock),
+        access=access,
+    )
+
+
+@asynccontextmanager
+async def serving_pages(
+    daemon: Daemon,
+    configuration: Configuration,
+    where: Serving,
+    *,
+    connection: ApiConnection,
+    stop: asyncio.Event,
+    clock: Clock,
+) -> AsyncIterator[None]:
+    """Serve a daemon's pages while the block runs.
+
+    Raises:
+        ConfigurationError: an address cannot be listened on, or the certificate cannot be used.
+    """
+    async with AsyncExitStack() as stack:
+        if where.secure_port:
+            tls = await stack.enter_async_context(tls_context(where.key_pair))
+            guarded = pages(
+                daemon,
+                configuration,
+                stop=stop,
+                clock=clock,
+                access=Access(connection, where.always_allowed),
+            )
+            port = await stack.enter_async_context(serving(guarded, where.host, where.secure_port, tls))
+            logger.info("Serving securely", extra={"address": where.host, "port": port})
+        if where.http_port:
+            open_to_all = pages(daemon, configuration, stop=stop, clock=clock)
+            port = await stack.enter_async_context(serving(open_to_all, where.host, where.http_port))
+            logger.info("Serving in plain HTTP", extra={"address": where.host, "port": port})
+        yield

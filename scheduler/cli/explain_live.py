@@ -1,0 +1,82 @@
+"""Asks a running daemon about a pod, and shows what it answers."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from scheduler.errors import SchedulerError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PATIENCE_SECONDS = 10.0
+
+
+class AskingError(SchedulerError):
+    """The daemon could not be asked, or knows nothing of the pod."""
+
+
+def ask(server: str, key: str, *, token_file: Path | None, skip_tls_verify: bool) -> dict[str, Any]:
+    """Return what `/debug/explain` of a daemon says of a pod.
+
+    Args:
+        server: URL of the daemon's pages.
+        key: `namespace/name`.
+        token_file: whose content is shown as bearer token; None shows none.
+        skip_tls_verify: take any certificate, as one that the daemon made for itself.
+
+    Raises:
+        AskingError: no answer, or none that helps; the text names the URL.
+    """
+    url = f"{server.rstrip('/')}/debug/explain/{quote(key)}"
+    if not url.startswith(("http://", "https://")):
+        raise AskingError(f"--server must begin with http:// or https://, was {server}")
+    headers = {}
+    try:
+        if token_file is not None:
+            headers["Authorization"] = f"Bearer {token_file.read_text().strip()}"
+        context = ssl.create_default_context()
+        if skip_tls_verify:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        request = urllib.request.Request(url, headers=headers)  # noqa: S310 - http or https, see above
+        with urllib.request.urlopen(request, timeout=_PATIENCE_SECONDS, context=context) as answer:  # noqa: S310
+            found: dict[str, Any] = msgspec.json.decode(answer.read())
+    except urllib.error.HTTPError as error:
+        told = error.read().decode(errors="replace").strip()
+        raise AskingError(f"GET {url}: {error.code} {error.reason}: {told}") from error
+    except (OSError, msgspec.DecodeError) as error:
+        raise AskingError(f"GET {url}: {error}") from error
+    return found
+
+
+def show_live(told: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None:
+    """Write an answer for programs or for people."""
+    if as_json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+        return
+    from rich.console import Console  # not for JSON, where it would be half of the start
+
+    from scheduler.whatif.table import show
+
+    console = Console(highlight=False)
+    console.print(f"{told['pod']} is {_whereabouts(told)}", style="bold")
+    for move in told["story"]:
+        console.print(f"  {move['at']}  {move['from']} -> {move['to']}: {move['why']}", style="dim")
+    attempt = told["attempt"]
+    if attempt is None:
+        console.print("It was not tried yet, or that was forgotten.")
+        return
+    chosen = f", chose {attempt['chosen']}" if attempt["chosen"] else ""
+    console.print(f"Attempt {attempt['number']}, at {attempt['at']}{chosen}")
+    show(console, attempt, all_nodes=all_nodes)
+
+
+def _whereabouts(told: dict[str, Any]) -> str:
+    return f"on node {told['node']}" if told["node"] else f"in the queue: {told['place']}"

@@ -1,0 +1,27 @@
+"""Programs that some tests need beside ours: where one is missing its tests are skipped, but not in CI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+
+def needed_binary(name: str, package: str) -> str:
+    """Return the path of a program.
+
+    Where it is missing, the test is skipped with the reason; with the environment variable CI set it fails, so that
+    nothing goes untested because somebody forgot to install it.
+
+    Args:
+        name: as in the shell.
+        package: what brings it, for people.
+    """
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    reason = f"{name} is not installed; it comes with {package}"
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)

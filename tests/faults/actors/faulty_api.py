@@ -1,0 +1,108 @@
+"""The API server has its moods: slow, overloaded, broken, forgetful."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from scheduler.simulator.faults import any_request, binds, requests
+from tests.faults.actors.actor import Actor
+
+if TYPE_CHECKING:
+    from scheduler.simulator.faults import Fault, Match
+
+_MATCHES: dict[str, Match] = {
+    "everything": any_request,
+    "bindings": binds,
+    "status patches": requests(verb="patch", resource="pods", subresource="status"),
+    "reads of pods": requests(verb="get", resource="pods"),
+    "events": requests(resource="events"),
+    "the lease": requests(resource="leases"),
+    "watches": requests(verb="watch"),
+    "watches of pods": requests(verb="watch", resource="pods"),
+    "watches of nodes": requests(verb="watch", resource="nodes"),
+}
+_WRITES = ("bindings", "status patches", "events")
+_WATCHES = ("watches", "watches of pods", "watches of nodes")
+_REFUSALS = (429, 429, 500, 500, 503, 504)
+
+
+class FaultyApi(Actor):
+    """Whoever runs the API server."""
+
+    name = "api"
+    pause_seconds: ClassVar[tuple[float, float]] = (1.0, 10.0)
+
+    async def act(self) -> None:
+        self.weighted(
+            (4, self._slow),
+            (4, self._refuse),
+            (2, self._conflict),
+            (1, self._forbid),
+            (4, self._lose_answers),
+            (3, self._drop),
+            (4, self._stall),
+            (3, self._forget),
+        )()
+
+    def calm(self) -> None:
+        self.stage.server.faults.clear()
+
+    def _slow(self) -> None:
+        what = self.random.choice(list(_MATCHES))
+        least = self.random.choice((0.0, 0.05, 0.5, 5.0))
+        most = least + self.random.choice((0.0, 0.3, 4.0, 40.0))
+        fault = self.stage.server.faults.delay((least, most), _MATCHES[what], probability=self._probability())
+        self._for_a_while(fault, f"{what} take {least} to {most} s")
+
+    def _refuse(self) -> None:
+        what, code = self.random.choice(list(_MATCHES)), self.random.choice(_REFUSALS)
+        after = self.random.choice((None, 1, 5)) if code in {429, 503} else None
+        fault = self.stage.server.faults.refuse(
+            code, _MATCHES[what], probability=self._probability(), retry_after_seconds=after
+        )
+        self._for_a_while(fault, f"{what} are refused with {code}, Retry-After {after}")
+
+    def _conflict(self) -> None:
+        what = self.random.choice(("bindings", "status patches"))
+        fault = self.stage.server.faults.refuse(409, _MATCHES[what], times=self.random.randint(1, 5))
+        self._for_a_while(fault, f"{what} are in conflict")
+
+    def _forbid(self) -> None:
+        what, code = self.random.choice(("bindings", "the lease", *_WATCHES)), self.random.choice((401, 403))
+        fault = self.stage.server.faults.refuse(code, _MATCHES[what])
+        self._for_a_while(fault, f"{what} are forbidden with {code}")
+
+    def _lose_answers(self) -> None:
+        what = self.random.choice(("bindings", "bindings", *_WRITES))
+        fault = self.stage.server.faults.lose_answers(_MATCHES[what], probability=self._probability())
+        self._for_a_while(fault, f"answers to {what} are lost")
+        if self.random.random() < 0.4:
+            self._stall()
+
+    def _drop(self) -> None:
+        what = self.random.choice(_WATCHES)
+        hit = self.stage.server.faults.drop_watches(_MATCHES[what])
+        self.tell(f"{hit} {what} are cut")
+
+    def _stall(self) -> None:
+        what = self.random.choice(_WATCHES)
+        fault = self.stage.server.faults.stall_watches(_MATCHES[what], future=self.random.random() < 0.5)
+        self._for_a_while(fault, f"{what} fall silent")
+
+    def _forget(self) -> None:
+        """Compact, and cut watches, so that they cannot go on from where they were."""
+        self.tell("history is compacted and watches are cut")
+        self.stage.server.faults.drop_watches()
+        if self.random.random() < 0.5:
+            fault = self.stage.server.faults.refuse(503, _MATCHES["watches"])
+            self._for_a_while(fault, "watches are refused with 503")
+            self.stage.later(self.random.uniform(1.0, 20.0), self.stage.server.faults.compact)
+        self.stage.server.faults.compact()
+
+    def _for_a_while(self, fault: Fault, what: str) -> None:
+        seconds = self.random.choice((0.5, 3.0, 10.0, 30.0, 60.0))
+        self.tell(f"{what}, for {seconds} s")
+        self.stage.later(seconds, self.stage.server.faults.remove, fault)
+
+    def _probability(self) -> float:
+        return self.random.choice((0.3, 0.7, 1.0))

@@ -1,0 +1,235 @@
+"""What a seed means: a cluster, a workload, a storm of faults, then calm, and what must hold in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from scheduler.simulator.server import ApiServer
+from tests import virtual_time
+from tests.faults.actors.deletions import Deletions
+from tests.faults.actors.faulty_api import FaultyApi
+from tests.faults.actors.foreigners import Foreigners
+from tests.faults.actors.garbling import Garbling
+from tests.faults.actors.kubelets import Kubelets
+from tests.faults.actors.nodes import Nodes
+from tests.faults.actors.restarts import DaemonRestarts, ServerRestarts
+from tests.faults.actors.workload import Workload
+from tests.faults.checks import check_always, check_in_the_end, check_stopped
+from tests.faults.logs import watching_logs
+from tests.faults.stage import Stage
+from tests.faults.troubles import TROUBLES, TroubledBind
+from tests.faults.witness import NAME as WITNESS
+from tests.virtual_time import LoopClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.faults.actors.actor import Actor
+    from tests.faults.story import Story
+
+_ALWAYS: tuple[type[Actor], ...] = (Nodes, Workload, Kubelets)
+_SOMETIMES: tuple[tuple[float, type[Actor]], ...] = (
+    (0.8, Deletions),
+    (0.7, Foreigners),
+    (0.8, FaultyApi),
+    (0.3, ServerRestarts),
+    (0.5, DaemonRestarts),
+    (0.4, Garbling),
+)
+_POKE_SECONDS = 90.0
+_IDENTITY = re.compile(r'(?<="holderIdentity":")[^"]*')
+"""Another every time: no two daemons may ever be called the same."""
+_CALM_SECONDS = 15 * 60.0 + 37.0
+"""Not a multiple of the five minutes after which pods are flushed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a seed means.
+
+    Attributes:
+        seed: all chance comes from it.
+        n_nodes: at the start.
+        storm_seconds: how long it lasts.
+        actors: who acts.
+        troubles: the names of the plugins that go wrong.
+        trouble_rate: how often each does.
+        scheduler_names: our profiles.
+        replicas: how many daemons run at a time; of several one leads.
+        elects: whether a daemon works only while it holds the lease.
+        flushes: whether pods are tried again after five minutes although nothing happened; where not, only events
+            can wake them.
+    """
+
+    seed: int
+    n_nodes: int
+    storm_seconds: float
+    actors: Sequence[type[Actor]]
+    troubles: Sequence[str]
+    trouble_rate: float
+    scheduler_names: Sequence[str]
+    replicas: int
+    elects: bool
+    flushes: bool
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        """Draw a plan."""
+        random = Random(seed)
+        actors = [*_ALWAYS, *(actor for share, actor in _SOMETIMES if random.random() < share)]
+        troubled = random.random() < 0.6
+        share = random.choice((0.2, 0.6))
+        elects = random.random() < 0.5
+        return cls(
+            seed=seed,
+            n_nodes=random.randint(1, 12),
+            storm_seconds=random.choice((40.0, 90.0, 180.0)),
+            actors=actors,
+            troubles=[plugin.name for plugin in TROUBLES if troubled and random.random() < share],
+            trouble_rate=random.choice((0.03, 0.1, 0.3)),
+            scheduler_names=["custom-scheduler", "second-scheduler"][: random.choice((1, 1, 2))],
+            replicas=random.choice((1, 2)) if elects else 1,
+            elects=elects,
+            flushes=random.random() < 0.3,
+        )
+
+    @property
+    def configuration(self) -> str:
+        """The daemon's, as YAML."""
+        names = [name for name in self.troubles if name != TroubledBind.name]
+        multi_point = "".join(f"\n      - name: {name}" for name in [*names, WITNESS])
+        bind = f"\n    bind:\n      enabled:\n      - name: {TroubledBind.name}"
+        profiles = "".join(
+            f"\n- schedulerName: {name}\n  plugins:\n    multiPoint:\n      enabled:{multi_point}"
+            f"{bind if TroubledBind.name in self.troubles else ''}"
+            for name in self.scheduler_names
+        )
+        head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration"
+        election = f"leaderElection:\n  leaderElect: {str(self.elects).lower()}"
+        return f"{head}\n{election}\nprofiles:{profiles}\n"
+
+    def __str__(self) -> str:
+        return (
+            f"seed {self.seed}: {self.n_nodes} nodes, a storm of {self.storm_seconds:.0f} s, "
+            f"actors {', '.join(actor.name for actor in self.actors)}; "
+            f"{self.replicas} {'elected' if self.elects else 'sole'} daemons; "
+            f"profiles {', '.join(self.scheduler_names)}; "
+            f"plugins {', '.join(self.troubles) or 'none'} that go wrong {self.trouble_rate:.0%} of the time; "
+            f"{'with' if self.flushes else 'without'} flushes"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of a campaign.
+
+    Attributes:
+        plan: what was meant to happen.
+        findings: what must not be and was.
+        requests: all that the server was asked, one line each.
+        story: what happened.
+        queue_stories: pod uid -> its moves in the queues, each line with the daemon's name.
+    """
+
+    plan: Plan
+    findings: Sequence[tuple[str, str]]
+    requests: Sequence[str]
+    story: Story
+    queue_stories: dict[str, list[str]]
+
+
+def run(seed: int) -> Report:
+    """Play a seed."""
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+        return virtual_time.run(_play(Plan.of(seed), Path(folder)))
+
+
+async def _play(plan: Plan, folder: Path) -> Report:
+    server = ApiServer(
+        clock=LoopClock(), socket_path=folder / "api.sock", seed=plan.seed, logged_requests=1_000_000
+    )
+    await server.start()
+    stage = Stage(plan, server)
+    with watching_logs(stage):
+        await _storm_and_calm(stage)
+    stage.story.close()
+    return Report(plan, stage.findings, list(_request_lines(stage)), stage.story, _queue_stories(stage))
+
+
+async def _storm_and_calm(stage: Stage) -> None:
+    actors = [actor(stage) for actor in stage.plan.actors]
+    for actor in actors:
+        actor.begin()
+    for _ in range(stage.plan.replicas):
+        stage.lives.begin()
+    end = asyncio.get_running_loop().time() + stage.plan.storm_seconds
+    with _checking(stage):
+        await asyncio.gather(*(actor.run(end) for actor in actors))
+        stage.story.tell("campaign", "the storm is over")
+        stage.is_calm = True
+        for actor in actors:
+            actor.calm()
+        await asyncio.sleep(_POKE_SECONDS)
+        _poke(stage)
+        await asyncio.sleep(_CALM_SECONDS - _POKE_SECONDS)
+    stage.story.tell("campaign", "all should be well")
+    check_in_the_end(stage)
+    leader = stage.lives.leader
+    for life in list(stage.lives.running):
+        await stage.lives.end(life, gracefully=True)
+    if leader is not None:
+        check_stopped(stage, leader)
+    for actor in actors:
+        actor.end()
+    await stage.server.stop()
+    left = [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    if left:
+        stage.find(f"tasks are left running: {left}")
+
+
+def _poke(stage: Stage) -> None:
+    """Let something happen that helps those only who were rejected by plugins which listen to everything.
+
+    A plugin that goes wrong at random cannot say when it will not any more.
+    """
+    for node in stage.store.list("nodes")[:1]:
+        stage.store.patch("nodes", node["metadata"]["name"], {"metadata": {"annotations": {"poked": "yes"}}})
+
+
+@contextmanager
+def _checking(stage: Stage) -> Iterator[None]:
+    """Check what always holds, once a second while the storm lasts, and keep daemons running."""
+
+    async def check() -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            await stage.lives.tend()
+            if not stage.is_calm:
+                check_always(stage)
+
+    checking = asyncio.create_task(check(), name="checks")
+    try:
+        yield
+    finally:
+        checking.cancel()
+
+
+def _request_lines(stage: Stage) -> Iterator[str]:
+    for request in stage.server.requests:
+        query = "&".join(f"{name}={value}" for name, value in request.query.items())
+        body = _IDENTITY.sub("...", request.body.decode())
+        yield f"{request.at_seconds:10.3f}  {request.method} {request.path}?{query} {request.status} {body}"
+
+
+def _queue_stories(stage: Stage) -> dict[str, list[str]]:
+    return {
+        uid: [f"{life.name}: {move}" for life in stage.lives.all for move in life.daemon.queue.story(uid)]
+        for uid in stage.story.pods
+    }

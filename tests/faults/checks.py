@@ -1,0 +1,239 @@
+"""What must hold: always, when all has calmed down, and when the daemon has stopped."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.cycle.scheduling import nominated_others, schedule_pod
+from scheduler.objects.decode import decode_pod
+from scheduler.queue.places import Place
+from scheduler.state.pod_states import PodState
+from tests.faults.picture import cache_from, differences
+from tests.faults.stage import has_ended, is_pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from scheduler.app.daemon import Daemon
+    from scheduler.simulator.storage import Object
+    from tests.faults.lives import Life
+    from tests.faults.stage import Stage
+
+_TICK = 1e-3
+"""Times in the API are cut to microseconds, or less."""
+_PLACES_IN_THE_END = {Place.UNSCHEDULABLE}
+_PLACES_WITHOUT_NODES = {Place.UNSCHEDULABLE, Place.BACKOFF, Place.ACTIVE}
+"""Where nobody rejected a pod, no event can help it: it is tried again and again, as by kube-scheduler."""
+
+
+def check_always(stage: Stage) -> None:
+    """Check what holds at every moment of a daemon's life."""
+    for life in stage.lives.running:
+        if not life.has_ended:
+            _check_life(stage, life)
+
+
+def _check_life(stage: Stage, life: Life) -> None:
+    for check in (life.daemon.cache.check, life.daemon.queue.check):
+        _holds(stage, check)
+    known = {pod.uid: pod for pod in life.pods.values()}
+    for uid, state in life.daemon.cache._states.items():
+        if state is PodState.ASSUMED and (uid not in known or known[uid].is_terminating):
+            stage.find(f"{uid} is assumed although the watch has told that it goes", uid)
+
+
+def check_in_the_end(stage: Stage) -> None:
+    """Check what holds once faults have ended and time has run on."""
+    life = stage.lives.leader
+    if life is None:
+        stage.find("no daemon leads in the end")
+        return
+    check_always(stage)
+    _check_bindings(stage)
+    _check_reports(stage)
+    _check_pending(stage, life)
+    _check_queue(stage, life)
+    for each in stage.lives.running:
+        _check_picture(stage, each)
+    _check_nothing_is_left(stage, life)
+
+
+def check_stopped(stage: Stage, life: Life) -> None:
+    """Check what holds when the leader was stopped in good order."""
+    pending = life.daemon._writer.pending()
+    if any(pending.values()):
+        stage.find(f"writes were left when nothing was in their way: {pending}")
+
+
+def _holds(stage: Stage, check: Callable[[], None]) -> None:
+    try:
+        check()
+    except AssertionError as error:
+        stage.find(f"{check.__qualname__}: {error}")
+
+
+def _check_bindings(stage: Stage) -> None:
+    """No pod is bound twice, by us or by the server's account."""
+    stage.story.catch_up()
+    for record in stage.story.pods.values():
+        if len(record.nodes) > 1:
+            stage.find(f"{record.key} went from node to node: {record.nodes}", record.uid)
+        if record.written_while_gated and not record.is_successor:
+            stage.find(f"{record.key} was gated and written to: {record.written_while_gated}", record.uid)
+    answered: set[str] = set()
+    for request in stage.server.requests.matching(method="POST", path="/binding"):
+        uid = request.json["metadata"]["uid"]
+        if uid in answered:
+            stage.find(f"{request.path}: another Binding though one was answered", uid)
+        if request.status == 201:
+            answered.add(uid)
+
+
+def _check_reports(stage: Stage) -> None:
+    """What events and conditions say of pods is true."""
+    for pod in stage.our_pods():
+        record = stage.story.pods[pod["metadata"]["uid"]]
+        # What is said of a pod while somebody else binds it, nobody can know to be wrong.
+        excused = record.is_successor or record.uid in stage.story.foreign
+        if pod["spec"].get("nodeName") and _condition(pod).get("status") != "True" and not excused:
+            stage.find(f"{_key(pod)} is bound, its condition is {_condition(pod)}", pod["metadata"]["uid"])
+    for event in stage.store.list("events.events.k8s.io"):
+        record = stage.story.pods.get(event["regarding"].get("uid", ""))
+        if record is None or event.get("reportingController") not in stage.plan.scheduler_names:
+            continue
+        last = event.get("series", {}).get("lastObservedTime") or event["eventTime"]
+        if record.ungated_at is None or _seconds(event["eventTime"]) < record.ungated_at - _TICK:
+            stage.find(f"{record.key} was gated and has the event {event['note']}", record.uid)
+        if event["reason"] == "Scheduled":
+            node = record.nodes[0][1] if record.nodes else "no node"
+            if not event["note"].endswith(f" to {node}"):
+                stage.find(f"{record.key} is on {node}, its event says {event['note']}", record.uid)
+        elif record.nodes and record.uid not in stage.story.foreign:
+            bound_at = record.nodes[0][0]
+            if _seconds(last) > bound_at + _TICK:
+                stage.find(f"{record.key} was bound at {bound_at}, then: {event['note']}", record.uid)
+
+
+def _check_pending(stage: Stage, life: Life) -> None:
+    """Who waits does so for a reason that is true and told, at the right place."""
+    judge = life.judge()
+    judge.cache = cache_from(stage.store)
+    for pod in stage.our_pods():
+        if not is_pending(pod):
+            continue
+        uid, queue = pod["metadata"]["uid"], life.daemon.queue
+        place, condition = queue.place_of(uid), _condition(pod)
+        if pod["spec"].get("schedulingGates"):
+            if place is not Place.GATED:
+                stage.find(f"{_key(pod)} is gated, and {place.value}", uid)
+            continue
+        places = _PLACES_IN_THE_END if judge.cache.table.n_nodes else _PLACES_WITHOUT_NODES
+        if place not in places:
+            stage.find(f"{_key(pod)} is pending, and {place.value}", uid)
+        if condition.get("status") != "False" or condition.get("reason") != "Unschedulable":
+            stage.find(f"{_key(pod)} is pending, its condition is {condition}", uid)
+        node, message = _judge(judge, life.daemon, pod)
+        if node:
+            stage.find(f"{_key(pod)} would fit on {node}, and says {condition.get('message')}", uid)
+        elif stage.plan.flushes and condition.get("message") != message:
+            stage.find(f"{_key(pod)} waits because {message!r}, and says {condition.get('message')!r}", uid)
+
+
+def _judge(judge: Daemon, daemon: Daemon, pod: Object) -> tuple[str, str]:
+    """Return the node a pod would go to, and what would be said if there is none."""
+    snapshot = judge.cache.snapshot()
+    info = decode_pod(msgspec.json.encode(pod))
+    decision = schedule_pod(
+        judge.frameworks[info.scheduler_name],
+        info,
+        snapshot,
+        nominated=nominated_others(daemon.queue.nominator, info, snapshot),
+        random=Random(0),
+    )
+    return decision.node_name, decision.status.message
+
+
+def _check_queue(stage: Stage, life: Life) -> None:
+    """The queue holds pending pods of ours and nothing else; nominations are those the API server knows."""
+    pending = {pod["metadata"]["uid"]: pod for pod in stage.our_pods() if is_pending(pod)}
+    for waiting in life.daemon.queue.pods():
+        uid = waiting.queued.pod.uid
+        if uid not in pending:
+            stage.find(f"{waiting.queued.pod.key} is in the queue, and not pending", uid)
+    nominated = {
+        uid: pod["status"]["nominatedNodeName"]
+        for uid, pod in pending.items()
+        if pod["status"].get("nominatedNodeName") and not pod["spec"].get("schedulingGates")
+    }
+    if life.daemon.queue.nominator._nodes != nominated:
+        stage.find(f"nominated are {life.daemon.queue.nominator._nodes}, the server says {nominated}")
+
+
+def _check_picture(stage: Stage, life: Life) -> None:
+    """The cache and the watches' stores equal the server."""
+    for difference in differences(life.daemon.cache, cache_from(stage.store)):
+        stage.find(difference)
+    pods = [pod for pod in stage.store.list("pods") if not has_ended(pod)]
+    known_pods = {pod.key: (pod.uid, pod.resource_version) for pod in life.pods.values()}
+    _compare(stage, "pods", known_pods, pods)
+    known_nodes = {
+        name: (node.node.metadata.uid, node.node.metadata.resource_version)
+        for name, node in life.nodes.items()
+    }
+    _compare(stage, "nodes", known_nodes, stage.store.list("nodes"))
+
+
+def _compare(stage: Stage, what: str, known: Mapping[str, Any], objects: list[Object]) -> None:
+    wanted = {
+        _key(each): (each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for each in objects
+    }
+    for key in sorted(known.keys() | wanted.keys()):
+        if known.get(key) != wanted.get(key):
+            stage.find(f"{what} {key}: the watch knows {known.get(key)}, the server {wanted.get(key)}")
+
+
+def _check_nothing_is_left(stage: Stage, life: Life) -> None:
+    """Nothing is under way any more."""
+    for problem in _leftovers(life):
+        stage.find(f"left in the end: {problem}")
+
+
+def _leftovers(life: Life) -> Iterator[str]:
+    daemon = life.daemon
+    if daemon.cache.counts()["assumed_pods"]:
+        yield f"{daemon.cache.counts()['assumed_pods']} assumed pods"
+    if daemon.queue.in_flight and daemon.cache.table.n_nodes:
+        yield f"{daemon.queue.in_flight} pods in flight"
+    if daemon.queue.in_flight_events:
+        yield f"events kept for pods in flight: {dict(daemon.queue.in_flight_events)}"
+    if daemon._waiting_pods._pods:
+        yield f"pods held at Permit: {sorted(daemon._waiting_pods._pods)}"
+    if daemon._bus._waiters:
+        yield f"{len(daemon._bus._waiters)} who wait for events"
+    if life.ledger.held:
+        yield f"choices neither carried out nor taken back: {sorted(life.ledger.held)}"
+    writes = {what: count for what, count in daemon._writer.pending().items() if count}
+    if writes and daemon.cache.table.n_nodes:
+        yield f"unfinished writes: {writes}"
+
+
+def _condition(pod: Object) -> Mapping[str, Any]:
+    conditions = pod["status"].get("conditions", ())
+    return next((each for each in conditions if each["type"] == "PodScheduled"), {})
+
+
+def _key(obj: Object) -> str:
+    metadata = obj["metadata"]
+    return f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else metadata["name"]
+
+
+def _seconds(timestamp: str) -> float:
+    """Return an API time as seconds of the loop."""
+    from datetime import datetime
+
+    from tests.virtual_time import EPOCH
+
+    return (datetime.fromisoformat(timestamp) - EPOCH).total_seconds()

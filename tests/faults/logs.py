@@ -1,0 +1,73 @@
+"""What the daemon may complain about: an ERROR that no injected fault explains is a finding."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tests.faults.troubles import ON_PURPOSE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.faults.stage import Stage
+
+
+def _says(field: str, *words: str) -> Callable[[logging.LogRecord], bool]:
+    return lambda record: any(word in str(vars(record).get(field, "")) for word in words)
+
+
+def _raised_on_purpose(record: logging.LogRecord) -> bool:
+    return bool(record.exc_info) and ON_PURPOSE in str(record.exc_info[1])  # type: ignore[index]
+
+
+_EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
+    # A plugin that goes wrong, or an API server that does: its answer, or the lack of one.
+    "Error scheduling pod; retrying": _says(
+        "reason", ON_PURPOSE, "invalid score 101", "not leading any more", "/binding: ", "Status(code=<Code.UNSCHEDULABLE"
+    ),
+    "Plugin failed": lambda record: _raised_on_purpose(record) or "invalid score 101" in str(record.exc_info),
+    "Plugin gave a malformed answer": _says("answer", ON_PURPOSE),
+    "Plugin could not refresh its data": _raised_on_purpose,
+    "PreEnqueue failed; the pod stays gated": _says("error", ON_PURPOSE),
+    "Queueing hint failed; the pod is tried again": _raised_on_purpose,
+    "May not use the lease": _says("status", "401", "403"),
+    "Lease is lost": lambda _: True,
+    "May not list and watch this kind": _says("status", "401", "403"),
+}
+"""Message of a record -> whether an injected fault explains it."""
+
+
+@contextmanager
+def watching_logs(stage: Stage) -> Iterator[None]:
+    """Take what is logged into the story, and note what should not have been."""
+    handler = _Watching(stage)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
+class _Watching(logging.Handler):
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(logging.WARNING)
+        self._stage = stage
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = f"{record.levelname} {record.getMessage()} {_fields(record)}"
+        self._stage.story.tell("log", text)
+        explained = _EXPECTED.get(record.getMessage())
+        if record.levelno >= logging.ERROR and not (explained and explained(record)):
+            trace = logging.Formatter().formatException(record.exc_info) if record.exc_info else ""
+            self._stage.find(f"logged: {text}\n{trace}")
+
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({})))
+
+
+def _fields(record: logging.LogRecord) -> str:
+    extra = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    return " ".join(f"{name}={value!s}" for name, value in extra.items())

@@ -1,0 +1,134 @@
+"""Where a campaign takes place: one server, one daemon after another, and who does what to them."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scheduler.simulator.faults import binds
+from tests.daemon_harness import Cluster
+from tests.faults.lives import Lives
+from tests.faults.story import Story
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.simulator.request_info import RequestInfo
+    from scheduler.simulator.server import ApiServer
+    from scheduler.simulator.store import Store
+    from tests.faults.campaign import Plan
+
+ODD_POD_CPU, ODD_NODE_CPU = "1337m", "7777m"
+"""What odd objects ask for and offer: the texts that may arrive as something nobody can read."""
+
+
+class Finding(NamedTuple):
+    """Something that must not be.
+
+    Attributes:
+        what: for people.
+        uid: the pod in question; "" where there is none.
+    """
+
+    what: str
+    uid: str
+
+
+class Stage:
+    """What actors act on.
+
+    Attributes:
+        plan: what the seed means.
+        server: the API server.
+        store: its objects.
+        cluster: helps to create them.
+        story: what happened.
+        lives: the daemons.
+        garbled: what arrives at daemons as something else: sent -> received.
+        is_calm: whether the storm is over.
+        findings: what must not be and was.
+    """
+
+    def __init__(self, plan: Plan, server: ApiServer) -> None:
+        self.plan = plan
+        self.server = server
+        self.store: Store = server.store
+        self.cluster = Cluster(server)
+        self.garbled = self.cluster.garbled
+        self.is_calm = False
+        self.findings: list[Finding] = []
+        self.story = Story(self.store)
+        self.lives = Lives(self)
+        self._watchers: list[Callable[[str, PodInfo], None]] = []
+        self._spy_on_bindings()
+
+    def random_of(self, name: str) -> Random:
+        """Return a source of chance of one's own, so that one actor's draws do not change another's."""
+        return Random(f"{self.plan.seed}/{name}")
+
+    def find(self, what: str, uid: str = "") -> None:
+        """Note something that must not be; the same thing counts once."""
+        finding = Finding(what, uid)
+        if finding not in self.findings:
+            self.findings.append(finding)
+            self.story.tell("FINDING", what)
+
+    def on_step(self, watcher: Callable[[str, PodInfo], None]) -> None:
+        """Have pods of ours announced as "assumed", "held" at Permit, "binding", and "bound"."""
+        self._watchers.append(watcher)
+
+    def reached(self, step: str, pod: PodInfo) -> None:
+        """Announce how far a pod has come."""
+        for watcher in self._watchers:
+            watcher(step, pod)
+
+    def later(self, seconds: float, act: Callable[..., None], *arguments: Any) -> None:
+        """Do something after a while, if it is still stormy then."""
+        asyncio.get_running_loop().call_later(seconds, self._if_stormy, act, *arguments)
+
+    def soon(self, turns: int, act: Callable[..., None], *arguments: Any) -> None:
+        """Do something after so many turns of the loop, at the same virtual time."""
+        if turns > 0:
+            asyncio.get_running_loop().call_soon(self.soon, turns - 1, act, *arguments)
+        else:
+            self._if_stormy(act, *arguments)
+
+    def _if_stormy(self, act: Callable[..., None], *arguments: Any) -> None:
+        if not self.is_calm:
+            act(*arguments)
+
+    def _spy_on_bindings(self) -> None:
+        """Have each Binding announced that is not refused, right before it is carried out."""
+        check = self.server.faults.check
+
+        def check_and_announce(info: RequestInfo) -> None:
+            check(info)
+            if binds(info):
+                self.lives.binding_arrives(f"{info.namespace}/{info.name}")
+
+        self.server.faults.check = check_and_announce  # type: ignore[method-assign]
+
+    def is_ours(self, pod: dict[str, Any]) -> bool:
+        """Whether a pod names a profile of ours."""
+        return pod["spec"].get("schedulerName") in self.plan.scheduler_names
+
+    def is_odd(self, pod: PodInfo) -> bool:
+        """Whether a pod is one of those that may arrive unreadable."""
+        requests = pod.pod.spec.containers[0].resources.requests
+        return requests.get("cpu") == ODD_POD_CPU
+
+    def our_pods(self) -> list[dict[str, Any]]:
+        """Return the pods of ours that have not ended."""
+        return [pod for pod in self.store.list("pods") if self.is_ours(pod) and not has_ended(pod)]
+
+
+def has_ended(pod: dict[str, Any]) -> bool:
+    """Whether a pod holds nothing any more."""
+    return pod["status"].get("phase") in {"Succeeded", "Failed"}
+
+
+def is_pending(pod: dict[str, Any]) -> bool:
+    """Whether a pod is on no node and may yet come on one."""
+    return not (pod["spec"].get("nodeName") or has_ended(pod) or "deletionTimestamp" in pod["metadata"])

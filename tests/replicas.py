@@ -1,0 +1,124 @@
+"""Several daemons that elect a leader, each of which can be killed or stopped like a process; run in `freezing.run`."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from plugins.registry import IN_TREE
+from scheduler.app.daemon import Daemon
+from scheduler.client.connection import ApiConnection
+from scheduler.configuration.load import default
+from scheduler.configuration.overrides import with_leader_election
+from tests.freezing import Freezer
+from tests.virtual_time import LoopClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from scheduler.framework import Plugin
+    from scheduler.simulator.request_log import LoggedRequest
+    from tests.daemon_harness import Cluster
+
+LEASES = "leases.coordination.k8s.io"
+
+
+class NamedConnection(ApiConnection):
+    """A connection that tells the server who is asking."""
+
+    name = ""
+
+    async def _headers(self, extra: Mapping[str, str] | None) -> dict[str, str]:
+        return {**await super()._headers(extra), "User-Agent": self.name}
+
+
+class Replica:
+    """A daemon at work.
+
+    Attributes:
+        name: its user agent.
+        freezer: stops it as SIGSTOP does, and lets it go on.
+        ended: its task.
+    """
+
+    def __init__(self, cluster: Cluster, connection: NamedConnection, daemon: Daemon) -> None:
+        self.name = connection.name
+        self.daemon = daemon
+        self.freezer = Freezer()
+        self._server = cluster.server
+        self._connection = connection
+        self._stop = asyncio.Event()
+        with self.freezer.inside():
+            self.ended = asyncio.create_task(daemon.run(self._stop))
+
+    @property
+    def is_leading(self) -> bool:
+        return self.daemon.leadership.is_leading()
+
+    async def stop(self) -> None:
+        """End it as SIGTERM does.
+
+        Raises:
+            LeadershipLostError: as `Daemon.run`.
+        """
+        self._stop.set()
+        await self.ended
+
+    async def kill(self) -> None:
+        """End it as SIGKILL does: no goodbyes."""
+        self.freezer.thaw()
+        self.ended.cancel()
+        await asyncio.wait({self.ended})
+        await self._connection.close()
+
+    def writes(self, *, since: float = 0.0) -> list[LoggedRequest]:
+        """What it wrote, or tried to, its lease apart."""
+        return [
+            each
+            for each in self._server.requests
+            if each.user_agent == self.name
+            and each.method != "GET"
+            and "/leases" not in each.path
+            and each.at_seconds >= since
+        ]
+
+    def binds(self, *, since: float = 0.0) -> list[LoggedRequest]:
+        """The bindings it sent."""
+        return [each for each in self.writes(since=since) if each.path.endswith("/binding")]
+
+
+@asynccontextmanager
+async def replica(
+    cluster: Cluster,
+    name: str,
+    *,
+    plugins: Mapping[str, type[Plugin]] | None = None,
+    **election: Any,
+) -> AsyncIterator[Replica]:
+    """Run a daemon with leader election; what is left of it at the end is killed.
+
+    Args:
+        cluster: where.
+        name: of this replica.
+        plugins: in-tree plugins beside the real ones.
+        election: fields of `LeaderElection` that differ from the defaults.
+    """
+    connector = aiohttp.UnixConnector(path=str(cluster.server.socket_path))
+    async with NamedConnection("http://localhost", connector) as connection:
+        connection.name = name
+        daemon = Daemon(
+            connection,
+            with_leader_election(default(), leader_elect=True, **election),
+            clock=LoopClock(),
+            random=Random(name),
+            in_tree={**IN_TREE, **(plugins or {})},
+        )
+        it = Replica(cluster, connection, daemon)
+        try:
+            yield it
+        finally:
+            await it.kill()

@@ -1,0 +1,206 @@
+"""Nothing goes out once the right to write is gone, however long a request has waited for its turn."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+
+from scheduler.client.connection import ApiConnection
+from scheduler.client.leadership import GuardedRequests, Unopposed
+from scheduler.client.writer import ApiWriter
+from scheduler.errors import NotLeadingError
+from scheduler.objects.pod import PodCondition
+from tests.builders import pod
+from tests.unit.client.scripted_server import Answer, ScriptedServer, failure, scripted_server
+from tests.virtual_time import LoopClock
+from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+class Right:
+    """The right to write, as a test has it."""
+
+    def __init__(self) -> None:
+        self.is_held = True
+
+    def check(self) -> None:
+        if not self.is_held:
+            raise NotLeadingError("kube-system/custom-scheduler")
+
+
+class SlowConnector(aiohttp.UnixConnector):
+    """Takes its time for every new connection."""
+
+    seconds = 0.0
+
+    async def connect(self, *arguments: Any, **options: Any) -> Any:
+        await asyncio.sleep(self.seconds)
+        return await super().connect(*arguments, **options)
+
+
+class SlowCredentials:
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    async def header(self) -> str:
+        await asyncio.sleep(self.seconds)
+        return "Bearer t"
+
+    def rejected(self) -> None:
+        raise AssertionError("nobody rejects them")
+
+
+@asynccontextmanager
+async def guarded(
+    *, connecting_seconds: float = 0.0, **options: Any
+) -> AsyncIterator[tuple[ScriptedServer, GuardedRequests, Right]]:
+    async with scripted_server() as server:
+        connector = SlowConnector(server.socket)
+        connector.seconds = connecting_seconds
+        right = Right()
+        async with ApiConnection("http://localhost", connector, **options) as connection:
+            yield server, GuardedRequests(connection, right.check), right
+
+
+@asynccontextmanager
+async def writing() -> AsyncIterator[tuple[ScriptedServer, ApiWriter, Right]]:
+    async with (
+        guarded() as (server, requests, right),
+        ApiWriter(requests, LoopClock(), random=Random(7)) as writer,
+    ):
+        yield server, writer, right
+
+
+@virtually
+async def test_while_the_right_is_held_requests_go_out_as_they_are():
+    async with guarded() as (server, requests, _):
+        server.script("POST", "/a", Answer(201, {"b": 1}))
+
+        answer = await requests.request(
+            "POST", "/a", params={"q": "1"}, body=b"{}", content_type="text/x", headers={"X": "y"}
+        )
+
+        (got,) = server.received
+        assert (answer.status, answer.body) == (201, b'{"b": 1}')
+        assert (got.query, got.body, got.headers["Content-Type"], got.headers["X"]) == (
+            {"q": "1"},
+            b"{}",
+            "text/x",
+            "y",
+        )
+
+
+@virtually
+async def test_without_the_right_nothing_is_sent_and_the_error_says_so():
+    async with guarded() as (server, requests, right):
+        right.is_held = False
+
+        with pytest.raises(NotLeadingError, match=r"not leading any more.*nothing was sent") as caught:
+            await requests.request("POST", "/a", body=b"{}")
+
+        assert caught.value.status not in {0, 404, 409, 500, 504}, "it is certain to have had no effect"
+        assert not server.received
+
+
+@pytest.mark.parametrize("body", [b"{}", None], ids=["with a body", "without"])
+@virtually
+async def test_a_request_that_waited_for_a_connection_asks_again(body: bytes | None):
+    async with guarded(connecting_seconds=9.0) as (server, requests, right):
+        asking = asyncio.create_task(requests.request("POST", "/a", body=body))
+        await asyncio.sleep(5.0)
+        right.is_held = False
+
+        with pytest.raises(NotLeadingError):
+            await asking
+        await asyncio.sleep(5.0)
+
+        assert not server.received
+
+        right.is_held = True
+        server.script("POST", "/a", Answer(201))
+        assert (await requests.request("POST", "/a", body=b"{}")).status == 201, "the pool is none the worse"
+
+
+@virtually
+async def test_a_request_that_waited_for_credentials_asks_again():
+    async with guarded(authorization=SlowCredentials(9.0)) as (server, requests, right):
+        asking = asyncio.create_task(requests.request("POST", "/a", body=b"{}"))
+        await asyncio.sleep(5.0)
+        right.is_held = False
+
+        with pytest.raises(NotLeadingError):
+            await asking
+
+        assert not server.received
+
+
+@virtually
+async def test_a_bind_that_waited_in_the_lane_asks_when_its_turn_comes():
+    async with writing() as (server, writer, right):
+        for number in range(100):
+            server.script("POST", f"{PODS}/p{number}/binding", Answer(201, after=5.0))
+        binds = [asyncio.create_task(writer.bind(pod(f"p{number}"), "n1")) for number in range(100)]
+        await asyncio.sleep(1.0)
+        sent = len(server.received)
+        right.is_held = False
+
+        ends = await asyncio.gather(*binds, return_exceptions=True)
+
+        assert 0 < sent < 100
+        assert len(server.received) == sent
+        assert [type(end) for end in ends].count(NotLeadingError) == 100 - sent
+        assert writer.pending()["binds"] == 0
+
+
+@virtually
+async def test_a_bind_the_server_put_off_asks_before_it_is_sent_again():
+    async with writing() as (server, writer, right):
+        server.script("POST", f"{PODS}/p/binding", failure(429, Retry_After="5"), Answer(201))
+        binding = asyncio.create_task(writer.bind(pod("p"), "n1"))
+        await asyncio.sleep(1.0)
+        right.is_held = False
+
+        with pytest.raises(NotLeadingError):
+            await binding
+
+        assert len(server.received) == 1
+
+
+@virtually
+async def test_status_patches_events_and_deletions_are_not_written_either(caplog: pytest.LogCaptureFixture):
+    condition = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="no")
+    async with writing() as (server, writer, right):
+        right.is_held = False
+        with caplog.at_level(logging.INFO):
+            writer.patch_pod_status(pod("a"), condition=condition)
+            with pytest.raises(NotLeadingError):
+                await writer.wait_pod_status_patched(pod("b"), condition=condition)
+            with pytest.raises(NotLeadingError):
+                await writer.delete_pod(pod("c"))
+
+        assert await writer.drain(60.0)
+        assert not server.received
+        assert not caplog.messages, "it is no fault"
+
+
+@virtually
+async def test_who_asks_nobody_leads_from_the_start_and_for_ever():
+    leadership = Unopposed()
+    await leadership.acquire()
+    keeping = asyncio.create_task(leadership.keep())
+    await asyncio.sleep(1e6)
+
+    leadership.check()
+    assert leadership.is_leading()
+    assert not keeping.done()
+    keeping.cancel()

@@ -1,0 +1,89 @@
+"""Plugins that wait for something to happen, and the loop that is woken by it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from scheduler.cycle.event_bus import EventBus
+from scheduler.framework.capabilities import WaitForEvent
+from scheduler.framework.changes import NODE_ADD, NODE_DELETE
+from tests.builders import node
+from tests.unit.queue.cluster import Cluster
+from tests.virtually import virtually
+
+
+def bus() -> EventBus:
+    return EventBus(Cluster().queue)
+
+
+@virtually
+async def test_a_plugin_is_woken_by_the_first_event_it_wants():
+    it, n1, n2 = bus(), node("n1"), node("n2")
+    asked: list[Any] = []
+
+    def wanted(event: Any, old: Any, new: Any) -> bool:
+        asked.append((event, old, new))
+        return new is n2
+
+    waiting = asyncio.create_task(it.wait_for_event(wanted, timeout_seconds=60))
+    await asyncio.sleep(1)
+    for each in (n1, n2, n2):
+        it.happened(NODE_ADD, None, each)
+
+    assert await waiting is True
+    assert asyncio.get_running_loop().time() == 1
+    assert asked == [(NODE_ADD, None, n1), (NODE_ADD, None, n2)]
+    assert isinstance(it, WaitForEvent)
+
+
+@virtually
+async def test_a_plugin_whose_time_is_over_hears_so():
+    it = bus()
+
+    assert await it.wait_for_event(lambda *_: True, timeout_seconds=60) is False
+    assert asyncio.get_running_loop().time() == 60
+    assert not it._waiters
+
+
+@virtually
+async def test_a_cancelled_wait_leaves_nothing():
+    it = bus()
+    waiting = asyncio.create_task(it.wait_for_event(lambda *_: True, timeout_seconds=60))
+    await asyncio.sleep(1)
+    waiting.cancel()
+    await asyncio.sleep(1)
+
+    assert waiting.cancelled()
+    assert not it._waiters
+    it.happened(NODE_ADD, None, node("n1"))
+
+
+@virtually
+async def test_a_question_that_raises_wakes_its_plugin_and_nobody_else(caplog: Any):
+    it = bus()
+
+    def broken(*_: Any) -> bool:
+        raise KeyError("x")
+
+    first = asyncio.create_task(it.wait_for_event(broken, timeout_seconds=60))
+    second = asyncio.create_task(
+        it.wait_for_event(lambda event, *_: event is NODE_DELETE, timeout_seconds=60)
+    )
+    await asyncio.sleep(1)
+    it.happened(NODE_ADD, None, node("n1"))
+
+    assert await first is True
+    assert await second is False
+    assert [record.getMessage() for record in caplog.records] == ["A plugin's question about an event failed"]
+
+
+@virtually
+async def test_every_event_reaches_the_queue_and_wakes_the_loop():
+    cluster = Cluster()
+    it = EventBus(cluster.queue)
+    woken: list[int] = []
+    it.wake = lambda: woken.append(1)
+    it.happened(NODE_ADD, None, node("n1"))
+
+    assert woken == [1]

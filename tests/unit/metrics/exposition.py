@@ -1,0 +1,65 @@
+"""Metrics read back from their text, exactly as it stands: bounds stay texts."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+_SERIES = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(slots=True)
+class Family:
+    """All series of one name.
+
+    Attributes:
+        kind: as in the TYPE line.
+        labels: their names, without `le`.
+        bounds: the values of `le`, in the order they came first.
+        values: label -> its values.
+        series: as written, labels included -> number.
+    """
+
+    kind: str
+    labels: set[str] = field(default_factory=set)
+    bounds: list[str] = field(default_factory=list)
+    values: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    series: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[str, frozenset[str], tuple[str, ...]]:
+        """What a query rests on."""
+        return self.kind, frozenset(self.labels), tuple(self.bounds)
+
+
+def families(text: str) -> dict[str, Family]:
+    """Read metrics: name -> family.
+
+    Raises:
+        AssertionError: a line is none of a family that was introduced.
+    """
+    found: dict[str, Family] = {}
+    name = ""
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name not in found, f"{name} comes twice"
+            found[name] = Family(kind)
+        if not line or line.startswith("#"):
+            continue
+        match = _SERIES.fullmatch(line)
+        assert match is not None, line
+        assert match["name"].startswith(name), line
+        family = found[name]
+        head = line.rpartition(" ")[0]
+        assert head not in family.series, f"{head} comes twice"
+        family.series[head] = float(match["value"])
+        for label, value in _LABEL.findall(match["labels"] or ""):
+            if label != "le":
+                family.labels.add(label)
+                family.values[label].add(value)
+            elif value not in family.bounds:
+                family.bounds.append(value)
+    return found

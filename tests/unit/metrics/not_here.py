@@ -1,0 +1,43 @@
+"""What kube-scheduler shows and this scheduler does not, each with its reason; anything else that is missing is a bug."""
+
+from __future__ import annotations
+
+_NO_BATCHING = "opportunistic batching does not exist here: pods alike share kept verdicts instead"
+
+FAMILIES = {
+    "scheduler_batch_attempts_total": _NO_BATCHING,
+    "scheduler_batch_cache_flushed_total": _NO_BATCHING,
+    "scheduler_get_node_hint_duration_seconds": _NO_BATCHING,
+    "scheduler_store_schedule_results_duration_seconds": _NO_BATCHING,
+}
+"""Family -> why. Of those that only feature gates bring, none that is off by default is looked for."""
+
+VALUES = {
+    ("scheduler_event_handling_duration_seconds", "event"): {
+        "UnschedulablePodDelete": "a pod that is bound is one event here, AssignedPodAdd",
+    },
+    ("scheduler_framework_extension_point_duration_seconds", "extension_point"): {
+        "Sign": "signing is no extension point of its own here",
+        "PostFilter": "told as soon as a PostFilter plugin is enabled",
+        "PreBindPreFlight": "the runtime does not time it",
+    },
+    ("scheduler_framework_extension_point_duration_seconds", "status"): {
+        "Skip": "the status of PreBindPreFlight",
+        "Unschedulable": "the status of PostFilter",
+    },
+    ("scheduler_goroutines", "operation"): {
+        "Filter": "all nodes are filtered at once, not by goroutines",
+        "InterPodAffinity": "all nodes are looked at at once, not by goroutines",
+    },
+    ("scheduler_plugin_evaluation_total", "extension_point"): {
+        "PreFilter": "the runtime counts whom it asks about nodes: at Filter and Score",
+        "PreScore": "the runtime counts whom it asks about nodes: at Filter and Score",
+    },
+    ("scheduler_plugin_execution_duration_seconds", "extension_point"): {
+        "Sign": "signing is no extension point of its own here",
+    },
+    ("scheduler_plugin_execution_duration_seconds", "status"): {
+        "Unschedulable": "what Sign says of pods that share nothing",
+    },
+}
+"""(family, label) -> value -> why no series has it."""

@@ -1,0 +1,174 @@
+"""Our metrics beside those of a real kube-scheduler v1.36 that placed one pod and could not place another.
+
+`kube_scheduler_metrics.txt` is what it answered at /metrics and /metrics/resources. Metrics that only appear when more
+happens than did there are held to its source.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.status import Code
+from scheduler.metrics import Metrics
+from scheduler.metrics.families import exponential_buckets, go_float
+from tests import virtual_time
+from tests.builders import node_object, pod_object
+from tests.daemon_harness import cluster
+from tests.unit.metrics import not_here
+from tests.unit.metrics.exposition import Family, families
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KUBE_SCHEDULER = families(Path(__file__).with_name("kube_scheduler_metrics.txt").read_text(encoding="utf-8"))
+
+PODS = 30  # plugins are timed in one cycle out of ten
+
+
+class Declared(NamedTuple):
+    """A metric as v1.36 declares it in metrics.go."""
+
+    kind: str
+    labels: frozenset[str]
+    bounds: tuple[str, ...] = ()
+
+
+def bounds(start: float, factor: float, count: int) -> tuple[str, ...]:
+    return tuple(map(go_float, (*exponential_buckets(start, factor, count), math.inf)))
+
+
+ONLY_IN_THE_SOURCE = {
+    "scheduler_permit_wait_duration_seconds": Declared(
+        "histogram", frozenset({"result"}), bounds(0.001, 2, 15)
+    ),
+    "scheduler_queueing_hint_execution_duration_seconds": Declared(
+        "histogram", frozenset({"plugin", "event", "hint"}), bounds(0.00001, 1.5, 20)
+    ),
+}
+OURS_TO_NAME = ("custom_scheduler_", "process_", "python_")
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Family]:
+    """What a daemon shows that placed pods, could not place one, and let every metric be told of once."""
+
+    async def scenario() -> str:
+        folder = tmp_path_factory.mktemp("cluster")
+        async with cluster(folder) as it, it.daemon() as daemon:
+            it.add_nodes(node_object("n1", cpu="40"), node_object("n2", cpu="40"))
+            it.add_pods(
+                *(pod_object(f"web-{number}", cpu="1") for number in range(PODS)),
+                pod_object("big", cpu="500"),
+            )
+            await it.until(lambda: all(it.node_of(f"web-{number}") for number in range(PODS)))
+            await it.until(lambda: it.notes("big", "FailedScheduling"))
+            await it.until(lambda: it.notes("web-0", "Scheduled"))
+            return daemon.metrics.text()[0].decode()
+
+    return families(virtual_time.run(scenario()))
+
+
+@pytest.fixture(scope="module")
+def rarely_told() -> Mapping[str, Family]:
+    """Metrics of what did not happen in that run."""
+    metrics = Metrics()
+    metrics.permit_wait(Code.SUCCESS, 0.1)
+    metrics.hint_asked("NodeAffinity", "NodeAdd", "Queue", 0.1)
+    metrics.plugin("NodeAffinity", ExtensionPoint.FILTER, Code.SUCCESS, 0.1)
+    return families(metrics.text()[0].decode())
+
+
+def test_every_scheduler_metric_of_kube_scheduler_is_there_after_a_short_run(
+    ours: Mapping[str, Family],
+) -> None:
+    theirs = {name for name in KUBE_SCHEDULER if name.startswith("scheduler_")}
+
+    assert len(theirs) == 22
+    assert theirs - ours.keys() == set(not_here.FAMILIES)
+
+
+def test_no_metric_bears_a_name_of_kube_schedulers_that_it_does_not_have(ours: Mapping[str, Family]) -> None:
+    invented = {
+        name
+        for name in ours
+        if name not in KUBE_SCHEDULER
+        and name not in ONLY_IN_THE_SOURCE
+        and not name.startswith(OURS_TO_NAME)
+        and name != "leader_election_master_status"  # that kube-scheduler ran without election
+    }
+
+    assert invented == set()
+
+
+def test_types_labels_and_bounds_are_kube_schedulers(ours: Mapping[str, Family]) -> None:
+    common = ours.keys() & KUBE_SCHEDULER.keys()
+
+    assert len(common) == 20
+    assert {name: ours[name].shape for name in common} == {
+        name: KUBE_SCHEDULER[name].shape for name in common
+    }
+
+
+def test_metrics_that_were_not_seen_there_are_as_the_source_declares_them(
+    rarely_told: Mapping[str, Family],
+) -> None:
+    found = {name: rarely_told[name].shape for name in ONLY_IN_THE_SOURCE}
+
+    assert found == ONLY_IN_THE_SOURCE
+
+
+def test_the_values_of_labels_are_kube_schedulers(ours: Mapping[str, Family]) -> None:
+    missing = {
+        (name, label): gone
+        for name in KUBE_SCHEDULER.keys() & ours.keys()
+        if name.startswith("scheduler_")
+        for label in KUBE_SCHEDULER[name].labels - {"profile", "plugin"}
+        if (gone := KUBE_SCHEDULER[name].values[label] - ours[name].values[label])
+    }
+
+    assert missing == {key: set(values) for key, values in not_here.VALUES.items()}
+
+
+def test_no_series_says_when_it_began(ours: Mapping[str, Family]) -> None:
+    assert [
+        series for family in ours.values() for series in family.series if series.endswith("_created")
+    ] == []
+
+
+def test_the_process_and_the_build_are_shown(ours: Mapping[str, Family]) -> None:
+    assert {
+        "process_resident_memory_bytes",
+        "process_cpu_seconds_total",
+        "python_gc_collections_total",
+    } <= set(ours)
+    assert ours["custom_scheduler_build_info"].labels == {
+        "version",
+        "python_version",
+        "implementation",
+        "machine",
+    }
+
+
+def test_requests_are_counted_as_kubernetes_own_client_does(ours: Mapping[str, Family]) -> None:
+    requests = ours["rest_client_requests_total"]
+
+    assert requests.values["code"] == {"200", "201"}
+    assert {"GET", "POST", "PATCH"} <= requests.values["method"]
+    assert requests.values["host"] == {"localhost"}
+    assert {"POST", "PATCH"} <= ours["rest_client_request_duration_seconds"].values["verb"]
+
+
+def test_the_waiting_pod_is_counted_for_the_plugin_that_rejected_it(ours: Mapping[str, Family]) -> None:
+    assert ours["scheduler_unschedulable_pods"].series == {
+        'scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="custom-scheduler"}': 1
+    }
+
+
+def test_nothing_was_preempted(ours: Mapping[str, Family]) -> None:
+    assert ours["scheduler_preemption_attempts_total"].series == {"scheduler_preemption_attempts_total": 0}
+    assert ours["scheduler_preemption_victims"].series["scheduler_preemption_victims_count"] == 0

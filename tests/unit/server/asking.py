@@ -1,0 +1,42 @@
+"""One question to a server that lives as long as the question."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import aiohttp
+
+from scheduler.server.http_server import application, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp import web
+
+
+class Answer(NamedTuple):
+    """What came back; `headers` ignores case."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str]
+
+
+def some_pages(**options: Any) -> web.Application:
+    """Pages of which the test gives what it is about."""
+    return application(
+        **{"metrics": lambda: (b"up 1\n", {"Content-Type": "text/plain"}), "live": {}, "ready": {}, **options}
+    )
+
+
+def ask(app: web.Application, path: str, method: str = "GET", **headers: str) -> Answer:
+    """Serve pages on a free port of loopback and ask for one."""
+
+    async def question() -> Answer:
+        async with serving(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+            url = f"http://127.0.0.1:{port}{path}"
+            async with session.request(method, url, headers=headers) as response:
+                return Answer(response.status, await response.text(), response.headers)
+
+    return asyncio.run(question())

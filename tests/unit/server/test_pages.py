@@ -1,0 +1,104 @@
+"""Every page but health."""
+
+from __future__ import annotations
+
+import base64
+import json
+import platform
+from importlib.metadata import version
+
+from scheduler.configuration.load import default, parse
+from scheduler.metrics import Metrics
+from tests.builders import pod
+from tests.unit.server.asking import ask, some_pages
+
+EXTENDER = f"""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+extenders:
+- urlPrefix: https://one.example
+  enableHTTPS: true
+  filterVerb: filter
+  tlsConfig:
+    caData: {base64.b64encode(b"anybody may see it").decode()}
+    certData: {base64.b64encode(b"this too").decode()}
+    keyData: {base64.b64encode(b"a secret").decode()}
+- urlPrefix: http://two.example
+  filterVerb: filter
+"""
+
+
+def test_the_root_names_every_page() -> None:
+    shown = json.loads(ask(some_pages(configuration=default(), pods=tuple), "/").text)
+
+    assert shown == {
+        "paths": [
+            "/configz",
+            "/healthz",
+            "/healthz/ping",
+            "/livez",
+            "/livez/ping",
+            "/metrics",
+            "/metrics/resources",
+            "/readyz",
+            "/readyz/ping",
+            "/version",
+        ]
+    }
+
+
+def test_an_unknown_page_is_not_found() -> None:
+    answer = ask(some_pages(), "/metric")
+
+    assert (answer.status, answer.text) == (404, "404 page not found\n")
+
+
+def test_pages_are_read_and_not_written() -> None:
+    assert ask(some_pages(), "/metrics", method="POST").status == 405
+
+
+def test_metrics_come_as_prometheus_reads_them() -> None:
+    answer = ask(some_pages(metrics=Metrics().text), "/metrics")
+
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "scheduler_preemption_attempts_total 0\n" in answer.text
+
+
+def test_the_configuration_in_effect_is_shown_with_its_defaults() -> None:
+    shown = json.loads(ask(some_pages(configuration=default()), "/configz").text)["componentconfig"]
+
+    assert shown["apiVersion"] == "kubescheduler.config.k8s.io/v1"
+    assert shown["kind"] == "KubeSchedulerConfiguration"
+    assert shown["leaderElection"]["leaseDuration"] == "15s"
+    assert shown["profiles"][0]["schedulerName"] == "custom-scheduler"
+
+
+def test_private_keys_of_extenders_are_not_shown() -> None:
+    text = ask(some_pages(configuration=parse(EXTENDER)), "/configz").text
+
+    shown = json.loads(text)["componentconfig"]["extenders"]
+    assert shown[0]["tlsConfig"]["keyData"] == "REDACTED"
+    assert shown[0]["tlsConfig"]["caData"] == base64.b64encode(b"anybody may see it").decode()
+    assert shown[1]["urlPrefix"] == "http://two.example"
+    assert base64.b64encode(b"a secret").decode() not in text
+
+
+def test_the_version_is_shown() -> None:
+    shown = json.loads(ask(some_pages(), "/version").text)
+
+    assert shown["gitVersion"] == f"v{version('custom-scheduler')}"
+    assert shown["pythonVersion"] == platform.python_version()
+
+
+def test_resources_of_pods_are_shown_by_the_leader_only() -> None:
+    leading = some_pages(pods=lambda: [pod("web", cpu="1")])
+    standing_by = some_pages(pods=lambda: [pod("web", cpu="1")], is_leading=lambda: False)
+
+    assert 'resource="cpu",unit="cores"} 1\n' in ask(leading, "/metrics/resources").text
+    assert ask(standing_by, "/metrics/resources")[:2] == (200, "")
+
+
+def test_asking_for_the_head_of_a_page_gives_no_body() -> None:
+    answer = ask(some_pages(pods=lambda: [pod("web", cpu="1")]), "/metrics/resources", method="HEAD")
+
+    assert (answer.status, answer.text) == (200, "")

@@ -1,0 +1,117 @@
+"""What people read."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from scheduler.whatif.table import show
+
+
+def shown(explanation: dict[str, Any], *, all_nodes: bool = False, width: int = 140) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    show(console, {"message": None, "preFilter": None, "nodes": {}, **explanation}, all_nodes=all_nodes)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def refused(plugin: str, *reasons: str, code: str = "Unschedulable") -> dict[str, Any]:
+    return {"feasible": False, "plugin": plugin, "code": code, "reasons": list(reasons)}
+
+
+def ranked(total: int, **scores: int) -> dict[str, Any]:
+    return {"feasible": True, "scores": scores, "total": total}
+
+
+def test_the_best_nodes_come_first_with_a_column_for_each_plugin() -> None:
+    text = shown(
+        {
+            "pod": "shop/web",
+            "result": "schedulable",
+            "nodes": {
+                "n1": ranked(5, NodeResourcesFit=5),
+                "n2": ranked(97, NodeResourcesFit=97),
+                "n3": refused("TaintToleration", "node(s) had untolerated taint(s)"),
+            },
+        }
+    )
+
+    assert "shop/web: schedulable, 2 of 3 nodes can run it" in text
+    assert text.index("n2") < text.index("n1")
+    for word in ("Node", "Resources", "Fit", "97", "node(s) had untolerated taint(s)"):
+        assert word in text
+
+
+def test_refused_nodes_are_grouped_by_plugin_and_reason_largest_group_first() -> None:
+    nodes = {f"small-{number}": refused("NodeResourcesFit", "Insufficient cpu") for number in range(5)}
+    nodes["far"] = refused("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]")
+
+    text = shown(
+        {"pod": "shop/web", "result": "unschedulable", "message": "0/6 nodes are available", "nodes": nodes}
+    )
+
+    assert "0/6 nodes are available" in text
+    assert "small-0, small-1, small-2 and 2 more" in text
+    assert "[NodeAffinity]" in text
+    assert text.index("Insufficient cpu") < text.index("[NodeAffinity]")
+
+
+def test_all_nodes_are_named_when_asked_for() -> None:
+    nodes = {f"no-{number}": refused("A", "no") for number in range(50)}
+    nodes |= {f"yes-{number}": ranked(number) for number in range(50)}
+    explanation = {"pod": "shop/web", "result": "schedulable", "nodes": nodes}
+
+    some, everything = shown(explanation), shown(explanation, all_nodes=True)
+
+    assert "and 40 more: --all-nodes shows them" in some
+    assert "yes-0 " not in some
+    for number in range(50):
+        assert f"no-{number}" in everything
+        assert f"yes-{number}" in everything
+
+
+def test_a_choice_in_a_sequence_is_told_with_its_ties() -> None:
+    text = shown(
+        {
+            "pod": "shop/web",
+            "result": "schedulable",
+            "nodes": {"n1": ranked(1), "n2": ranked(1)},
+            "best": ["n1", "n2"],
+            "chosen": "n1",
+        }
+    )
+
+    assert "goes to n1, the first of 2 with the same total" in text
+
+
+def test_a_refusal_by_prefilter_names_the_plugin() -> None:
+    text = shown(
+        {
+            "pod": "shop/web",
+            "result": "unschedulable",
+            "message": "0/9 nodes are available: bad claim.",
+            "preFilter": {"plugin": "VolumeBinding", "code": "Unschedulable", "reasons": ["bad claim"]},
+        }
+    )
+
+    assert "VolumeBinding refuses the pod, whatever the node." in text
+
+
+def test_a_gated_pod_is_told_in_two_lines() -> None:
+    text = shown({"pod": "shop/web", "result": "gated", "message": "waiting for quota"})
+
+    assert text.splitlines() == ["shop/web: gated", "waiting for quota", ""]
+
+
+def test_nodes_that_were_not_ranked_because_of_an_error_are_named() -> None:
+    text = shown(
+        {
+            "pod": "shop/web",
+            "result": "error",
+            "message": "running Score plugin",
+            "nodes": {"n1": {"feasible": True}},
+        }
+    )
+
+    assert "Not ranked: n1" in text
