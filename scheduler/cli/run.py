@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from scheduler.app.daemon import Daemon
+from scheduler.app.default_scheduler import refuse_beside_default_scheduler
 from scheduler.app.pages import Serving, serving_pages
 from scheduler.cli.leader_election import (
     LeaderElect,
@@ -72,6 +73,13 @@ def run(
         bool,
         typer.Option("--no-bind", help="Decide, explain and count, and write nothing, not even the lease."),
     ] = False,
+    replace_default_scheduler: Annotated[
+        bool,
+        typer.Option(
+            "--replace-default-scheduler",
+            help="Run a profile called default-scheduler although another scheduler of that name is at work.",
+        ),
+    ] = False,
     leader_elect: LeaderElect = None,
     leader_elect_lease_duration: LeaseDuration = None,
     leader_elect_renew_deadline: RenewDeadline = None,
@@ -101,20 +109,35 @@ def run(
     for note in configuration.notes:
         logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
     try:
-        asyncio.run(_run(configuration, kubeconfig, serving, no_bind=no_bind))
+        asyncio.run(
+            _run(
+                configuration,
+                kubeconfig,
+                serving,
+                no_bind=no_bind,
+                may_replace=no_bind or replace_default_scheduler,
+            )
+        )
     except LeadershipLostError as lost:
         logger.error(str(lost))  # noqa: TRY400 - how it came to that was logged where it happened
         raise typer.Exit(1) from lost
 
 
 async def _run(
-    configuration: Configuration, kubeconfig: Path | None, serving: Serving, *, no_bind: bool
+    configuration: Configuration,
+    kubeconfig: Path | None,
+    serving: Serving,
+    *,
+    no_bind: bool,
+    may_replace: bool,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     async with connect(None if kubeconfig is None else str(kubeconfig)) as connection:
+        if not may_replace:
+            await refuse_beside_default_scheduler(connection, configuration)
         clock = SystemClock()
         daemon = Daemon(connection, configuration, clock=clock, random=random.Random(), no_bind=no_bind)
         async with serving_pages(

@@ -1,0 +1,66 @@
+"""A profile called default-scheduler is for who replaces kube-scheduler: beside it, both would place the same pods."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from scheduler.client.lease_record import Lease
+from scheduler.client.resources import LEASES
+from scheduler.errors import ApiError, ConfigurationError, FieldError
+
+if TYPE_CHECKING:
+    from scheduler.client.connection import ApiConnection
+    from scheduler.client.lease_record import LeaseRecord
+    from scheduler.configuration.load import Configuration
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_SCHEDULER = "default-scheduler"
+_NAMESPACE, _NAME = "kube-system", "kube-scheduler"
+_USUAL_LEASE_SECONDS = 15
+_ASK_SECONDS = 1.0
+
+
+async def refuse_beside_default_scheduler(connection: ApiConnection, configuration: Configuration) -> None:
+    """Return if no profile is called default-scheduler, or if nobody else is at work under that name.
+
+    Whether the holder of kube-scheduler's lease is alive shows in whether it renews it; no clock is compared. A lease
+    that nobody renews any more is waited out, as another kube-scheduler would.
+
+    Raises:
+        ConfigurationError: a live kube-scheduler places these pods.
+    """
+    names = [profile.scheduler_name for profile in configuration.settings.profiles]
+    if DEFAULT_SCHEDULER not in names:
+        return
+    first = await _read(connection)
+    if first is None or not first.holder:
+        return
+    waits = range(int((first.lease_duration_seconds or _USUAL_LEASE_SECONDS) / _ASK_SECONDS) + 1)
+    for _ in waits:
+        await asyncio.sleep(_ASK_SECONDS)
+        record = await _read(connection)
+        if record is None or not record.holder:
+            return
+        if record != first:
+            path = f"profiles[{names.index(DEFAULT_SCHEDULER)}].schedulerName"
+            problem = (
+                f"{DEFAULT_SCHEDULER} is placed by a live scheduler, {record.holder}, which holds the lease "
+                f"{_NAMESPACE}/{_NAME}; choose another name, or replace it and say --replace-default-scheduler"
+            )
+            raise ConfigurationError([FieldError(path, problem)], configuration.source)
+
+
+async def _read(connection: ApiConnection) -> LeaseRecord | None:
+    try:
+        answer = await connection.request("GET", LEASES.path(_NAMESPACE, _NAME))
+    except ApiError as error:
+        if error.status != 404:
+            logger.warning(
+                "Cannot tell whether a default scheduler is at work",
+                extra={"lease": f"{_NAMESPACE}/{_NAME}", "error": str(error)},
+            )
+        return None
+    return Lease.decode(answer.body, f"{_NAMESPACE}/{_NAME}").record
