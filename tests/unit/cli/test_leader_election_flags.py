@@ -25,11 +25,11 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, LeaderElect
     app.command("run", cls=GoFlagsCommand)(run_module.run)
     begun: list[Any] = []
 
-    async def begin(configuration: Any, *_: object) -> None:
+    async def begin(configuration: Any, *_: object, **__: object) -> None:
         begun.append(configuration.settings.leader_election)
 
     monkeypatch.setattr(run_module, "_run", begin)
-    monkeypatch.setattr(run_module, "configure_logging", lambda *_: None)
+    monkeypatch.setattr(run_module, "configure_logging", lambda *_, **__: None)
 
     def invoke(*flags: str) -> tuple[Any, LeaderElection | None]:
         result = CliRunner().invoke(app, list(flags))
@@ -103,7 +103,7 @@ def test_what_the_flags_make_of_the_file_is_checked_as_a_whole(run: Any):
 def test_a_lost_lease_ends_the_command_with_status_1(
     run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    async def lose(*_: object) -> None:
+    async def lose(*_: object, **__: object) -> None:
         raise LeadershipLostError
 
     monkeypatch.setattr(run_module, "_run", lose)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -383,6 +384,9 @@ class Trouble:
         for _ in range(seconds):
             self.one_second()
             await asyncio.sleep(1)
+            self.cluster.check()
+            crowds = Counter(each.node_name for each in self.api.pods.values() if each.node_name)
+            assert all(crowd <= 8 for crowd in crowds.values()), crowds
 
     def one_second(self) -> None:
         random, api = self.random, self.api
