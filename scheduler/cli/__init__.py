@@ -1,4 +1,4 @@
-"""The command line: `custom-scheduler run | demo | api-server`."""
+"""The command line: `custom-scheduler run | demo | api-server | explain`."""
 
 from scheduler.cli.command import main
 

@@ -13,6 +13,7 @@ import typer
 
 from scheduler.app.daemon import Daemon
 from scheduler.app.default_scheduler import refuse_beside_default_scheduler
+from scheduler.app.memory import settle_memory
 from scheduler.app.pages import Serving, serving_pages
 from scheduler.cli.leader_election import (
     LeaderElect,
@@ -89,6 +90,7 @@ def run(
 ) -> None:
     """Place the pods whose spec.schedulerName is one of the configuration's profiles."""
     configure_logging(logging.DEBUG if v >= 4 else logging.INFO, logging_format)
+    settle_memory()
     configuration = with_leader_election(
         default() if config is None else load(config),
         leader_elect=leader_elect,

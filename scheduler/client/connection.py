@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -23,7 +24,8 @@ from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
-    from types import SimpleNamespace
+
+    from aiohttp.connector import Connection
 
 USER_AGENT = f"custom-scheduler/{version('custom-scheduler')}"
 
@@ -35,6 +37,7 @@ TIMEOUT = "Timeout"
 """An `ApiError.reason` at status 0: no answer in time, or a watch that fell silent."""
 
 _CONNECT_SECONDS = 10.0
+_BEFORE_SENDING: ContextVar[Callable[[], None] | None] = ContextVar("before_sending", default=None)
 _READ_BUFFER_BYTES = 2**21
 _LINES_AT_A_TIME = 100  # then the other tasks get a turn: about a millisecond of events
 _REASONS: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (  # the first that fits
@@ -188,6 +191,7 @@ class ApiConnection:
         if body is not None:
             sent["Content-Type"] = content_type
         began = time.perf_counter()
+        token = _BEFORE_SENDING.set(before_sending)
         try:
             async with self._session.request(
                 method,
@@ -195,13 +199,14 @@ class ApiConnection:
                 data=body,
                 headers=sent,
                 timeout=aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=_CONNECT_SECONDS),
-                trace_request_ctx=before_sending,
                 **self._options,
             ) as answer:
                 content = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._tell(method, 0, time.perf_counter() - began)
             raise _no_answer(what, error) from error
+        finally:
+            _BEFORE_SENDING.reset(token)
         self._tell(method, answer.status, time.perf_counter() - began)
         if not 200 <= answer.status <= 299:
             raise self._refusal(what, answer, content)
@@ -265,9 +270,6 @@ class ApiConnection:
 
 
 def _session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
-    # The one place between having a connection and writing to it.
-    tracing = aiohttp.TraceConfig()
-    tracing.on_request_headers_sent.append(_before_sending)
     return aiohttp.ClientSession(
         connector=connector,
         # Large bodies are decompressed in a thread; between a scheduler and its API server bytes are cheap.
@@ -275,14 +277,18 @@ def _session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=_READ_BUFFER_BYTES,
         trust_env=False,
-        trace_configs=[tracing],
+        request_class=_GuardedRequest,
     )
 
 
-async def _before_sending(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
-    check = context.trace_request_ctx
-    if check is not None:
-        check()
+class _GuardedRequest(aiohttp.ClientRequest):
+    """Asks at the one place between having a connection and writing to it."""
+
+    async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+        check = _BEFORE_SENDING.get()
+        if check is not None:
+            check()
+        return await super().send(conn)
 
 
 def _no_answer(what: str, error: Exception) -> ApiError:

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from scheduler.framework.events import ActionType, ClusterEvent, EventResource, EventWithHint
 from scheduler.framework.interface import (
     BindPlugin,
     FilterPlugin,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from scheduler.framework.cycle_state import CycleState
-    from scheduler.framework.events import EventWithHint
     from scheduler.framework.interface import Plugin
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
@@ -114,7 +114,9 @@ class Framework:
         self._bind = self._at(ExtensionPoint.BIND, BindPlugin)
         self._post_bind = self._at(ExtensionPoint.POST_BIND, PostBindPlugin)
         self.events: Mapping[str, Sequence[EventWithHint]] = {
-            plugin.name: plugin.events() for plugin in plugins.all() if isinstance(plugin, _REJECTING)
+            plugin.name: _with_taint_updates(plugin.events())
+            for plugin in plugins.all()
+            if isinstance(plugin, _REJECTING)
         }
 
     def measure_plugins(self, on: bool) -> None:
@@ -276,3 +278,16 @@ class Framework:
         plugins = list(self.plugins.at.get(point, ()))
         assert all(isinstance(plugin, kind) for plugin in plugins), f"{point.value} holds {plugins}"
         return plugins  # type: ignore[return-value]
+
+
+def _with_taint_updates(events: Sequence[EventWithHint]) -> Sequence[EventWithHint]:
+    """Let a plugin that listens to new nodes hear of changed taints as well: kube-scheduler does so, without a hint.
+
+    Source:
+        kube-scheduler v1.36, scheduler.go, buildQueueingHintMap.
+    """
+    of_nodes = [event.event.action for event in events if event.event.resource is EventResource.NODE]
+    added = any(ActionType.ADD in action for action in of_nodes)
+    if added and not any(ActionType.UPDATE_NODE_TAINT in action for action in of_nodes):
+        return (*events, EventWithHint(ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)))
+    return events

@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from plugins.registry import IN_TREE
+from scheduler.app.memory import settle_memory
 from scheduler.configuration.load import default
 from scheduler.cycle.scheduling import schedule_pod
 from scheduler.framework import PodBinder
@@ -78,6 +79,7 @@ def _show(label: str, seconds: list[float], base: float | None) -> float:
 
 def main() -> None:
     """Print the table."""
+    settle_memory()
     framework = _framework()
     print(f"{'':34}{'one':>12}{'in a second':>14}{'to the first':>13}")
     base = None

@@ -42,7 +42,7 @@ def test_every_link_into_the_repository_leads_somewhere() -> None:
     assert not [(document, link) for document, link in links if not (ROOT / link).exists()]
 
 
-@pytest.mark.parametrize("command", ["", "run", "demo", "api-server"])
+@pytest.mark.parametrize("command", ["", "run", "demo", "api-server", "explain"])
 def test_every_command_explains_itself(command: str) -> None:
     words = [sys.executable, "-m", "scheduler", *command.split(), "--help"]
 

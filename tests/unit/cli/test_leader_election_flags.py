@@ -90,7 +90,7 @@ def test_a_duration_without_a_unit_is_refused_with_an_example(run: Any):
     result, _ = run("--leader-elect-lease-duration", "15")
 
     assert result.exit_code == 2
-    assert "must be a duration as in 15s or 1m30s" in " ".join(result.output.split())
+    assert "must be a duration as in 15s or 1m30s" in " ".join(result.output.replace("│", " ").split())
 
 
 def test_what_the_flags_make_of_the_file_is_checked_as_a_whole(run: Any):

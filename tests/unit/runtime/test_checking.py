@@ -10,6 +10,7 @@ from scheduler.errors import PluginLoadError
 from scheduler.framework import (
     BindPlugin,
     FilterPlugin,
+    PermitPlugin,
     Plugin,
     PluginArgs,
     PreFilterPlugin,
@@ -154,12 +155,15 @@ def test_a_point_without_its_method_has_its_line(candidate: type[Plugin], fault:
 
 
 def test_all_faults_come_at_once_and_always_in_the_same_order():
-    class Mine(FilterPlugin, PreFilterPlugin):
+    class Mine(ReservePlugin, PreFilterPlugin, BindPlugin, FilterPlugin, PermitPlugin):
         api_version = 9
         refresh_seconds = -1
 
         def __init__(self, clock: int) -> None: ...
 
+        def permit(self) -> None: ...  # type: ignore[override]
+        def bind(self) -> None: ...  # type: ignore[override]
+        def reserve(self) -> None: ...  # type: ignore[override]
         def filter(self, pod: Any) -> None: ...  # type: ignore[override]
 
         async def signature(self, pod: Any) -> None: ...  # type: ignore[override]
@@ -171,7 +175,11 @@ def test_all_faults_come_at_once_and_always_in_the_same_order():
         "api_version",
         "refresh_seconds",
         "pre_filter",
+        "unreserve",
         "filter",
+        "reserve",
+        "permit",
+        "bind",
         "signature",
         "__init__",
     ]
