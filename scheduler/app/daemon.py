@@ -25,6 +25,7 @@ from scheduler.cycle.binding import BindingCycle
 from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.event_handlers import NodeHandler, ObjectHandler, PodHandler
 from scheduler.cycle.failure import FailureHandler
+from scheduler.cycle.last_look import LastLook
 from scheduler.cycle.sampling import NodeSampling, percentages_of
 from scheduler.cycle.scheduler import Scheduler
 from scheduler.errors import LeadershipLostError
@@ -233,6 +234,7 @@ class Daemon:
             reporter=self._reporter,
             failures=failures,
             reader=PodReader(self._connection, self._random),
+            last_look=LastLook(self.cache, self.pod),
             clock=clock,
             observer=self.metrics,
         )

@@ -25,6 +25,7 @@ from scheduler.errors import ApiError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
+    from aiohttp.abc import AbstractStreamWriter
     from aiohttp.connector import Connection
 
 USER_AGENT = f"custom-scheduler/{version('custom-scheduler')}"
@@ -282,13 +283,29 @@ def _session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
 
 
 class _GuardedRequest(aiohttp.ClientRequest):
-    """Asks at the one place between having a connection and writing to it."""
+    """Asks with the connection at hand, right before it is written to."""
 
     async def send(self, conn: Connection) -> aiohttp.ClientResponse:
-        check = _BEFORE_SENDING.get()
-        if check is not None:
-            check()
+        _check_before_sending()
         return await super().send(conn)
+
+    async def write_bytes(
+        self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
+    ) -> None:
+        # Before Python 3.12 this is a task of its own, begun when everything else that was ready has had its turn.
+        try:
+            _check_before_sending()
+        except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
+            assert conn.protocol is not None
+            conn.protocol.set_exception(error)
+        else:
+            await super().write_bytes(writer, conn, content_length)
+
+
+def _check_before_sending() -> None:
+    check = _BEFORE_SENDING.get()
+    if check is not None:
+        check()
 
 
 def _no_answer(what: str, error: Exception) -> ApiError:

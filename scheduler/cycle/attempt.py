@@ -36,9 +36,11 @@ class Choice:
         state: what the plugins told themselves.
         pod: the pod as it is counted on the node.
         node_name: the node.
+        disturbances: how often others had changed the node when it was chosen; see `Cache.disturbances`.
     """
 
     attempt: Attempt
     state: CycleState
     pod: PodInfo
     node_name: str
+    disturbances: int = 0

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.attempt import Choice
     from scheduler.cycle.event_bus import EventBus
     from scheduler.cycle.failure import FailureHandler
+    from scheduler.cycle.last_look import LastLook
     from scheduler.cycle.observer import CycleObserver
     from scheduler.cycle.reporting import Reporter
     from scheduler.framework.queued_pod import QueuedPodInfo
@@ -64,6 +65,7 @@ class BindingCycle:
         reporter: Reporter,
         failures: FailureHandler,
         reader: PodReader,
+        last_look: LastLook,
         clock: Clock,
         observer: CycleObserver,
     ) -> None:
@@ -74,6 +76,7 @@ class BindingCycle:
         self._reporter = reporter
         self._failures = failures
         self._reader = reader
+        self._last_look = last_look
         self._clock = clock
         self._observer = observer
 
@@ -145,6 +148,11 @@ class BindingCycle:
         return status if status.is_success else replace(status, plugin="")
 
     async def _bind(self, choice: Choice) -> Status:
+        if not self._last_look.pod_is_ours(choice):
+            raise _NotOursError("it is gone, going, or bound")
+        still_fits = self._last_look.judge(choice)
+        if not still_fits.is_success:
+            return still_fits
         status = await choice.attempt.framework.run_bind(choice.state, choice.pod, choice.node_name)
         error = status.error
         if status.is_success or not isinstance(error, ApiError) or error.status not in _UNCLEAR:

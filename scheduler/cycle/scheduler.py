@@ -176,7 +176,8 @@ class Scheduler:
     def _commit(self, attempt: Attempt, decision: Decision) -> Choice | None:
         placed = self._cache.assume(decision.pod, decision.node_name)
         self._queue.nominator.delete(placed.uid)
-        choice = Choice(attempt, decision.state, placed, decision.node_name)
+        disturbances = self._cache.disturbances(decision.node_name)
+        choice = Choice(attempt, decision.state, placed, decision.node_name, disturbances)
         status = self._reserve_and_permit(choice)
         if not status.is_success:
             self._binding.undo(choice, status)

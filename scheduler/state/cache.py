@@ -6,6 +6,7 @@ there.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ class Cache:
         self.table = ClusterTable()
         self._pods: dict[str, PodInfo] = {}  # pod uid -> pod, on a node or assumed to be
         self._states: dict[str, PodState] = {}  # pod uid -> ASSUMED or CONFIRMED
+        self._disturbances: dict[str, int] = {}  # node name -> which change was the last that was not our choice
+        self._changes = itertools.count(1)
         self._homeless: dict[str, dict[str, PodInfo]] = {}  # name of a node we do not know -> pod uid -> pod
 
     def snapshot(self) -> Snapshot:
@@ -38,6 +41,7 @@ class Cache:
 
     def add_node(self, node: NodeObject) -> None:
         """Take a node in, or its newer version."""
+        self._disturbances[node.name] = next(self._changes)
         if self.table.row_of(node.name) is not None:
             self.table.update_node(node)
             return
@@ -54,6 +58,15 @@ class Cache:
         if pods:
             self._homeless[node_name] = pods
         self.table.remove_node(node_name)
+        del self._disturbances[node_name]
+
+    def disturbances(self, node_name: str) -> int:
+        """Return a number that is another after a node changed, or after others put a pod there or changed one."""
+        return self._disturbances.get(node_name, 0)
+
+    def _disturb(self, node_name: str) -> None:
+        if node_name in self._disturbances:
+            self._disturbances[node_name] = next(self._changes)
 
     # Pods.
 
@@ -91,6 +104,8 @@ class Cache:
                     extra={"pod": pod.key, "expected": known.node_name, "node": pod.node_name},
                 )
             self._uncount(known)
+        if known is None or known.node_name != pod.node_name or known.resources != pod.resources:
+            self._disturb(pod.node_name)
         self._put(pod, PodState.CONFIRMED)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
@@ -112,6 +127,7 @@ class Cache:
         Raises:
             AssertionError: it does not.
         """
+        assert all(self._homeless.values()), "a node we do not know is kept without pods"
         counted = {uid: pod for pods in self._homeless.values() for uid, pod in pods.items()}
         for row in range(self.table.n_nodes):
             name = self.table.nodes[row].name

@@ -226,7 +226,10 @@ def _request_lines(stage: Stage) -> Iterator[str]:
     for request in stage.server.requests:
         query = "&".join(f"{name}={value}" for name, value in request.query.items())
         body = _IDENTITY.sub("...", request.body.decode())
-        yield f"{request.at_seconds:10.3f}  {request.method} {request.path}?{query} {request.status} {body}"
+        yield (
+            f"{request.at_seconds:10.3f}  {request.user_agent}: {request.method} {request.path}?{query} "
+            f"{request.status} {body}"
+        )
 
 
 def _queue_stories(stage: Stage) -> dict[str, list[str]]:

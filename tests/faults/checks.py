@@ -83,13 +83,13 @@ def _check_bindings(stage: Stage) -> None:
             stage.find(f"{record.key} went from node to node: {record.nodes}", record.uid)
         if record.written_while_gated and not record.is_successor:
             stage.find(f"{record.key} was gated and written to: {record.written_while_gated}", record.uid)
-    answered: set[str] = set()
+    answered: set[tuple[str, str]] = set()  # (daemon, pod uid)
     for request in stage.server.requests.matching(method="POST", path="/binding"):
         uid = request.json["metadata"]["uid"]
-        if uid in answered:
-            stage.find(f"{request.path}: another Binding though one was answered", uid)
+        if (request.user_agent, uid) in answered:
+            stage.find(f"{request.user_agent} sends {request.path} though one was answered", uid)
         if request.status == 201:
-            answered.add(uid)
+            answered.add((request.user_agent, uid))
 
 
 def _check_reports(stage: Stage) -> None:

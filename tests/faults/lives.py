@@ -54,6 +54,7 @@ class Life:
         connector = aiohttp.UnixConnector(path=str(stage.server.socket_path))
         self.connection = GarblingConnection("http://localhost", connector)
         self.connection.garbled = stage.garbled
+        self.connection._session.headers["User-Agent"] = self.name
         self.daemon = self._build(stage.random_of(self.name), self._plugins())
         self._task: asyncio.Task[None] | None = None
 

@@ -1,8 +1,9 @@
 """Looks over the daemon's shoulder: each choice is judged at the moment it is made, by slow and obvious rules.
 
-What the daemon may rest on is what its watches have told it, and its own choices, which it must never forget. So a
-node counts as full if what is known to be there, what this or an earlier daemon has bound there, and what is being
-bound there now leave no room. What a foreign scheduler did and no watch has told yet is nobody's fault.
+What a daemon may rest on is what its watches have told it, what it found when it began, and its own choices, which it
+must never forget. So a node counts as full if what is known to be there, what this daemon has bound there, what an
+earlier one had bound there, and what is being bound there now leave no room. What others did, a foreign scheduler or a
+daemon that led while this one stood by, and no watch has told yet, is nobody's fault.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Ledger:
         self.held: dict[str, tuple[PodInfo, str]] = {}
         self._stage = stage
         self._life = life
+        self._chosen: dict[str, str] = {}  # uid -> node, of all choices there ever were, the last of each pod
         self._decoded: dict[tuple[str, str], PodInfo] = {}  # (uid, resourceVersion) -> pod
 
     def reserved(self, pod: PodInfo, node_name: str) -> None:
@@ -47,6 +49,7 @@ class Ledger:
         self._stage.story.tell("witness", f"reserve {pod.key} {pod.uid[:8]} on {node_name}")
         self._judge(pod, node_name)
         self.held[pod.uid] = (pod, node_name)
+        self._chosen[pod.uid] = node_name
         self._stage.reached("assumed", pod)
 
     def released(self, pod: PodInfo) -> None:
@@ -86,14 +89,16 @@ class Ledger:
                 yield pod
 
     def _bound_by_us(self, node_name: str) -> Iterator[PodInfo]:
-        """Yield what is on the node by a daemon's choice, whether a watch has told it yet or not."""
+        """Yield what is on the node by a choice this daemon knows of, whether a watch has told it yet or not."""
         self._stage.story.catch_up()
         for found in self._stage.store.list("pods"):
             uid = found["metadata"]["uid"]
             if found["spec"].get("nodeName") != node_name or uid in self._stage.story.foreign:
                 continue
+            bound_at, _ = self._stage.story.pods[uid].nodes[0]
             pod = self._decode(found)
-            if pod.scheduler_name in self._stage.plan.scheduler_names and not pod.is_terminal:
+            is_known = self._chosen.get(uid) == node_name or bound_at < self._life.began_at
+            if is_known and not pod.is_terminal:
                 yield pod
 
     def _decode(self, found: Mapping[str, object]) -> PodInfo:

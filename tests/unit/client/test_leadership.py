@@ -22,7 +22,7 @@ from tests.virtual_time import LoopClock
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -129,6 +129,46 @@ async def test_a_request_that_waited_for_a_connection_asks_again(body: bytes | N
         right.is_held = True
         server.script("POST", "/a", Answer(201))
         assert (await requests.request("POST", "/a", body=b"{}")).status == 201, "the pool is none the worse"
+
+
+class WrittenTo(SlowConnector):
+    """Notes when something is written to its connections."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.story: list[str] = []
+
+    async def connect(self, *arguments: Any, **options: Any) -> Any:
+        connection = await super().connect(*arguments, **options)
+        transport = connection.protocol.transport
+        for name in ("write", "writelines"):
+            setattr(transport, name, self._noting(getattr(transport, name)))
+        return connection
+
+    def _noting(self, write: Callable[[Any], None]) -> Callable[[Any], None]:
+        def noting(data: Any) -> None:
+            self.story.append("written")
+            write(data)
+
+        return noting
+
+
+@pytest.mark.parametrize("body", [b"{}", None], ids=["with a body", "without"])
+@virtually
+async def test_nothing_else_gets_a_turn_between_the_last_question_and_the_first_byte(body: bytes | None):
+    async with scripted_server() as server:
+        connector = WrittenTo(server.socket)
+
+        def ask() -> None:
+            connector.story.append("asked")
+            asyncio.get_running_loop().call_soon(connector.story.append, "others had their turn")
+
+        async with ApiConnection("http://localhost", connector) as connection:
+            server.script("POST", "/a", Answer(201))
+            await GuardedRequests(connection, ask).request("POST", "/a", body=body)
+
+        first_byte = connector.story.index("written")
+        assert connector.story[first_byte - 1] == "asked"
 
 
 @virtually

@@ -16,6 +16,7 @@ from scheduler.cycle.binding import BindingCycle
 from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.event_handlers import NodeHandler, PodHandler
 from scheduler.cycle.failure import FailureHandler
+from scheduler.cycle.last_look import LastLook
 from scheduler.cycle.reporting import Reporter
 from scheduler.cycle.sampling import NodeSampling
 from scheduler.cycle.scheduler import Scheduler
@@ -239,6 +240,7 @@ class Cluster:
             reporter=self.reporter,
             failures=self.failures,
             reader=self.api,
+            last_look=LastLook(self.cache, self.api.seen.get),
             clock=self.clock,
             observer=self.counts,
         )

@@ -224,5 +224,22 @@ def test_a_bad_quantity_shows_when_the_object_is_decoded():
         decode_node(encoded(node_object("n1", cpu="x")))
 
 
+@pytest.mark.parametrize(
+    "fields", [{"cpu": "x"}, {"priority": "high"}], ids=["a bad quantity", "a wrong type"]
+)
+def test_a_pod_that_cannot_be_read_is_handed_on_as_untyped_json(fields: Any):
+    found = pod_object("web", **fields)
+
+    with pytest.raises(ObjectError) as caught:
+        decode_pod(encoded(found))
+    assert caught.value.found == found
+
+
+def test_what_is_no_json_is_not_handed_on():
+    with pytest.raises(ObjectError) as caught:
+        decode_pod(b"{")
+    assert caught.value.found is None
+
+
 def test_any_other_object_is_returned_as_it_is():
     assert decode_object(b'{"kind":"Lease","spec":{"a":null}}') == {"kind": "Lease", "spec": {"a": None}}

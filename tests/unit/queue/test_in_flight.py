@@ -161,6 +161,62 @@ def test_events_are_let_go_when_the_oldest_pod_that_needs_them_is_done():
     in_flight.check()
 
 
+def test_no_event_is_kept_for_an_attempt_that_events_cannot_help_any_more(cluster: Cluster):
+    old, new = pod("web"), pod("web", labels={"a": "b"})
+    cluster.queue.add(old)
+    web = cluster.pop()
+    cluster.queue.move_all(NODE_ADD, None, LARGE)
+    cluster.queue.ignore_events(web.pod.uid)
+    cluster.queue.ignore_events(web.pod.uid)
+    cluster.queue.move_all(NODE_ADD, None, LARGE)
+    cluster.queue.update(old, new)
+    cluster.queue.activate([web.pod.uid])
+
+    assert cluster.queue.in_flight_events == {}
+    assert cluster.queue.place_of(web.pod.uid) is Place.IN_FLIGHT
+    assert cluster.queue.in_flight == 1
+
+
+def test_an_attempt_that_events_cannot_help_comes_back_as_an_error_in_its_newest_version(cluster: Cluster):
+    old, new = pod("web"), pod("web", labels={"a": "b"})
+    cluster.queue.add(old)
+    web = cluster.pop()
+    cluster.queue.ignore_events(web.pod.uid)
+    cluster.queue.update(old, new)
+
+    assert cluster.queue.add_unschedulable(web, is_error=True) is Place.BACKOFF
+    assert web.pod is new
+
+
+def test_a_pod_deleted_during_such_an_attempt_is_gone_when_it_ends(cluster: Cluster):
+    cluster.queue.add(pod("web"))
+    web = cluster.pop()
+    cluster.queue.ignore_events(web.pod.uid)
+    cluster.queue.delete(web.pod)
+
+    assert cluster.queue.add_unschedulable(web, is_error=True) is Place.OUTSIDE
+
+
+def test_events_are_kept_for_those_that_they_can_help_though_another_ignores_them(cluster: Cluster):
+    for name in ("first", "second"):
+        cluster.queue.add(pod(name, labels={"size": "5"}))
+    first, second = cluster.pop(), cluster.pop()
+    cluster.queue.ignore_events(first.pod.uid)
+    cluster.queue.move_all(NODE_ADD, None, LARGE)
+    assert cluster.queue.in_flight_events == {"NodeAdd": 1, "PodPopped": 1}
+
+    assert cluster.queue.add_unschedulable(first, unschedulable_plugins=["Fit"]) is Place.UNSCHEDULABLE
+    assert cluster.queue.add_unschedulable(second, unschedulable_plugins=["Fit"]) is Place.BACKOFF
+
+
+def test_a_pod_that_is_not_in_flight_ignores_nothing(cluster: Cluster):
+    cluster.queue.add(pod("web"))
+    cluster.queue.ignore_events(pod("web").uid)
+    cluster.queue.ignore_events("nobody")
+
+    assert cluster.queue.active == 1
+
+
 def test_an_event_for_nobody_is_a_mistake():
     with pytest.raises(AssertionError, match="for nobody"):
         InFlight().record(NODE_ADD, None, SMALL)

@@ -1,0 +1,67 @@
+"""A choice is looked at once more, right before its Binding goes out: the cluster may have moved on meanwhile.
+
+Permit and PreBind may have taken minutes. What our own other choices did to the node is no reason, since each of them
+was judged with this one counted; what others did is: the node is cordoned, smaller or gone, or somebody else put a pod
+there. Only then is the node judged again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.status import SUCCESS, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.cycle.attempt import Choice
+    from scheduler.objects.pod import PodInfo
+    from scheduler.state.cache import Cache
+
+
+class LastLook:
+    """Judges choices against the newest state.
+
+    Args:
+        cache: what is counted where.
+        newest: `namespace/name` -> the pod as the API server last showed it, None if it is gone.
+    """
+
+    def __init__(self, cache: Cache, newest: Callable[[str], PodInfo | None]) -> None:
+        self._cache = cache
+        self._newest = newest
+
+    def pod_is_ours(self, choice: Choice) -> bool:
+        """Say whether the pod is still there, still the same, and still to be bound."""
+        newest = self._newest(choice.pod.key)
+        return (
+            newest is not None
+            and newest.uid == choice.pod.uid
+            and not newest.node_name
+            and not newest.is_terminating
+        )
+
+    def judge(self, choice: Choice) -> Status:
+        """Return a success if the node can still run the pod, else an error, so that the pod is soon tried again."""
+        name = choice.node_name
+        snapshot = self._cache.snapshot()
+        row = snapshot.row_of(name)
+        if row is None:
+            return Status.failed(f"node {name} is gone")
+        if self._cache.disturbances(name) == choice.disturbances:
+            return SUCCESS
+        filtering = choice.attempt.framework.filtering
+        counted = self._cache.pod(choice.pod.uid)
+        without = snapshot.overlay(remove=[(row, counted)] if counted is not None else [])
+        state, diagnosis = CycleState(), Diagnosis.blank(snapshot.n_nodes)
+        status = filtering.run_pre_filter(state, choice.pod, without, diagnosis)
+        rows = np.array([row], dtype=np.intp)
+        if status.is_success and filtering.run_filters(state, choice.pod, without, rows, diagnosis).size:
+            return SUCCESS
+        refusal = diagnosis.outcome_of(row)
+        reasons = ", ".join(refusal[1].reasons) if refusal else status.message
+        return Status.failed(f"node {name} changed before the pod was bound: {reasons}")

@@ -1,0 +1,156 @@
+"""What happened between the choice of a node and its Binding."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from plugins.registry import IN_TREE
+from scheduler.configuration.load import default
+from scheduler.cycle.attempt import Attempt, Choice
+from scheduler.cycle.last_look import LastLook
+from scheduler.framework import CycleState, PodBinder, QueuedPodInfo
+from scheduler.objects.decode import decode_pod
+from scheduler.runtime.profiles import build_frameworks
+from scheduler.runtime.registry import Registry
+from scheduler.state.cache import Cache
+from tests.builders import node, pod, pod_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.objects.pod import PodInfo
+
+
+class NoBinder:
+    async def bind(self, pod: PodInfo, node_name: str) -> None: ...
+
+
+FRAMEWORK = build_frameworks(default(), Registry(IN_TREE), lambda _: {PodBinder: NoBinder()})[
+    "custom-scheduler"
+]
+
+
+class Chosen:
+    """A pod of 3 cpus, assumed on a node of 4."""
+
+    def __init__(self) -> None:
+        self.cache = Cache()
+        self.cache.add_node(node("n1", cpu="4"))
+        self.cache.add_node(node("n2", cpu="4"))
+        pending = pod("web", cpu="3")
+        self.seen = {pending.key: pending}
+        disturbances = self.cache.disturbances("n1")
+        placed = self.cache.assume(pending, "n1")
+        attempt = Attempt(FRAMEWORK, QueuedPodInfo(pending, 0.0), 0.0)
+        self.choice = Choice(attempt, CycleState(), placed, "n1", disturbances)
+        self.last_look = LastLook(self.cache, self.seen.get)
+
+    def verdict(self) -> str:
+        """What is wrong with the choice now; "" if nothing is."""
+        return self.last_look.judge(self.choice).message
+
+
+def nothing(_: Chosen) -> None:
+    return
+
+
+def our_own_next_choice(it: Chosen) -> None:
+    it.cache.assume(pod("other", cpu="1"), "n1")
+
+
+def its_own_confirmation(it: Chosen) -> None:
+    it.cache.add_pod(it.choice.pod)
+
+
+def a_heartbeat(it: Chosen) -> None:
+    it.cache.add_node(node("n1", cpu="4", labels={"seen": "now"}))
+
+
+def a_change_elsewhere(it: Chosen) -> None:
+    it.cache.add_node(node("n2", cpu="1", unschedulable=True))
+
+
+def a_small_foreign_pod(it: Chosen) -> None:
+    it.cache.add_pod(pod("foreign", cpu="1", node="n1"))
+
+
+@pytest.mark.parametrize(
+    "happened",
+    [
+        nothing,
+        our_own_next_choice,
+        its_own_confirmation,
+        a_heartbeat,
+        a_change_elsewhere,
+        a_small_foreign_pod,
+    ],
+)
+def test_a_choice_stands_after(happened: Callable[[Chosen], None]) -> None:
+    it = Chosen()
+
+    happened(it)
+
+    assert it.verdict() == ""
+
+
+def cordon(it: Chosen) -> None:
+    it.cache.add_node(node("n1", cpu="4", unschedulable=True))
+
+
+def shrink(it: Chosen) -> None:
+    it.cache.add_node(node("n1", cpu="2"))
+
+
+def taint(it: Chosen) -> None:
+    it.cache.add_node(node("n1", cpu="4", taints=("a=b:NoSchedule",)))
+
+
+def a_foreign_pod(it: Chosen) -> None:
+    it.cache.add_pod(pod("foreign", cpu="2", node="n1"))
+
+
+def removal(it: Chosen) -> None:
+    it.cache.remove_node("n1")
+
+
+def removal_and_return(it: Chosen) -> None:
+    it.cache.remove_node("n1")
+    it.cache.add_node(node("n1", cpu="2"))
+
+
+@pytest.mark.parametrize(
+    ("happened", "told"),
+    [
+        (cordon, "node n1 changed before the pod was bound: node(s) were unschedulable"),
+        (shrink, "node n1 changed before the pod was bound: Insufficient cpu"),
+        (taint, "node n1 changed before the pod was bound: node(s) had untolerated taint(s)"),
+        (a_foreign_pod, "node n1 changed before the pod was bound: Insufficient cpu"),
+        (removal, "node n1 is gone"),
+        (removal_and_return, "node n1 changed before the pod was bound: Insufficient cpu"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_choice_falls_after(happened: Callable[[Chosen], None], told: str) -> None:
+    it = Chosen()
+
+    happened(it)
+
+    assert it.verdict() == told
+
+
+def test_the_pod_is_ours_until_it_is_deleted_recreated_bound_or_going() -> None:
+    it = Chosen()
+    key = "default/web"
+    assert it.last_look.pod_is_ours(it.choice)
+
+    going = pod_object("web")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    for other in (pod("web", uid="another"), pod("web", node="n2"), decode_pod(json.dumps(going).encode())):
+        it.seen[key] = other
+        assert not it.last_look.pod_is_ours(it.choice)
+
+    del it.seen[key]
+    assert not it.last_look.pod_is_ours(it.choice)
