@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench lock clean
+.PHONY: help demo test check conformance format bench lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,6 +25,9 @@ check: $(VENV)/dev ## Format, lint, strict types and the import contract
 format: $(VENV)/dev ## Rewrite the code as `make check` wants it
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+conformance: $(VENV)/dev ## Compare with what kube-scheduler says, by family
+	@$(BIN)/python -m tests.conformance $(ARGS)
 
 bench: $(VENV)/dev ## Decisions a second at 100, 1000 and 5000 nodes
 	@$(BIN)/python -m tests.bench $(ARGS)

@@ -44,6 +44,9 @@ class StandbyReporter(Reporter):
         else:
             self._unsaid[pod.key] = profile, pod, status, self._newest(pod.key)
 
+    def outdated(self, key: str) -> None:
+        self._unsaid.pop(key, None)
+
     def catch_up(self) -> None:
         """Report what is still so: a version that could be read came after none of these."""
         unsaid, self._unsaid = self._unsaid, {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import logging
 from typing import TYPE_CHECKING
 
 from scheduler.client.backoff import Backoff
@@ -16,7 +18,11 @@ if TYPE_CHECKING:
     from scheduler.client.connection import ApiConnection
     from scheduler.objects.pod import PodInfo
 
-_TRIES = 5
+logger = logging.getLogger(__name__)
+
+_ASKED_AGAIN = frozenset({0, 429, 500, 503, 504})
+_MAXIMUM_SECONDS = 5.0
+_TRIES_UNTIL_TOLD = 5
 
 
 class PodReader:
@@ -29,19 +35,26 @@ class PodReader:
     async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
         """Return the pod as it is now, None if there is none.
 
+        Asks until it is told, however long the API server is in trouble: the room of a pod that may be bound can
+        be neither given away nor taken for lost.
+
         Raises:
-            ApiError: refused, or no answer after a few tries.
+            ApiError: refused.
+            ObjectError: the answer cannot be read.
         """
-        backoff = Backoff(self._random, initial_seconds=0.2, maximum_seconds=5.0)
-        for tries_left in reversed(range(_TRIES)):
+        backoff = Backoff(self._random, initial_seconds=0.2, maximum_seconds=_MAXIMUM_SECONDS)
+        for tries in itertools.count(1):
             try:
                 answer = await self._connection.request("GET", PODS.path(namespace, name))
             except ApiError as error:
                 if error.status == 404:
                     return None
-                if error.status not in {0, 429, 500, 503} or not tries_left:
+                if error.status not in _ASKED_AGAIN:
                     raise
-                await asyncio.sleep(error.retry_after_seconds or backoff.next_seconds())
+                if tries == _TRIES_UNTIL_TOLD:
+                    fields = {"pod": f"{namespace}/{name}", "status": error.status, "error": str(error)}
+                    logger.warning("Cannot learn what became of the pod; asking on", extra=fields)
+                await asyncio.sleep(max(backoff.next_seconds(), error.retry_after_seconds or 0.0))
             else:
                 return decode_pod(answer.body)
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("counting ends nowhere")

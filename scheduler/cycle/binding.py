@@ -44,10 +44,11 @@ class PodReader(Protocol):
     """Asks the API server for one pod, past every cache."""
 
     async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
-        """Return the pod as it is now, None if there is none.
+        """Return the pod as it is now, None if there is none; as long as there is no answer, ask again.
 
         Raises:
-            ApiError: no answer, after a few tries.
+            ApiError: refused.
+            ObjectError: the answer cannot be read.
         """
         ...
 

@@ -120,9 +120,12 @@ class PodHandler:
         """
         logger.warning("Pod cannot be understood", extra={"pod": identity.key, "error": str(error)})
         self._observer.undecodable("Pod")
+        self._reporter.outdated(identity.key)
         pod = None if error.found is None else outline_pod(error.found)
         if pod is None or not self._is_ours(pod):
             return
+        if self._cache.state_of(pod.uid) is PodState.ASSUMED:
+            return  # it is being bound: to say now that it is not would be wrong in a moment
         earlier = self._queue.get(pod.uid)
         if earlier is not None:
             self._leave_queue(earlier.pod)

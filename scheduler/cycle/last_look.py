@@ -46,12 +46,12 @@ class LastLook:
         )
 
     def judge(self, choice: Choice) -> Status:
-        """Return a success if the node can still run the pod, else an error, so that the pod is soon tried again."""
+        """Return a success if the node can still run the pod, else a rejection by nobody: another node may do."""
         name = choice.node_name
         snapshot = self._cache.snapshot()
         row = snapshot.row_of(name)
         if row is None:
-            return Status.failed(f"node {name} is gone")
+            return Status.unschedulable(f"node {name} is gone")
         if self._cache.disturbances(name) == choice.disturbances:
             return SUCCESS
         filtering = choice.attempt.framework.filtering
@@ -64,4 +64,4 @@ class LastLook:
             return SUCCESS
         refusal = diagnosis.outcome_of(row)
         reasons = ", ".join(refusal[1].reasons) if refusal else status.message
-        return Status.failed(f"node {name} changed before the pod was bound: {reasons}")
+        return Status.unschedulable(f"node {name} changed before the pod was bound: {reasons}")

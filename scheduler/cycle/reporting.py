@@ -71,6 +71,9 @@ class Reporter:
             nominated_node_name=nominated_node_name,
         )
 
+    def outdated(self, key: str) -> None:
+        """What was to be said of a pod and could not be is not so any more: it changed. Here nothing waits."""
+
     def skipped(self, profile: str, pod: PodInfo) -> None:
         """The pod is being deleted."""
         self._warn(profile, pod, f"skip schedule deleting pod: {pod.key}")

@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scheduler.framework.interface import FilterPlugin, PostFilterResult, PreFilterPlugin, PreFilterResult
+from scheduler.framework.interface import FilterPlugin, PreFilterPlugin, PreFilterResult
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.runtime.answers import checked_outcomes, is_post_filter, is_pre_filter
+from scheduler.runtime.answers import checked_outcomes, is_pre_filter
 from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginError
 from scheduler.runtime.equivalence import KeptVerdicts, is_kept
 from scheduler.runtime.per_node import filter_nodes
 from scheduler.runtime.points import overrides
+from scheduler.runtime.post_filters import ask_post_filters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
-    from scheduler.framework.interface import PostFilterPlugin
+    from scheduler.framework.interface import PostFilterPlugin, PostFilterResult
     from scheduler.framework.outcomes import Outcomes
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.calls import PluginCalls
@@ -233,46 +234,11 @@ class Filtering:
     def run_post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> PostFilterResult:
-        """Ask PostFilter plugins until one succeeds or fails; the reasons of all asked are joined.
-
-        Source:
-            kube-scheduler v1.36, framework/runtime/framework.go, RunPostFilterPlugins.
-        """
+        """Ask PostFilter plugins until one succeeds or fails; the reasons of all asked are joined."""
         with self._call.point(ExtensionPoint.POST_FILTER) as told:
-            told.code = (result := self._post_filter_all(state, pod, snapshot, diagnosis)).status.code
+            result = ask_post_filters(self._call, self._post_filter, state, pod, snapshot, diagnosis)
+            told.code = result.status.code
         return result
-
-    def _post_filter_all(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
-    ) -> PostFilterResult:
-        reasons: list[str] = []
-        rejected_by = ""
-        nominated: str | None = None
-        for plugin in self._post_filter:
-            result = self._call.guarded(
-                plugin,
-                ExtensionPoint.POST_FILTER,
-                plugin.post_filter,
-                state,
-                pod,
-                snapshot,
-                diagnosis,
-                expects=is_post_filter,
-                allows=NO_OTHER,
-            )
-            if isinstance(result, Status):
-                return PostFilterResult(result)
-            status = self._call.completed(plugin, ExtensionPoint.POST_FILTER, result.status)
-            # The last word has who succeeds, fails, or knows that nothing helps.
-            if status.code is Code.ERROR:
-                return PostFilterResult(status)
-            if not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                return PostFilterResult(status, result.nominated_node_name)
-            if result.nominated_node_name is not None:
-                nominated = result.nominated_node_name
-            reasons.extend(status.reasons)
-            rejected_by = rejected_by or plugin.name
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(reasons), rejected_by), nominated)
 
     def _outcomes(
         self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows

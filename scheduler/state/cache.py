@@ -29,7 +29,9 @@ class Cache:
         self.table = ClusterTable()
         self._pods: dict[str, PodInfo] = {}  # pod uid -> pod, on a node or assumed to be
         self._states: dict[str, PodState] = {}  # pod uid -> ASSUMED or CONFIRMED
-        self._disturbances: dict[str, int] = {}  # node name -> which change was the last that was not our choice
+        self._disturbances: dict[
+            str, int
+        ] = {}  # node name -> which change was the last that was not our choice
         self._changes = itertools.count(1)
         self._homeless: dict[str, dict[str, PodInfo]] = {}  # name of a node we do not know -> pod uid -> pod
 

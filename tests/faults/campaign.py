@@ -41,7 +41,7 @@ _SOMETIMES: tuple[tuple[float, type[Actor]], ...] = (
     (0.8, FaultyApi),
     (0.3, ServerRestarts),
     (0.5, DaemonRestarts),
-    (0.4, Garbling),
+    (0.5, Garbling),
 )
 _POKE_SECONDS = 90.0
 _IDENTITY = re.compile(r'(?<="holderIdentity":")[^"]*')

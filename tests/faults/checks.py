@@ -187,9 +187,7 @@ def _check_picture(stage: Stage, life: Life) -> None:
 
 
 def _compare(stage: Stage, what: str, known: Mapping[str, Any], objects: list[Object]) -> None:
-    wanted = {
-        _key(each): (each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for each in objects
-    }
+    wanted = {_key(each): (each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for each in objects}
     for key in sorted(known.keys() | wanted.keys()):
         if known.get(key) != wanted.get(key):
             stage.find(f"{what} {key}: the watch knows {known.get(key)}, the server {wanted.get(key)}")

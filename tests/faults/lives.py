@@ -183,7 +183,9 @@ class Lives:
 
     def binding_arrives(self, key: str) -> None:
         """Make sure that a Binding comes from who may send it, at the moment the API server carries it out."""
-        senders = [life for life in self.running if any(pod.key == key for pod, _ in life.ledger.held.values())]
+        senders = [
+            life for life in self.running if any(pod.key == key for pod, _ in life.ledger.held.values())
+        ]
         if not senders:
             self._stage.find(f"a Binding of {key} arrives that no daemon sends")
             return
@@ -192,7 +194,9 @@ class Lives:
             return
         holder = lease["spec"].get("holderIdentity")
         if holder not in {getattr(life.daemon.leadership, "identity", holder) for life in senders}:
-            self._stage.find(f"a Binding of {key} arrives from {[life.name for life in senders]}, {holder} leads")
+            self._stage.find(
+                f"a Binding of {key} arrives from {[life.name for life in senders]}, {holder} leads"
+            )
 
     def _bury(self, life: Life) -> None:
         self.running.remove(life)

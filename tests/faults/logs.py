@@ -25,7 +25,12 @@ def _raised_on_purpose(record: logging.LogRecord) -> bool:
 _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
     # A plugin that goes wrong, or an API server that does: its answer, or the lack of one.
     "Error scheduling pod; retrying": _says(
-        "reason", ON_PURPOSE, "invalid score 101", "not leading any more", "/binding: ", "Status(code=<Code.UNSCHEDULABLE"
+        "reason",
+        ON_PURPOSE,
+        "invalid score 101",
+        "not leading any more",
+        "/binding: ",
+        "Status(code=<Code.UNSCHEDULABLE",
     ),
     "Plugin failed": lambda record: _raised_on_purpose(record) or "invalid score 101" in str(record.exc_info),
     "Plugin gave a malformed answer": _says("answer", ON_PURPOSE),

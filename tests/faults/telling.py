@@ -40,7 +40,9 @@ def whole(report: Report, names: Collection[str] = ()) -> Iterator[str]:
     yield from report.requests
     uids = {finding.uid for finding in report.findings if finding.uid}
     uids |= {
-        uid for uid, record in report.story.pods.items() if record.key in names or record.key.partition("/")[2] in names
+        uid
+        for uid, record in report.story.pods.items()
+        if record.key in names or record.key.partition("/")[2] in names
     }
     yield from _pods(report, uids)
     yield f"\n{len(report.findings)} findings"
@@ -56,7 +58,9 @@ def _pods(report: Report, uids: Collection[str]) -> Iterator[str]:
         yield f"\n{record.key} {uid}, in the queue:"
         yield from (f"  {line}" for line in report.queue_stories.get(uid, ()))
         yield f"{record.key} {uid}, in the cluster:"
-        lines = list(report.story.about(f"{uid[:8]}", f"{record.key} ", f"pod={record.key}", f" {name},", uid))
+        lines = list(
+            report.story.about(f"{uid[:8]}", f"{record.key} ", f"pod={record.key}", f" {name},", uid)
+        )
         yield from (f"  {line}" for line in lines[-_MOST_LINES:])
         yield f"{record.key} {uid}, asked of the API server:"
         asked = [line for line in report.requests if uid in line or f"/pods/{name}" in line]

@@ -223,7 +223,7 @@ class TroubledPermit(Troubled, PermitPlugin):
         self._waiting = waiting
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Wait | None:
-        if self.mood.strikes() or self.mood.strikes():
+        if any(self.mood.strikes() for _ in range(4)):
             self.mood.reached("held", pod)
             return Wait(self.mood.random.uniform(0.0, 30.0))
         return self.refusal(pod)

@@ -30,7 +30,8 @@ class Deletions(Actor):
             self._delete(pod, "which may be anywhere")
 
     def _passing(self, step: str, pod: PodInfo) -> None:
-        if self.stage.is_calm or self.random.random() >= _SHARE:
+        share = _SHARE if step in {"assumed", "bound"} else 3 * _SHARE  # few come by there
+        if self.stage.is_calm or self.random.random() >= share:
             return
         seconds = self.random.choice((0.0, 0.0, 0.0, 0.02, 0.2, 2.0))
         turns = self.random.randint(0, _TURNS)

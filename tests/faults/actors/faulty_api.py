@@ -30,7 +30,7 @@ class FaultyApi(Actor):
     """Whoever runs the API server."""
 
     name = "api"
-    pause_seconds: ClassVar[tuple[float, float]] = (1.0, 10.0)
+    pause_seconds: ClassVar[tuple[float, float]] = (0.5, 8.0)
 
     async def act(self) -> None:
         self.weighted(
@@ -55,7 +55,7 @@ class FaultyApi(Actor):
         self._for_a_while(fault, f"{what} take {least} to {most} s")
 
     def _refuse(self) -> None:
-        what, code = self.random.choice(list(_MATCHES)), self.random.choice(_REFUSALS)
+        what, code = self.random.choice(("bindings", *_MATCHES)), self.random.choice(_REFUSALS)
         after = self.random.choice((None, 1, 5)) if code in {429, 503} else None
         fault = self.stage.server.faults.refuse(
             code, _MATCHES[what], probability=self._probability(), retry_after_seconds=after
@@ -76,8 +76,12 @@ class FaultyApi(Actor):
         what = self.random.choice(("bindings", "bindings", *_WRITES))
         fault = self.stage.server.faults.lose_answers(_MATCHES[what], probability=self._probability())
         self._for_a_while(fault, f"answers to {what} are lost")
-        if self.random.random() < 0.4:
+        # Asking what became of them may not help, nor waiting to be told.
+        if self.random.random() < 0.5:
             self._stall()
+        if self.random.random() < 0.3:
+            fault = self.stage.server.faults.refuse(503, _MATCHES["reads of pods"])
+            self._for_a_while(fault, "reads of pods are refused with 503")
 
     def _drop(self) -> None:
         what = self.random.choice(_WATCHES)

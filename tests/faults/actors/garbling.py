@@ -18,7 +18,7 @@ class Garbling(Actor):
     """Whatever is between the API server and the daemon."""
 
     name = "wire"
-    pause_seconds: ClassVar[tuple[float, float]] = (5.0, 40.0)
+    pause_seconds: ClassVar[tuple[float, float]] = (2.0, 25.0)
 
     async def act(self) -> None:
         what = self.random.choice(list(_GARBLED))

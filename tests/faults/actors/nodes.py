@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 ZONES = ("a", "b")
 DEDICATED = "dedicated"
 
-_SIZES = (("1", "2Gi"), ("2", "4Gi"), ("4", "8Gi"), ("4", "16Gi"), ("8", "16Gi"), (ODD_NODE_CPU, "16Gi"))
+_SIZES = (
+    ("1", "2Gi"),
+    ("2", "4Gi"),
+    ("4", "8Gi"),
+    ("4", "16Gi"),
+    ("8", "16Gi"),
+    ("16", "32Gi"),
+    (ODD_NODE_CPU, "16Gi"),
+)
 _MOST_NODES = 14
 
 

@@ -25,7 +25,7 @@ class Workload(Actor):
     """Whoever deploys."""
 
     name = "workload"
-    pause_seconds: ClassVar[tuple[float, float]] = (0.2, 6.0)
+    pause_seconds: ClassVar[tuple[float, float]] = (0.2, 4.0)
 
     def begin(self) -> None:
         self._count = 0
@@ -75,7 +75,9 @@ class Workload(Actor):
 
     def _recreate(self) -> None:
         """Delete a pod, and make another by its name at once, or when it is gone."""
-        pod = self.one_of([pod for pod in self.stage.our_pods() if "deletionTimestamp" not in pod["metadata"]])
+        pod = self.one_of(
+            [pod for pod in self.stage.our_pods() if "deletionTimestamp" not in pod["metadata"]]
+        )
         if pod is None:
             return
         name = pod["metadata"]["name"]

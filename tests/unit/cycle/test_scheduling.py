@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from scheduler.cycle.scheduling import pick, schedule_pod
+from scheduler.cycle.scheduling import nominated_others, pick, schedule_pod
 from scheduler.framework import (
     SUCCESS,
     Code,
@@ -17,6 +17,7 @@ from scheduler.framework import (
     PreFilterResult,
     Status,
 )
+from scheduler.queue import Nominator
 from scheduler.runtime.scoring import Scores
 from tests.builders import pod
 from tests.puppets import (
@@ -238,3 +239,19 @@ def test_narrowing_searches_the_named_nodes_only():
 
     assert decision.node_name == "n1"
     assert len(asked.calls) == 1
+
+
+def test_only_others_of_at_least_the_pods_priority_keep_nodes_for_themselves():
+    nominator = Nominator()
+    for name, priority, where in [
+        ("low", 4, "n0"),
+        ("equal", 5, "n1"),
+        ("high", 9, "n1"),
+        ("web", 5, "n2"),
+        ("other", 9, "gone"),
+    ]:
+        nominator.add(pod(name, priority=priority), where)
+
+    found = nominated_others(nominator, pod("web", priority=5), SNAPSHOT)
+
+    assert {row: [each.name for each in pods] for row, pods in found.items()} == {1: ["equal", "high"]}

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from scheduler.client.pod_reader import PodReader
+from scheduler.errors import ApiError, ObjectError
+from tests.builders import pod_object
+from tests.unit.client.scripted_server import Answer, NoAnswer, failure, scripted_server
+from tests.virtually import virtually
+
+PATH = "/api/v1/namespaces/default/pods/web"
+
+
+async def read(*answers: Answer | NoAnswer) -> tuple[str | None, list[float]]:
+    """Return the node of the pod that was read, "" for none, None for no pod; and when it was asked for."""
+    async with scripted_server() as server, server.connection() as connection:
+        server.script("GET", PATH, *answers)
+        try:
+            found = await PodReader(connection, Random(7)).read_pod("default", "web")
+        finally:
+            asked = [each.at for each in server.received]
+        return (None if found is None else found.node_name), asked
+
+
+BOUND = Answer(body=pod_object("web", node="n1"))
+
+
+@virtually
+async def test_a_pod_is_read_as_it_is_now():
+    assert await read(BOUND) == ("n1", [0.0])
+
+
+@virtually
+async def test_a_pod_that_is_gone_is_none():
+    assert (await read(failure(404, "NotFound")))[0] is None
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param(NoAnswer(), id="no answer"),
+        pytest.param(failure(429, "TooManyRequests"), id="too many requests"),
+        pytest.param(failure(500, "InternalError"), id="broken"),
+        pytest.param(failure(503, "ServiceUnavailable"), id="unavailable"),
+        pytest.param(failure(504, "Timeout"), id="too slow"),
+    ],
+)
+@virtually
+async def test_it_is_asked_for_until_there_is_an_answer(trouble: Answer | NoAnswer):
+    node, asked = await read(*[trouble] * 40, BOUND)
+
+    assert (node, len(asked)) == ("n1", 41)
+    assert max(later - sooner for sooner, later in zip(asked, asked[1:], strict=False)) <= 5.1
+
+
+@virtually
+async def test_a_refusal_is_told_at_once():
+    with pytest.raises(ApiError) as caught:
+        await read(failure(403, "Forbidden"), BOUND)
+
+    assert caught.value.status == 403
+
+
+@virtually
+async def test_a_pod_nobody_can_read_is_an_error():
+    with pytest.raises(ObjectError, match="not a quantity"):
+        await read(Answer(body=pod_object("web", cpu="a little")))
