@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scheduler.client.connection import Requests
 
 _MAX_TRIES = 12
-_RETRIED = frozenset({0, 429, 503})
+_RETRIED = frozenset({0, 429, 503, 504})
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MAX_TRIES = 12
 # Refused, but the next try may find it otherwise.
-_RETRIED = frozenset({0, 409, 429, 500, 503})
+_RETRIED = frozenset({0, 409, 429, 500, 503, 504})
 
 
 class StatusPatch:

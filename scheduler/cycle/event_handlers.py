@@ -86,11 +86,7 @@ class PodHandler:
     def on_update(self, old: PodInfo, new: PodInfo) -> None:
         """A pod changed."""
         if new.is_terminal:
-            if not old.is_terminal:
-                self.on_delete(old)
-            return
-        if old.is_terminal:
-            self.on_add(new)
+            self.on_delete(old)
         elif old.node_name:
             self._cache.add_pod(new)
             for event in pod_changes(old, new):

@@ -108,14 +108,14 @@ async def _show(console: Console, picture: Picture, end: asyncio.Event) -> None:
     if not console.is_terminal:
         picture.told = lambda happening: console.print(event_line(happening), soft_wrap=True)
         await end.wait()
-        console.print(nodes_with_their_load(picture))
+        console.print(nodes_with_their_load(picture, console.width))
         console.print(pods_and_reasons(picture))
         return
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         while not end.is_set():
-            live.update(whole(picture), refresh=True)
+            live.update(whole(picture, console.width), refresh=True)
             await asyncio.sleep(1 / _FRAMES_A_SECOND)
-        live.update(whole(picture), refresh=True)
+        live.update(whole(picture, console.width), refresh=True)
 
 
 def _introduction(url: str, kubeconfig: Path, port: int) -> Text:

@@ -20,17 +20,20 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
 
-_SIDE_BY_SIDE = 3
+_NODE_WIDTH = 28
+"""Columns of text that one node takes."""
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _TAINTED, _CORDONED = "magenta", "red"
 
 
-def whole(picture: Picture) -> RenderableType:
-    """Return the screen."""
-    return Group(nodes_with_their_load(picture), pods_and_reasons(picture), latest_events(picture.happenings))
+def whole(picture: Picture, width: int) -> RenderableType:
+    """Return the screen, for a terminal of so many columns."""
+    return Group(
+        nodes_with_their_load(picture, width), pods_and_reasons(picture), latest_events(picture.happenings)
+    )
 
 
-def nodes_with_their_load(picture: Picture) -> RenderableType:
+def nodes_with_their_load(picture: Picture, width: int) -> RenderableType:
     """Return for each node how much of its cpu and memory is asked for, and how many pods it has."""
     nodes = list(picture.nodes.values())
     counts = dict.fromkeys(picture.nodes, 0)
@@ -39,12 +42,13 @@ def nodes_with_their_load(picture: Picture) -> RenderableType:
             counts[pod.node_name] += 1
     cpu, memory = picture.taken("cpu"), picture.taken("memory")
     table = Table(box=None, padding=(0, 1, 0, 0))
-    for _ in range(_SIDE_BY_SIDE):
+    side_by_side = max(1, width // _NODE_WIDTH)
+    for _ in range(side_by_side):
         table.add_column("node", no_wrap=True)
         table.add_column("cpu", no_wrap=True)
         table.add_column("mem", no_wrap=True)
         table.add_column("pods", justify="right", no_wrap=True, min_width=4)
-    length = -(-len(nodes) // _SIDE_BY_SIDE)
+    length = -(-len(nodes) // side_by_side)
     for row in range(length):
         cells: list[RenderableType] = []
         for node in nodes[row::length]:

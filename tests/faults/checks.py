@@ -100,11 +100,11 @@ def _check_reports(stage: Stage) -> None:
         excused = record.is_successor or record.uid in stage.story.foreign
         if pod["spec"].get("nodeName") and _condition(pod).get("status") != "True" and not excused:
             stage.find(f"{_key(pod)} is bound, its condition is {_condition(pod)}", pod["metadata"]["uid"])
+    authors = _authors_of_events(stage)
     for event in stage.store.list("events.events.k8s.io"):
         record = stage.story.pods.get(event["regarding"].get("uid", ""))
         if record is None or event.get("reportingController") not in stage.plan.scheduler_names:
             continue
-        last = event.get("series", {}).get("lastObservedTime") or event["eventTime"]
         if record.ungated_at is None or _seconds(event["eventTime"]) < record.ungated_at - _TICK:
             stage.find(f"{record.key} was gated and has the event {event['note']}", record.uid)
         if event["reason"] == "Scheduled":
@@ -112,9 +112,24 @@ def _check_reports(stage: Stage) -> None:
             if not event["note"].endswith(f" to {node}"):
                 stage.find(f"{record.key} is on {node}, its event says {event['note']}", record.uid)
         elif record.nodes and record.uid not in stage.story.foreign:
+            author = authors.get(event["metadata"]["name"])
+            if author is None or not author.ledger.knows(record):
+                continue
+            last = event.get("series", {}).get("lastObservedTime") or event["eventTime"]
             bound_at = record.nodes[0][0]
             if _seconds(last) > bound_at + _TICK:
                 stage.find(f"{record.key} was bound at {bound_at}, then: {event['note']}", record.uid)
+
+
+def _authors_of_events(stage: Stage) -> dict[str, Life]:
+    """Return event name -> the daemon it is from."""
+    lives = {life.name: life for life in stage.lives.all}
+    posted = stage.server.requests.matching(method="POST", path="/events")
+    return {
+        request.json["metadata"]["name"]: lives[request.user_agent]
+        for request in posted
+        if request.user_agent in lives
+    }
 
 
 def _check_pending(stage: Stage, life: Life) -> None:

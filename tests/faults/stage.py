@@ -64,6 +64,11 @@ class Stage:
         self._watchers: list[Callable[[str, PodInfo], None]] = []
         self._spy_on_bindings()
 
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning."""
+        return asyncio.get_running_loop().time()
+
     def random_of(self, name: str) -> Random:
         """Return a source of chance of one's own, so that one actor's draws do not change another's."""
         return Random(f"{self.plan.seed}/{name}")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from tests.faults.lives import Life
     from tests.faults.stage import Stage
+    from tests.faults.story import PodRecord
 
 NAME = "Witness"
 
@@ -39,7 +40,7 @@ class Ledger:
         self.held: dict[str, tuple[PodInfo, str]] = {}
         self._stage = stage
         self._life = life
-        self._chosen: dict[str, str] = {}  # uid -> node, of all choices there ever were, the last of each pod
+        self._chosen: dict[str, list[tuple[float, str]]] = {}  # uid -> (seconds, node) of every choice
         self._decoded: dict[tuple[str, str], PodInfo] = {}  # (uid, resourceVersion) -> pod
 
     def reserved(self, pod: PodInfo, node_name: str) -> None:
@@ -49,7 +50,7 @@ class Ledger:
         self._stage.story.tell("witness", f"reserve {pod.key} {pod.uid[:8]} on {node_name}")
         self._judge(pod, node_name)
         self.held[pod.uid] = (pod, node_name)
-        self._chosen[pod.uid] = node_name
+        self._chosen.setdefault(pod.uid, []).append((self._stage.now, node_name))
         self._stage.reached("assumed", pod)
 
     def released(self, pod: PodInfo) -> None:
@@ -62,6 +63,12 @@ class Ledger:
         self.held.pop(pod.uid, None)
         self._stage.story.tell("witness", f"bound {pod.key} {pod.uid[:8]} on {pod.node_name}")
         self._stage.reached("bound", pod)
+
+    def knows(self, record: PodRecord) -> bool:
+        """Whether the daemon has to know of a binding: its own, or one from before it began."""
+        bound_at, node = record.nodes[0]
+        own = any(at <= bound_at and name == node for at, name in self._chosen.get(record.uid, ()))
+        return own or bound_at < self._life.began_at
 
     def _judge(self, pod: PodInfo, node_name: str) -> None:
         node = self._life.nodes.get(node_name)
@@ -95,10 +102,8 @@ class Ledger:
             uid = found["metadata"]["uid"]
             if found["spec"].get("nodeName") != node_name or uid in self._stage.story.foreign:
                 continue
-            bound_at, _ = self._stage.story.pods[uid].nodes[0]
             pod = self._decode(found)
-            is_known = self._chosen.get(uid) == node_name or bound_at < self._life.began_at
-            if is_known and not pod.is_terminal:
+            if self.knows(self._stage.story.pods[uid]) and not pod.is_terminal:
                 yield pod
 
     def _decode(self, found: Mapping[str, object]) -> PodInfo:

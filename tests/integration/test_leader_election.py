@@ -104,6 +104,7 @@ def test_a_leader_that_is_told_to_stop_finishes_its_bindings_and_makes_room_at_o
     async def scenario() -> None:
         async with leader_and_standby(tmp_path) as (it, first, second):
             it.server.faults.delay(3.0, binds)
+            it.server.faults.delay(2.0, requests(resource="events"))
             it.add_pods(*pods("p", 5))
             await it.until(lambda: first.daemon.cache.counts()["assumed_pods"] == 5)
 

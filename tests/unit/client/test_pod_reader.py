@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -52,7 +53,7 @@ async def test_it_is_asked_for_until_there_is_an_answer(trouble: Answer | NoAnsw
     node, asked = await read(*[trouble] * 40, BOUND)
 
     assert (node, len(asked)) == ("n1", 41)
-    assert max(later - sooner for sooner, later in zip(asked, asked[1:], strict=False)) <= 5.1
+    assert max(later - sooner for sooner, later in pairwise(asked)) <= 5.1
 
 
 @virtually

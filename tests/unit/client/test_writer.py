@@ -298,12 +298,13 @@ async def test_a_patch_is_tried_again_where_that_may_help():
             NoAnswer(),
             failure(429, "TooManyRequests", Retry_After="4"),
             failure(503, "ServiceUnavailable"),
+            failure(504, "Timeout"),
             Answer(),
         )
         await writer.wait_pod_status_patched(pod("a"), condition=rejected("no"))
 
         times = [each.at for each in server.received]
-        assert len(times) == 5
+        assert len(times) == 6
         assert times[3] - times[2] >= 4.0
 
 

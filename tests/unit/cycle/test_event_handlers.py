@@ -104,6 +104,7 @@ class TestPods:
         cluster.pods.on_delete(DONE)
 
         assert cluster.cache.counts()["pods"] == 0
+        cluster.pods.on_update(DONE, DONE)
         assert happenings.told[1:] == [("AssignedPodDelete", ON_NODE, None)]
 
     def test_a_pending_pod_that_ends_leaves_the_queue(self, cluster: Cluster):
@@ -112,10 +113,12 @@ class TestPods:
 
         assert cluster.place_of("web") is Place.OUTSIDE
 
-    def test_a_pod_that_is_said_to_run_again_is_counted_again(self, cluster: Cluster):
+    def test_a_pod_that_is_said_to_go_on_after_its_end_is_taken_at_its_word(self, cluster: Cluster):
         cluster.pods.on_update(DONE, ON_NODE)
+        cluster.pods.on_update(pod("other", status={"phase": "Failed"}), pod("other"))
 
         assert cluster.cache.state_of(WEB.uid) is PodState.CONFIRMED
+        assert cluster.place_of("other") is Place.ACTIVE
 
     def test_a_pod_bound_by_somebody_leaves_the_queue(self, cluster: Cluster, happenings: Happenings):
         cluster.pods.on_add(WEB)
@@ -230,6 +233,13 @@ class TestNodes:
         cluster.nodes.on_add(node("n2"))
 
         assert cluster.place_of("web") is Place.BACKOFF
+
+    def test_a_node_that_goes_is_told_of_while_it_can_still_be_looked_at(self, cluster: Cluster):
+        rows: list[int | None] = []
+        cluster.bus.wake = lambda: rows.append(cluster.cache.table.row_of("n1"))
+        cluster.nodes.on_delete(node("n1"))
+
+        assert rows == [0]
 
     def test_the_pods_of_a_node_that_goes_are_counted_until_they_go_themselves(self, cluster: Cluster):
         cluster.pods.on_add(ON_NODE)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.cycle.explanation import explain, explain_gated
 from scheduler.cycle.scheduling import schedule_pod
 from scheduler.framework import PostFilterResult, PreFilterResult, Status
-from scheduler.cycle.explanation import explain, explain_gated
 from tests.builders import pod
 from tests.puppets import Filter, NodeFilter, NodeScore, PostFilter, PreFilter, framework_of
 from tests.snapshots import snapshot_of

@@ -177,10 +177,12 @@ def test_a_nomination_is_noted_at_once_and_keeps_others_off_the_node():
 @virtually
 async def test_a_nomination_ends_when_the_pod_is_placed():
     cluster = Cluster()
+    cluster.api.bind_seconds = 30
     async with cluster.running():
         cluster.api.create(pod("web", status={"nominatedNodeName": "n1"}))
-        await cluster.until(lambda: cluster.node_of("web"))
+        await cluster.until(lambda: cluster.api.binds)
 
+        assert cluster.cache.state_of(WEB.uid) is PodState.ASSUMED
         assert cluster.queue.nominator.node_of(WEB.uid) == ""
 
 
@@ -237,8 +239,42 @@ async def test_a_failed_binding_wakes_the_loop_for_its_backoff():
         await cluster.until(lambda: cluster.node_of("web"), seconds=70)
 
 
+@virtually
+async def test_an_update_that_helps_a_sleeping_pod_wakes_the_loop():
+    gate = puppets.Gate("Gate", lambda each: None if each.labels else Status.unschedulable("unlabelled"))
+    cluster = Cluster(gate)
+    async with cluster.running():
+        cluster.api.create(WEB)
+        await asyncio.sleep(60)
+        assert cluster.place_of("web") is Place.GATED
+
+        cluster.api.update(pod("web", labels={"a": "b"}))
+        await cluster.until(lambda: cluster.node_of("web"), seconds=1)
+
+
 class TestMistakesOfOurs:
     """What should never happen costs one attempt."""
+
+    @virtually
+    async def test_the_loop_is_woken_for_the_pod_that_it_struck(self):
+        cluster = Cluster(puppets.PreBind("Slow", pre_bind=lambda *_: asyncio.sleep(30)))
+        _break_once(cluster.framework, "run_bind")
+        async with cluster.running():
+            cluster.api.create(WEB)
+            await cluster.until(lambda: cluster.node_of("web"), seconds=70)
+
+    @virtually
+    async def test_the_pod_that_it_struck_is_not_held_any_more(self):
+        cluster = Cluster(puppets.Permit("Hold", Wait(600)))
+        _break_once(cluster.api, "patch_pod_status")
+        async with cluster.running():
+            cluster.api.create(WEB)
+            await cluster.until(lambda: cluster.place_of("web") is Place.BACKOFF)
+            assert not cluster.waiting_pods.holds(WEB.uid)
+
+            await cluster.until(lambda: cluster.waiting_pods.holds(WEB.uid))
+            cluster.waiting_pods.allow(WEB.uid, "Hold")
+            await cluster.until(lambda: cluster.node_of("web"))
 
     @pytest.mark.parametrize("where", ["run_pre_bind", "run_bind", "run_pre_bind_pre_flights"])
     def test_of_the_binding_cycle(self, where: str, caplog: pytest.LogCaptureFixture):
