@@ -1,11 +1,12 @@
 # Every target makes the environment it needs; nothing but Python 3.11 or newer is assumed.
 PYTHON ?= python3
 VENV := .venv
+IMAGE ?= custom-scheduler
 BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check conformance format bench lock clean
+.PHONY: help demo test check conformance format bench image lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,6 +32,9 @@ conformance: $(VENV)/dev ## Compare with what kube-scheduler says, by family
 
 bench: $(VENV)/dev ## Decisions a second at 100, 1000 and 5000 nodes
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+image: ## Build the container image (needs a Docker engine; IMAGE=name:tag to name it)
+	docker build -t $(IMAGE) .
 
 lock: ## Resolve the dependencies anew (needs uv)
 	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 pyproject.toml -o requirements.lock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from scheduler.client.events import EventRecorder
 from scheduler.client.leadership import GuardedRequests, Leadership, Unopposed
 from scheduler.client.lease import LeaderElector, new_identity
 from scheduler.client.pod_reader import PodReader
+from scheduler.client.rate_limit import RateLimitedRequests
 from scheduler.client.reflector import Reflector
 from scheduler.client.rehearsal import Rehearsal
 from scheduler.client.resources import NODES, PODS
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from scheduler.client.connection import ApiConnection, Requests
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
-    from scheduler.configuration.types import LeaderElection
+    from scheduler.configuration.types import ClientConnection, LeaderElection
     from scheduler.framework.interface import Plugin
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.framework import Framework
@@ -65,6 +67,7 @@ class Daemon:
         clock: the time.
         random: breaks ties, spreads retries.
         in_tree: name -> class, of plugins that need no path.
+        max_in_unschedulable_seconds: after which a rejected pod is tried again though nothing happened.
         no_bind: decide, explain and count, and write nothing, not even the lease.
 
     Attributes:
@@ -88,6 +91,7 @@ class Daemon:
         random: Random,
         in_tree: Mapping[str, type[Plugin]] = IN_TREE,
         no_bind: bool = False,
+        max_in_unschedulable_seconds: float = 300.0,
     ) -> None:
         settings = configuration.settings
         self._connection = connection
@@ -105,12 +109,13 @@ class Daemon:
             observer=self.metrics,
             initial_backoff_seconds=settings.pod_initial_backoff_seconds,
             max_backoff_seconds=settings.pod_max_backoff_seconds,
+            max_in_unschedulable_seconds=max_in_unschedulable_seconds,
         )
         self._bus = EventBus(self.queue)
         self._waiting_pods = WaitingPodsMap(self.metrics)
         self._web = WebClient()
         self.leadership = Unopposed() if no_bind else self._build_leadership(settings.leader_election, clock)
-        writes: Requests = Rehearsal() if no_bind else GuardedRequests(connection, self.leadership.check)
+        writes = self._build_writes(settings.client_connection, no_bind=no_bind)
         self._writer = ApiWriter(writes, clock, random=random, newest=self.pod, observer=self.metrics)
         self._recorders = {
             profile.scheduler_name: EventRecorder(self._writer, clock, profile.scheduler_name)
@@ -154,6 +159,14 @@ class Daemon:
     def pods(self) -> Iterable[PodInfo]:
         """Return all pods that are known and have not ended, whosever they are."""
         return self._pods.store.values()
+
+    def _build_writes(self, settings: ClientConnection, *, no_bind: bool) -> Requests:
+        if no_bind:
+            return Rehearsal()
+        writes = GuardedRequests(self._connection, self.leadership.check)
+        if settings.qps <= 0:
+            return writes
+        return RateLimitedRequests(writes, qps=settings.qps, burst=settings.burst or math.ceil(settings.qps))
 
     def _build_leadership(self, settings: LeaderElection, clock: Clock) -> Leadership:
         if not settings.leader_elect:

@@ -13,7 +13,8 @@ import typer
 from scheduler.configuration.durations import Duration
 
 
-def _duration(text: str) -> Duration:
+def duration(text: str) -> Duration:
+    """Read a duration as Go writes it, `1m30s`."""
     try:
         return Duration.parse(text)
     except ValueError as error:
@@ -36,7 +37,7 @@ LeaseDuration = Annotated[
     typer.Option(
         help="How long others wait after the last renewal they saw before they take over. 15s by default.",
         metavar="DURATION",
-        parser=_duration,
+        parser=duration,
         rich_help_panel=_PANEL,
     ),
 ]
@@ -45,7 +46,7 @@ RenewDeadline = Annotated[
     typer.Option(
         help="How long the leader tries to renew before it stops working. 10s by default.",
         metavar="DURATION",
-        parser=_duration,
+        parser=duration,
         rich_help_panel=_PANEL,
     ),
 ]
@@ -54,7 +55,7 @@ RetryPeriod = Annotated[
     typer.Option(
         help="How long to wait between two tries. 2s by default.",
         metavar="DURATION",
-        parser=_duration,
+        parser=duration,
         rich_help_panel=_PANEL,
     ),
 ]

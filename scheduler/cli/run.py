@@ -22,6 +22,7 @@ from scheduler.cli.leader_election import (
     ResourceName,
     ResourceNamespace,
     RetryPeriod,
+    duration,
 )
 from scheduler.cli.serving import (
     AlwaysAllowPaths,
@@ -33,8 +34,10 @@ from scheduler.cli.serving import (
 )
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
+from scheduler.configuration.durations import Duration
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.configuration.overrides import with_leader_election
+from scheduler.configuration.write import to_yaml
 from scheduler.errors import LeadershipLostError
 from scheduler.logs import LogFormat, configure_logging
 from scheduler.server.access import ALWAYS_ALLOWED
@@ -70,6 +73,18 @@ def run(
         LogFormat | None,
         typer.Option(help="How log lines look; without it, text on a terminal and JSON elsewhere."),
     ] = None,
+    pod_max_in_unschedulable_pods_duration: Annotated[
+        Duration,
+        typer.Option(
+            help="How long a rejected pod waits for an event that may help it, before it is tried all the same.",
+            metavar="DURATION",
+            parser=duration,
+        ),
+    ] = "5m",  # type: ignore[assignment]  # noqa: RUF100 - typer parses defaults like what is typed
+    write_config_to: Annotated[
+        Path | None,
+        typer.Option(help="Write the configuration in effect to a file, and end.", metavar="FILE"),
+    ] = None,
     no_bind: Annotated[
         bool,
         typer.Option("--no-bind", help="Decide, explain and count, and write nothing, not even the lease."),
@@ -100,6 +115,9 @@ def run(
         resource_name=leader_elect_resource_name,
         resource_namespace=leader_elect_resource_namespace,
     )
+    if write_config_to is not None:
+        write_config_to.write_text(to_yaml(configuration))
+        return
     serving = Serving(
         bind_address,
         secure_port,
@@ -114,8 +132,9 @@ def run(
         asyncio.run(
             _run(
                 configuration,
-                kubeconfig,
+                str(kubeconfig or configuration.settings.client_connection.kubeconfig),
                 serving,
+                max_in_unschedulable_seconds=pod_max_in_unschedulable_pods_duration.seconds,
                 no_bind=no_bind,
                 may_replace=no_bind or replace_default_scheduler,
             )
@@ -127,9 +146,10 @@ def run(
 
 async def _run(
     configuration: Configuration,
-    kubeconfig: Path | None,
+    kubeconfig: str,
     serving: Serving,
     *,
+    max_in_unschedulable_seconds: float,
     no_bind: bool,
     may_replace: bool,
 ) -> None:
@@ -137,11 +157,18 @@ async def _run(
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    async with connect(None if kubeconfig is None else str(kubeconfig)) as connection:
+    async with connect(kubeconfig or None) as connection:
         if not may_replace:
             await refuse_beside_default_scheduler(connection, configuration)
         clock = SystemClock()
-        daemon = Daemon(connection, configuration, clock=clock, random=random.Random(), no_bind=no_bind)
+        daemon = Daemon(
+            connection,
+            configuration,
+            clock=clock,
+            random=random.Random(),
+            no_bind=no_bind,
+            max_in_unschedulable_seconds=max_in_unschedulable_seconds,
+        )
         async with serving_pages(
             daemon, configuration, serving, connection=connection, stop=stop, clock=clock
         ):

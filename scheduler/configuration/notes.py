@@ -39,6 +39,10 @@ def notes(settings: KubeSchedulerConfiguration) -> Iterator[Note]:
         yield Note("clientConnection.contentType", "has no effect: requests are sent as JSON")
     if client.burst and client.qps <= 0:
         yield Note("clientConnection.burst", "has no effect without a qps: the rate of requests adapts")
+    if settings.delay_cache_until_active:
+        yield Note(
+            "delayCacheUntilActive", "has no effect: standbys keep their picture of the cluster, to be quick"
+        )
     if not settings.enable_profiling:
         yield Note("enableProfiling", "has no effect: there are no Go profiles to serve")
     if settings.enable_contention_profiling not in {None, settings.enable_profiling}:

@@ -66,7 +66,7 @@ class ClientConnection(ConfigurationStruct, frozen=True, kw_only=True):
     """Requests a second. 0, the default, sets no limit: concurrency follows latency and 429 answers, where
     kube-scheduler would take 50. As in client-go a negative number sets no limit either."""
     burst: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INT32)] = 0
-    """Requests that may go out at once above `qps`; 0 is unset. Without a `qps` it has no effect."""
+    """Requests that may go out at once above `qps`; 0 is as many as in a second. Without a `qps` it has no effect."""
 
 
 class Plugin(ConfigurationStruct, frozen=True, kw_only=True):
@@ -193,4 +193,4 @@ class KubeSchedulerConfiguration(ConfigurationStruct, frozen=True, kw_only=True)
     profiles: tuple[Profile, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
-    """Whether to read the cluster only once leading: less memory while waiting, a slower take-over."""
+    """Whether kube-scheduler reads the cluster only once leading; it has no effect here."""

@@ -13,8 +13,8 @@ from scheduler.state.cache import Cache
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scheduler.snapshot import Snapshot
     from scheduler.simulator.store import Store
+    from scheduler.snapshot import Snapshot
 
 
 def cache_from(store: Store) -> Cache:

@@ -156,7 +156,9 @@ def _pod(pod: dict[str, Any]) -> str:
         parts.append(str(status.get("phase")))
     if "deletionTimestamp" in metadata:
         parts.append("terminating")
-    for condition in status.get("conditions", ()):
-        if condition["type"] == "PodScheduled" and condition.get("status") != "True":
-            parts.append(f"{condition.get('reason')}: {condition.get('message', '')}")
+    parts.extend(
+        f"{condition.get('reason')}: {condition.get('message', '')}"
+        for condition in status.get("conditions", ())
+        if condition["type"] == "PodScheduled" and condition.get("status") != "True"
+    )
     return f" ({', '.join(parts)})"

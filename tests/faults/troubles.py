@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from scheduler.framework import (
+    SKIP,
     ActionType,
     BindPlugin,
     ClusterEvent,
@@ -26,7 +27,6 @@ from scheduler.framework import (
     QueueingHint,
     ReservePlugin,
     ScorePlugin,
-    SKIP,
     Sleep,
     Status,
     Wait,

@@ -29,7 +29,15 @@ class Garbling(Actor):
         self.stage.later(seconds, self._mend, sent)
 
     def calm(self) -> None:
+        """Make sure that what arrived unreadable arrives again."""
         self.stage.garbled.clear()
+        mended = {"metadata": {"labels": {"mended": "yes"}}}
+        for node in self.stage.store.list("nodes"):
+            if node["status"]["allocatable"]["cpu"] == ODD_NODE_CPU:
+                self.stage.store.patch("nodes", node["metadata"]["name"], mended)
+        for pod in self.stage.store.list("pods"):
+            if pod["spec"]["containers"][0]["resources"].get("requests", {}).get("cpu") == ODD_POD_CPU:
+                self.stage.store.patch("pods", pod["metadata"]["name"], mended)
 
     def _mend(self, sent: bytes) -> None:
         self.stage.garbled.pop(sent, None)

@@ -48,11 +48,6 @@ class Nodes(Actor):
             (3, self._heartbeat),
         )()
 
-    def calm(self) -> None:
-        """Make sure that what arrived unreadable arrives again."""
-        for node in self.stage.store.list("nodes"):
-            self._patch(node, {"metadata": {"labels": {"mended": "yes"}}})
-
     def _create(self, name: str) -> None:
         cpu, memory = self.random.choice(_SIZES)
         taints = [f"{DEDICATED}=batch:NoSchedule"] if self.random.random() < 0.2 else []

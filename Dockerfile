@@ -1,0 +1,19 @@
+# The environment is built from the lock file in one stage and copied into the next, which has no compiler and no pip
+# cache. What runs is not root, and needs no file system but its own to read.
+FROM python:3.12-slim AS build
+WORKDIR /src
+COPY requirements.lock ./
+RUN python -m venv /opt/custom-scheduler \
+ && /opt/custom-scheduler/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY scheduler scheduler
+COPY plugins plugins
+RUN /opt/custom-scheduler/bin/pip install --no-cache-dir --no-deps .
+
+FROM python:3.12-slim
+COPY --from=build /opt/custom-scheduler /opt/custom-scheduler
+ENV PATH=/opt/custom-scheduler/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 65532:65532
+EXPOSE 10259
+ENTRYPOINT ["custom-scheduler"]
+CMD ["run"]
