@@ -100,12 +100,12 @@ def _check_reports(stage: Stage) -> None:
         excused = record.is_successor or record.uid in stage.story.foreign
         if pod["spec"].get("nodeName") and _condition(pod).get("status") != "True" and not excused:
             stage.find(f"{_key(pod)} is bound, its condition is {_condition(pod)}", pod["metadata"]["uid"])
-    authors = _authors_of_events(stage)
     _check_events(stage)
 
 
 def _check_events(stage: Stage) -> None:
     """What events say was so when they say it."""
+    authors = _authors_of_events(stage)
     for event in stage.store.list("events.events.k8s.io"):
         record = stage.story.pods.get(event["regarding"].get("uid", ""))
         if record is None or event.get("reportingController") not in stage.plan.scheduler_names:
