@@ -154,7 +154,16 @@ class PreFilterResult:
 
 
 class PreFilterPlugin(Plugin):
-    """Looks at the pod and the cluster once per cycle, before any node is judged."""
+    """Looks at the pod and the cluster once per cycle, before any node is judged.
+
+    Attributes:
+        keeps_rows_apart: whether `add_pods` and `remove_pods` may be told of several rows at once, each of which
+            is then judged as if only its own pods had come or gone. It lets preemption try all nodes together. A
+            plugin of `Locality.NODE` without those two does so by nature; any other that does not say so is asked
+            about one row after another.
+    """
+
+    keeps_rows_apart: ClassVar[bool] = False
 
     @abstractmethod
     def pre_filter(
@@ -173,7 +182,8 @@ class PreFilterPlugin(Plugin):
         """Take (row, pod) pairs into what `pre_filter` wrote, as if they were on those nodes.
 
         Called on a clone of the state, for nominated pods and for candidates of preemption; `snapshot` already
-        counts the pods. Only plugins whose state depends on the pods of nodes have anything to do.
+        counts the pods. Only plugins whose state depends on the pods of nodes have anything to do. All pairs are
+        of one row, unless `keeps_rows_apart`.
         """
 
     def remove_pods(

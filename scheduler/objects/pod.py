@@ -9,9 +9,11 @@ import msgspec
 
 from scheduler.objects.host_ports import HostPort, host_ports
 from scheduler.objects.meta import ApiStruct, ObjectMeta
+from scheduler.objects.pod_affinity import NO_TERMS, AffinityTerms, PodAffinity, affinity_terms
 from scheduler.objects.resources import PodResources, ResourceList, pod_resources
 from scheduler.objects.selectors import NodeAffinity
 from scheduler.objects.taints import Toleration
+from scheduler.objects.topology_spread import TopologySpreadConstraint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +34,12 @@ class ContainerPort(ApiStruct, frozen=True):
     protocol: str = ""
 
 
+class ContainerRestartRule(ApiStruct, frozen=True):
+    """v1.ContainerRestartRule, without the exit codes it is for."""
+
+    action: str = ""
+
+
 class Container(ApiStruct, frozen=True):
     """v1.Container; a `restart_policy` of Always on an init container makes it a sidecar."""
 
@@ -40,6 +48,7 @@ class Container(ApiStruct, frozen=True):
     ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str = ""
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
 
 
 class PodSchedulingGate(ApiStruct, frozen=True):
@@ -52,6 +61,8 @@ class Affinity(ApiStruct, frozen=True):
     """v1.Affinity, as far as scheduling reads it."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
 
 
 class ImageVolumeSource(ApiStruct, frozen=True):
@@ -78,11 +89,14 @@ class PodSpec(ApiStruct, frozen=True):
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     affinity: Affinity | None = None
     volumes: tuple[Volume, ...] = ()
+    host_network: bool = False
+    host_users: bool = True
     scheduler_name: str = "default-scheduler"
     priority: int = 0
     preemption_policy: str = "PreemptLowerPriority"
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     termination_grace_period_seconds: int = 30
 
 
@@ -104,6 +118,28 @@ class ContainerStatus(ApiStruct, frozen=True):
     resources: ResourceRequirements | None = None
 
 
+class PodResourceClaimStatus(ApiStruct, frozen=True):
+    """v1.PodResourceClaimStatus: the claim that was made for one of the pod's; no name means none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ContainerExtendedResourceRequest(ApiStruct, frozen=True):
+    """v1.ContainerExtendedResourceRequest: which request of a claim stands for a container's resource."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(ApiStruct, frozen=True):
+    """v1.PodExtendedResourceClaimStatus: the claim that was made for the pod's extended resources."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+
+
 class PodStatus(ApiStruct, frozen=True):
     """v1.PodStatus, as far as scheduling reads it."""
 
@@ -114,6 +150,8 @@ class PodStatus(ApiStruct, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     allocated_resources: ResourceList = msgspec.field(default_factory=dict)
     resources: ResourceRequirements | None = None
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     start_time: str = ""
 
 
@@ -192,6 +230,14 @@ class PodInfo:
     def node_affinity(self) -> NodeAffinity | None:
         affinity = self.pod.spec.affinity
         return None if affinity is None else affinity.node_affinity
+
+    @cached_property
+    def affinity_terms(self) -> AffinityTerms:
+        """Which pods it wants to be near, and which not."""
+        affinity = self.pod.spec.affinity
+        if affinity is None:
+            return NO_TERMS
+        return affinity_terms(self.namespace, affinity.pod_affinity, affinity.pod_anti_affinity)
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:

@@ -4,9 +4,11 @@ One contiguous array of length n_nodes per quantity. Row i is the same node in e
 in that snapshot only. `ClusterTable` is written by `scheduler.state`; everybody else reads a `Snapshot`.
 """
 
+from scheduler.snapshot.affinity_index import TermKind, TermsInUse
 from scheduler.snapshot.arrays import Bools, Float64s, Int32s, Int64s, Rows, UInt16s
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.node_info import NodeInfo
+from scheduler.snapshot.pod_counts import PodQuery, PodsIn
 from scheduler.snapshot.selection import nodes_of, nodes_of_any, nodes_required
 from scheduler.snapshot.snapshot import Interned, ResourceArrays, Snapshot
 from scheduler.snapshot.table import ClusterTable
@@ -20,9 +22,13 @@ __all__ = [
     "Int64s",
     "Interned",
     "NodeInfo",
+    "PodQuery",
+    "PodsIn",
     "ResourceArrays",
     "Rows",
     "Snapshot",
+    "TermKind",
+    "TermsInUse",
     "UInt16s",
     "nodes_of",
     "nodes_of_any",

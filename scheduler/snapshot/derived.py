@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scheduler.snapshot.affinity_index import ChangedTerms, TakenTerms
 from scheduler.snapshot.arrays import add_at
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.snapshot import Interned
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.taints import Taint
+    from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
+    from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.snapshot import Source
 
 
@@ -80,6 +83,10 @@ class TakenRows:
         taints = self._base.taints()
         return Interned(taints.codes[self._rows], taints.values)
 
+    def declared_features(self) -> Interned[frozenset[str]]:
+        features = self._base.declared_features()
+        return Interned(features.codes[self._rows], features.values)
+
     def label(self, key: str) -> Interned[str | None]:
         label = self._base.label(key)
         return Interned(label.codes[self._rows], label.values)
@@ -92,6 +99,12 @@ class TakenRows:
         image = self._base.image(name)
         present = image.present[self._rows]
         return ImageState(image.size_bytes, int(np.count_nonzero(present)), present)
+
+    def pods_matching(self, query: PodQuery) -> Int64s:
+        return self._base.pods_matching(query)[self._rows]
+
+    def affinity_terms(self, kind: TermKind) -> TermsInUse:
+        return TakenTerms(self._base.affinity_terms(kind), self._rows, self._base.n_nodes)
 
     def objects(self, kind: str) -> Mapping[str, Mapping[str, Any]] | None:
         return self._base.objects(kind)
@@ -119,6 +132,7 @@ class OtherPods:
         self._nonzero: defaultdict[str, defaultdict[int, int]] = defaultdict(_deltas)
         self._count: defaultdict[int, int] = defaultdict(int)  # row -> change
         self._ports: dict[int, frozenset[HostPort]] = {}  # row -> what is used there after the change
+        self._changes: list[tuple[int, PodInfo, int]] = []  # row, pod, 1 if it came and -1 if it went
         for row, pod in remove:
             del self._pods_of(row)[pod.uid]
             self._add(row, pod, -1)
@@ -178,6 +192,9 @@ class OtherPods:
     def taints(self) -> Interned[tuple[Taint, ...]]:
         return self._base.taints()
 
+    def declared_features(self) -> Interned[frozenset[str]]:
+        return self._base.declared_features()
+
     def label(self, key: str) -> Interned[str | None]:
         return self._base.label(key)
 
@@ -194,6 +211,16 @@ class OtherPods:
 
     def image(self, name: str) -> ImageState:
         return self._base.image(name)
+
+    def pods_matching(self, query: PodQuery) -> Int64s:
+        counts = self._base.pods_matching(query).copy()
+        for row, pods in self._pods.items():
+            counts[row] = query.count(pods.values())
+        counts.flags.writeable = False
+        return counts
+
+    def affinity_terms(self, kind: TermKind) -> TermsInUse:
+        return ChangedTerms(self._base.affinity_terms(kind), kind, self._changes)
 
     def objects(self, kind: str) -> Mapping[str, Mapping[str, Any]] | None:
         return self._base.objects(kind)
@@ -212,6 +239,7 @@ class OtherPods:
         return ports
 
     def _add(self, row: int, pod: PodInfo, sign: int) -> None:
+        self._changes.append((row, pod, sign))
         resources = pod.resources
         for resource, amount in resources.taken.items():
             self._requested[resource][row] += sign * amount

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.taints import Taint
+    from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int32s, Int64s, Rows
     from scheduler.snapshot.images import ImageState
+    from scheduler.snapshot.pod_counts import PodQuery
 
 T = TypeVar("T")
 S = TypeVar("S", bound=np.generic)
@@ -84,9 +86,12 @@ class Source(Protocol):
     def generation(self) -> Int64s: ...
     def unschedulable(self) -> Bools: ...
     def taints(self) -> Interned[tuple[Taint, ...]]: ...
+    def declared_features(self) -> Interned[frozenset[str]]: ...
     def label(self, key: str) -> Interned[str | None]: ...
     def used_ports(self) -> Interned[frozenset[HostPort]]: ...
     def image(self, name: str) -> ImageState: ...
+    def pods_matching(self, query: PodQuery) -> Int64s: ...
+    def affinity_terms(self, kind: TermKind) -> TermsInUse: ...
     def objects(self, kind: str) -> Mapping[str, Mapping[str, Any]] | None: ...
 
 
@@ -171,6 +176,11 @@ class Snapshot:
         return self._source.taints()
 
     @property
+    def declared_features(self) -> Interned[frozenset[str]]:
+        """The names of the features each node says it has."""
+        return self._source.declared_features()
+
+    @property
     def resources(self) -> frozenset[str]:
         """The names of all resources that nodes offer or pods hold."""
         return self._source.resources()
@@ -187,6 +197,17 @@ class Snapshot:
     def image(self, name: str) -> ImageState:
         """Return which nodes have a container image; `name` as nodes report it, tag included."""
         return self._source.image(name)
+
+    def pods_matching(self, query: PodQuery) -> Int64s:
+        """Return (n_nodes,), how many pods of a description each node has, assumed ones included.
+
+        A description that was asked for before costs nothing: its column is kept up to date with the pods.
+        """
+        return self._source.pods_matching(query)
+
+    def affinity_terms(self, kind: TermKind) -> TermsInUse:
+        """Return the inter-pod affinity terms that pods on nodes have, assumed ones included."""
+        return self._source.affinity_terms(kind)
 
     def row_of(self, node_name: str) -> int | None:
         """Return a node's row, or None where there is no such node."""

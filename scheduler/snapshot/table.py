@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scheduler.snapshot.affinity_index import AffinityIndex
 from scheduler.snapshot.arrays import Column, add_at
 from scheduler.snapshot.images import ImageColumn
 from scheduler.snapshot.interning import InternedColumn
+from scheduler.snapshot.pod_counts import PodCounts
 from scheduler.snapshot.snapshot import Interned, Snapshot
 
 if TYPE_CHECKING:
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.taints import Taint
+    from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s
     from scheduler.snapshot.images import ImageState
+    from scheduler.snapshot.pod_counts import PodQuery
 
 _LABEL_COLUMNS = 256
 """Label keys that are kept as columns at once; the one not asked for the longest goes first."""
@@ -50,9 +54,12 @@ class ClusterTable:
         self._unschedulable: Column[np.bool_] = Column(np.bool_)
         self._generation: Column[np.int64] = Column(np.int64)
         self._taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(())
+        self._declared_features: InternedColumn[frozenset[str]] = InternedColumn(frozenset())
         self._labels: OrderedDict[str, InternedColumn[str | None]] = OrderedDict()  # by label key
         self._used_ports: InternedColumn[frozenset[HostPort]] = InternedColumn(frozenset())
         self._images: OrderedDict[str, ImageColumn] = OrderedDict()  # by image name
+        self._pod_counts = PodCounts()
+        self._affinity = AffinityIndex()
         self._objects: dict[str, dict[str, Mapping[str, Any]]] = {}  # kind -> namespace/name -> object
         self._last_generation = 0
         self._snapshot: Snapshot | None = None
@@ -110,6 +117,9 @@ class ClusterTable:
     def taints(self) -> Interned[tuple[Taint, ...]]:
         return Interned(self._taints.codes.view(self.n_nodes), self._taints.values)
 
+    def declared_features(self) -> Interned[frozenset[str]]:
+        return Interned(self._declared_features.codes.view(self.n_nodes), self._declared_features.values)
+
     def label(self, key: str) -> Interned[str | None]:
         column = self._labels.get(key)
         if column is None:
@@ -126,6 +136,12 @@ class ClusterTable:
             column = self._new_image_column(name)
         self._images.move_to_end(name)
         return column.state(self.n_nodes)
+
+    def pods_matching(self, query: PodQuery) -> Int64s:
+        return self._pod_counts.column(query, self._pods).view(self.n_nodes)
+
+    def affinity_terms(self, kind: TermKind) -> TermsInUse:
+        return self._affinity.of(kind)
 
     def objects(self, kind: str) -> Mapping[str, Mapping[str, Any]] | None:
         return self._objects.get(kind)
@@ -183,6 +199,10 @@ class ClusterTable:
         """Take a node and the pods on it out; the last row moves into its place."""
         row = self._row_of.pop(node_name)
         last = len(self._nodes) - 1
+        self._count_terms(row, row, -1)
+        if row != last:
+            self._count_terms(last, last, -1)
+            self._count_terms(row, last, 1)
         for interned in self._interned():
             if row != last:
                 interned.set(row, interned.values[int(interned.codes.cells[last])])
@@ -204,11 +224,16 @@ class ClusterTable:
             self._touch(row)
         self._layout_changed()
 
+    def _count_terms(self, row: int, pods_of: int, sign: int) -> None:
+        for pod in self._pods[pods_of].values():
+            self._affinity.count(row, pod, sign)
+
     def _write_node(self, row: int, node: NodeObject) -> None:
         for resource, amount in node.allocatable.items():
             self._resource_column(self._allocatable, resource).cells[row] = amount
         self._unschedulable.cells[row] = node.unschedulable
         self._taints.set(row, node.taints)
+        self._declared_features.set(row, node.declared_features)
         for key, column in self._labels.items():
             column.set(row, node.labels.get(key))
         for name, image in self._images.items():
@@ -236,6 +261,8 @@ class ClusterTable:
         add_at(self._nonzero_milli_cpu.cells, row, sign * resources.nonzero_milli_cpu)
         add_at(self._nonzero_memory_bytes.cells, row, sign * resources.nonzero_memory_bytes)
         self._pod_count.cells[row] += sign
+        self._pod_counts.count(row, pod, sign)
+        self._affinity.count(row, pod, sign)
         if pod.host_ports:
             ports = (port for other in self._pods[row].values() for port in other.host_ports)
             self._used_ports.set(row, frozenset(ports))
@@ -257,7 +284,7 @@ class ClusterTable:
         return column
 
     def _interned(self) -> tuple[InternedColumn[Any], ...]:
-        return (self._taints, self._used_ports, *self._labels.values())
+        return (self._taints, self._declared_features, self._used_ports, *self._labels.values())
 
     def _columns(self) -> tuple[Column[Any], ...]:
         return (
@@ -270,6 +297,7 @@ class ClusterTable:
             self._generation,
             *(interned.codes for interned in self._interned()),
             *(image.present for image in self._images.values()),
+            *self._pod_counts.columns(),
         )
 
     def _touch(self, row: int) -> None:

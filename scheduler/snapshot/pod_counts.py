@@ -1,0 +1,116 @@
+"""How many pods of some description each node has: one column a description, kept up to date pod by pod."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.snapshot.arrays import Column
+from scheduler.snapshot.rule_index import RuleIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.selectors import LabelRule
+
+_COLUMNS = 1024
+"""Descriptions that are kept as columns at once; the one not asked for the longest goes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodsIn:
+    """Pods of some namespaces with some labels.
+
+    Attributes:
+        namespaces: where they are; None is everywhere.
+        rule: what their labels are.
+    """
+
+    namespaces: frozenset[str] | None
+    rule: LabelRule
+
+    def matches(self, pod: PodInfo) -> bool:
+        return (self.namespaces is None or pod.namespace in self.namespaces) and self.rule.matches(pod.labels)
+
+
+@dataclass(frozen=True)
+class PodQuery:
+    """A description of pods.
+
+    Attributes:
+        parts: all must match; without any none does.
+        counts_terminating: whether pods that are being deleted count.
+    """
+
+    parts: tuple[PodsIn, ...]
+    counts_terminating: bool = True
+
+    def matches(self, pod: PodInfo) -> bool:
+        return (
+            bool(self.parts)
+            and (self.counts_terminating or not pod.is_terminating)
+            and all(part.matches(pod) for part in self.parts)
+        )
+
+    def count(self, pods: Iterable[PodInfo]) -> int:
+        """Return how many of the pods match."""
+        return sum(map(self.matches, pods))
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.parts, self.counts_terminating))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+class PodCounts:
+    """The columns of all descriptions that were asked for lately."""
+
+    __slots__ = ("_columns", "_index")
+
+    def __init__(self) -> None:
+        self._columns: OrderedDict[PodQuery, Column[np.int64]] = OrderedDict()
+        self._index: RuleIndex[PodQuery] = RuleIndex()
+
+    def column(self, query: PodQuery, pods: Sequence[Mapping[str, PodInfo]]) -> Column[np.int64]:
+        """Return a description's column.
+
+        Args:
+            query: the description.
+            pods: by row, uid -> pod, to count from when it was not asked for lately.
+        """
+        column = self._columns.get(query)
+        if column is None:
+            column = self._count_all(query, pods)
+        self._columns.move_to_end(query)
+        return column
+
+    def _count_all(self, query: PodQuery, pods: Sequence[Mapping[str, PodInfo]]) -> Column[np.int64]:
+        column = self._columns[query] = Column(np.int64, len(pods))
+        # A loop over nodes, once for each description that a pod brings.
+        for row, on_node in enumerate(pods):
+            if on_node:
+                column.cells[row] = query.count(on_node.values())
+        if query.parts:
+            self._index.add(query.parts[0].rule, query)
+        if len(self._columns) > _COLUMNS:
+            forgotten, _ = self._columns.popitem(last=False)
+            if forgotten.parts:
+                self._index.remove(forgotten.parts[0].rule, forgotten)
+        return column
+
+    def count(self, row: int, pod: PodInfo, sign: int) -> None:
+        """Note that a pod came to a row, or left it."""
+        for query in self._index.candidates(pod.labels):
+            if query.matches(pod):
+                self._columns[query].cells[row] += sign
+
+    def columns(self) -> Iterable[Column[np.int64]]:
+        """Return all columns, for who moves rows."""
+        return self._columns.values()

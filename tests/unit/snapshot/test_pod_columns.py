@@ -1,0 +1,214 @@
+"""Columns about the pods of nodes, beside a count from scratch, over long random histories."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from scheduler.objects.decode import decode_pod
+from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorRequirement, parse_label_selector
+from scheduler.snapshot import ClusterTable, PodQuery, PodsIn, TermKind, pod_counts
+from tests import builders
+
+if TYPE_CHECKING:
+    import pytest
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
+
+LABELS = st.fixed_dictionaries({}, optional={"app": st.sampled_from("ab"), "tier": st.sampled_from("xy")})
+NAMESPACES = st.sampled_from(["shop", "lab"])
+SELECTORS: list[LabelSelector | None] = [
+    None,
+    LabelSelector(),
+    LabelSelector(match_labels={"app": "a"}),
+    LabelSelector(match_labels={"app": "b", "tier": "x"}),
+    LabelSelector(match_expressions=(SelectorRequirement("app", "In", ("a", "b")),)),
+    LabelSelector(match_expressions=(SelectorRequirement("tier", "NotIn", ("x",)),)),
+    LabelSelector(match_expressions=(SelectorRequirement("tier", "Exists"),)),
+]
+RULES = [parse_label_selector(selector) for selector in SELECTORS]
+PLACES = [None, frozenset({"shop"}), frozenset({"shop", "lab"})]
+QUERIES = [
+    PodQuery((PodsIn(place, label_rule),), counts_terminating)
+    for place in PLACES
+    for label_rule in RULES
+    for counts_terminating in (True, False)
+] + [PodQuery((PodsIn(None, RULES[1]), PodsIn(PLACES[1], RULES[2]))), PodQuery(())]
+
+TERMS = [
+    {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}},
+    {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}, "namespaces": ["lab"]},
+    {"topologyKey": "host", "labelSelector": {}, "namespaceSelector": {"matchLabels": {"team": "red"}}},
+    {
+        "topologyKey": "host",
+        "labelSelector": {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]},
+    },
+]
+INCOMING = [("shop", {"app": "a"}, {}), ("lab", {"tier": "x"}, {"team": "red"}), ("lab", {}, {})]
+
+
+def affinity(required: list[int], preferred: list[int]) -> dict[str, object]:
+    return {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [TERMS[place] for place in required]
+        },
+        "podAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": place + 1, "podAffinityTerm": TERMS[place]} for place in preferred
+            ]
+        },
+    }
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> PodInfo:
+    places = st.lists(st.integers(0, len(TERMS) - 1), max_size=2)
+    terminating = {"deletionTimestamp": builders.CREATED} if draw(st.booleans()) else {}
+    name = f"pod-{draw(st.integers(0, 10**9))}"
+    made = builders.pod_object(
+        name,
+        namespace=draw(NAMESPACES),
+        labels=draw(LABELS),
+        affinity=affinity(draw(places), draw(places)),
+    )
+    made["metadata"].update(terminating)
+    return decode_pod(msgspec.json.encode(made))
+
+
+def check(snapshot: Snapshot) -> None:
+    rows = range(snapshot.n_nodes)
+    for query in QUERIES:
+        expected = [sum(query.matches(pod) for pod in snapshot.pods_on(row)) for row in rows]
+        assert snapshot.pods_matching(query).tolist() == expected
+    for kind in TermKind:
+        found = snapshot.affinity_terms(kind)
+        for namespace, labels, namespace_labels in INCOMING:
+            expected_terms: Counter[object] = Counter(
+                (term, row)
+                for row in rows
+                for pod in snapshot.pods_on(row)
+                for term in kind.of(pod.affinity_terms)
+                if term.term.matches(namespace, labels, namespace_labels)
+            )
+            matching = found.matching(namespace, labels, namespace_labels)
+            assert len(set(matching)) == len(matching)
+            assert expected_terms == {
+                (term, row): count
+                for term in matching
+                for row, count in zip(*map(np.ndarray.tolist, found.holders(term)), strict=True)
+            }
+
+
+class History(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = ClusterTable()
+        self.nodes = 3
+        for number in range(self.nodes):
+            self.table.add_node(builders.node(f"node-{number}"))
+
+    @rule()
+    def add_node(self) -> None:
+        self.nodes += 1
+        self.table.add_node(builders.node(f"node-{self.nodes}"))
+
+    @precondition(lambda self: self.table.n_nodes)
+    @rule(data=st.data())
+    def remove_node(self, data: st.DataObject) -> None:
+        self.table.remove_node(data.draw(st.sampled_from(self.table.nodes)).name)
+
+    @precondition(lambda self: self.table.n_nodes)
+    @rule(data=st.data(), pod=pods())
+    def add_pod(self, data: st.DataObject, pod: PodInfo) -> None:
+        row = data.draw(st.integers(0, self.table.n_nodes - 1))
+        if pod.uid not in self.table.pods_on(row):
+            self.table.add_pod(row, pod)
+
+    @rule(data=st.data())
+    def remove_pod(self, data: st.DataObject) -> None:
+        there = [(row, uid) for row in range(self.table.n_nodes) for uid in self.table.pods_on(row)]
+        if there:
+            self.table.remove_pod(*data.draw(st.sampled_from(there)))
+
+    @precondition(lambda self: self.table.n_nodes)
+    @rule(data=st.data(), added=st.lists(pods(), max_size=3, unique_by=lambda pod: pod.uid))
+    def what_if(self, data: st.DataObject, added: list[PodInfo]) -> None:
+        snapshot = self.table.snapshot()
+        every_row = st.integers(0, self.table.n_nodes - 1)
+        there = [(row, pod) for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)]
+        gone = [pair for pair in there if data.draw(st.booleans())]
+        add = [(data.draw(every_row), pod) for pod in added]
+        other = snapshot.overlay(add=add, remove=gone)
+        check(other)
+        check(other.overlay(remove=add, add=gone))
+        rows = data.draw(st.permutations(range(snapshot.n_nodes)))
+        check(other.take(np.array(rows[: data.draw(st.integers(0, len(rows)))], dtype=np.intp)))
+
+    @invariant()
+    def columns_equal_a_count_from_scratch(self) -> None:
+        check(self.table.snapshot())
+
+
+TestHistory = History.TestCase
+TestHistory.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+def test_descriptions_not_asked_for_lately_are_forgotten_and_counted_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pod_counts, "_COLUMNS", 2)
+    table = ClusterTable()
+    table.add_node(builders.node("node"))
+    everything = [PodQuery((PodsIn(frozenset({name}), LabelRule(())),)) for name in ("a", "b", "c")]
+    for query in (*everything[:2], everything[0], everything[2]):
+        table.snapshot().pods_matching(query)
+    assert list(table._pod_counts._columns) == [everything[0], everything[2]]
+    for name in ("a", "b", "c"):
+        table.add_pod(0, builders.pod(name, namespace=name))
+    assert [table.snapshot().pods_matching(query).tolist() for query in everything] == [[1], [1], [1]]
+
+
+def test_pods_that_are_being_deleted_count_only_where_a_description_says_so() -> None:
+    leaving = builders.pod_object("leaving")
+    leaving["metadata"]["deletionTimestamp"] = builders.CREATED
+    table = ClusterTable()
+    table.add_node(builders.node("node"))
+    table.add_pod(0, decode_pod(msgspec.json.encode(leaving)))
+    table.add_pod(0, builders.pod("staying"))
+    every_pod = (PodsIn(None, LabelRule(())),)
+    assert table.snapshot().pods_matching(PodQuery(every_pod)).tolist() == [2]
+    assert table.snapshot().pods_matching(PodQuery(every_pod, counts_terminating=False)).tolist() == [1]
+
+
+def test_terms_move_with_the_row_of_their_pods() -> None:
+    table = ClusterTable()
+    for name in ("gone", "between", "last"):
+        table.add_node(builders.node(name))
+    table.add_pod(0, builders.pod("a", affinity=affinity([0], [])))
+    table.add_pod(2, builders.pod("b", affinity=affinity([0], [])))
+    table.remove_node("gone")
+    terms = table.snapshot().affinity_terms(TermKind.REQUIRED_ANTI_AFFINITY)
+    (term,) = terms.matching("default", {"app": "a"}, {})
+    assert terms.holders(term)[0].tolist() == [table.snapshot().row_of("last")]
+
+
+def test_a_term_that_very_many_nodes_hold_is_found_on_all_of_them() -> None:
+    table = ClusterTable()
+    spec = affinity([0], [])
+    for row in range(600):
+        table.add_node(builders.node(f"node-{row}"))
+        table.add_pod(row, builders.pod(f"pod-{row}", labels={"app": "a"}, affinity=spec))
+    for row in range(0, 600, 2):
+        table.remove_pod(row, next(iter(table.pods_on(row))))
+    terms = table.snapshot().affinity_terms(TermKind.REQUIRED_ANTI_AFFINITY)
+    (term,) = terms.matching("default", {"app": "a"}, {})
+    rows, counts = terms.holders(term)
+    assert sorted(rows.tolist()) == list(range(1, 600, 2))
+    assert set(counts.tolist()) == {1}
