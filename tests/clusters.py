@@ -122,7 +122,7 @@ node_affinities = st.fixed_dictionaries(
 )
 
 
-PARTS = ("resources", "taints", "labels", "ports", "images")
+PARTS = ("resources", "taints", "labels", "ports", "images", "features")
 """What can be wild; a test that names the ones its rule reads is faster and fails with less noise."""
 
 
@@ -140,6 +140,8 @@ def wild_nodes(draw: st.DrawFn, name: str, *parts: str) -> NodeObject:
         wild["labels"] = draw(labels)
     if "images" in parts:
         wild["images"] = draw(st.lists(images, max_size=3))
+    if "features" in parts:
+        wild["declaredFeatures"] = draw(st.lists(st.sampled_from(["A", "B"]), unique=True))
     return node(name, **wild)
 
 

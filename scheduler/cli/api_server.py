@@ -6,18 +6,33 @@ import asyncio
 import logging
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
 from scheduler.clock import SystemClock
 from scheduler.logs import configure_logging
 from scheduler.simulator.clusters import heterogeneous
+from scheduler.simulator.scenario import Scenario, load_scenario
+from scheduler.simulator.scenario_player import ScenarioPlayer
 from scheduler.simulator.server import ApiServer
+
+_NODES: Final = 30
 
 
 def api_server(
-    nodes: Annotated[int, typer.Option(help="How many nodes of mixed shapes the cluster has.", min=0)] = 30,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            help="How many nodes of mixed shapes the cluster has; 30, or none with a scenario.",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Option(help="What the cluster begins with and what happens to it.", metavar="FILE"),
+    ] = None,
     kubeconfig: Annotated[Path, typer.Option(help="Where to write how to reach it.", metavar="FILE")] = Path(
         "custom-scheduler.kubeconfig"
     ),
@@ -25,20 +40,48 @@ def api_server(
         int, typer.Option(help="Port on 127.0.0.1; 0 takes any that is free.", metavar="PORT")
     ] = 0,
     seed: Annotated[int, typer.Option(help="Which mixed cluster.")] = 7,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Serve HTTPS, and ask for the token that is in the kubeconfig.")
+    ] = False,
+    rbac: Annotated[
+        bool,
+        typer.Option(
+            "--rbac",
+            help="Let Roles and ClusterRoles decide who may do what, with --tls; the token in the kubeconfig is an "
+            "administrator's.",
+        ),
+    ] = False,
 ) -> None:
     """Serve the API of a simulated cluster: kubectl and schedulers can use it as a real one."""
     configure_logging(logging.INFO)
-    asyncio.run(_serve(nodes, kubeconfig.absolute(), port, seed))
+    plan = None if scenario is None else load_scenario(scenario)
+    if nodes is None:
+        nodes = _NODES if plan is None else 0
+    # kubectl shows its token over TLS only.
+    tls = tls or rbac
+    server = ApiServer(clock=SystemClock(), port=port, tls=tls, rbac=rbac, kubelet=True, controllers=True)
+    asyncio.run(_serve(server, heterogeneous(nodes, seed=seed), plan, kubeconfig.absolute()))
 
 
-async def _serve(nodes: int, kubeconfig: Path, port: int, seed: int) -> None:
+async def _serve(
+    server: ApiServer, nodes: list[dict[str, Any]], scenario: Scenario | None, kubeconfig: Path
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    async with ApiServer(clock=SystemClock(), port=port, kubelet=True, controllers=True) as server:
-        for node in heterogeneous(nodes, seed=seed):
+    async with server:
+        for node in nodes:
             server.store.create("nodes", node)
+        playing = None
+        if scenario is not None:
+            player = ScenarioPlayer(server, scenario)
+            await player.set_up()
+            playing = asyncio.create_task(player.play(), name="scenario")
         written = server.write_kubeconfig(kubeconfig)
-        typer.echo(f"{server.url} serves {nodes} nodes\nexport KUBECONFIG={written}")
+        count = len(server.store.list("nodes"))
+        typer.echo(f"{server.url} serves {count} nodes\nexport KUBECONFIG={written}")
         await stop.wait()
+        if playing is not None:
+            playing.cancel()
+            await asyncio.gather(playing, return_exceptions=True)

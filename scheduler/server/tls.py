@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
-import os
 import ssl
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
+from scheduler.certificates import load_key_pair, self_signed
 from scheduler.errors import ConfigurationError, FieldError
 
 if TYPE_CHECKING:
@@ -26,8 +18,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _REREAD_SECONDS = 60.0
-_VALID = timedelta(days=3650)
-"""Of a certificate made on the spot. Nobody can verify it, so nobody is served by its expiry."""
 
 
 class KeyPair(NamedTuple):
@@ -50,11 +40,11 @@ async def tls_context(files: KeyPair | None) -> AsyncIterator[ssl.SSLContext]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if files is None:
-        _load(context, self_signed())
+        load_key_pair(context, self_signed())
         yield context
         return
     pem = _checked(files)
-    _load(context, pem)
+    load_key_pair(context, pem)
     rereading = asyncio.create_task(_keep_fresh(context, files, pem), name="certificate refresh")
     try:
         yield context
@@ -62,29 +52,6 @@ async def tls_context(files: KeyPair | None) -> AsyncIterator[ssl.SSLContext]:
         rereading.cancel()
         with suppress(asyncio.CancelledError):
             await rereading
-
-
-def self_signed() -> bytes:
-    """Return a new key and a certificate of its own making for localhost, as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    loopback = ipaddress.ip_address("127.0.0.1")
-    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(loopback)])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))  # clocks differ
-        .not_valid_after(now + _VALID)
-        .add_extension(names, critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return private + certificate.public_bytes(Encoding.PEM)
 
 
 async def _keep_fresh(context: ssl.SSLContext, files: KeyPair, pem: bytes) -> None:
@@ -97,7 +64,7 @@ async def _keep_fresh(context: ssl.SSLContext, files: KeyPair, pem: bytes) -> No
             logger.warning("Certificate could not be read again", extra={"error": str(error)})
             continue
         if found != pem:
-            _load(context, found)
+            load_key_pair(context, found)
             pem = found
             logger.info("Certificate changed", extra={"file": str(files.certificate)})
 
@@ -116,20 +83,8 @@ def _checked(files: KeyPair) -> bytes:
             raise ConfigurationError([FieldError(option, problem)]) from error
     pem = b"\n".join(parts)
     try:
-        _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pem)
+        load_key_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pem)
     except ssl.SSLError as error:
         problem = f"{files.certificate} is no certificate of the unencrypted key {files.key}: {error}"
         raise ConfigurationError([FieldError("--tls-cert-file", problem)]) from error
     return pem
-
-
-def _load(context: ssl.SSLContext, pem: bytes) -> None:
-    """Load a key pair from memory; OpenSSL asks for a file, and a pod may have no place to write one."""
-    descriptor = os.memfd_create("serving-certificate")
-    try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(pem)
-        # Without a password an encrypted key is an error, instead of a question on the terminal.
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
-    finally:
-        os.close(descriptor)

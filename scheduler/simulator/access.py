@@ -1,75 +1,110 @@
 """Who asks, and whether they may.
 
-There is one token, whose owner may do everything; without one, only what every cluster shows to all.
+Without tokens and without RBAC, whoever comes is the one user there is, and may do everything.
 """
 
 from __future__ import annotations
 
-import hmac
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from scheduler.simulator.attributes import attributes_of, refusal
+from scheduler.simulator.impersonation import impersonated
+from scheduler.simulator.rbac import EVERYTHING, Decision
 from scheduler.simulator.status import StatusError
+from scheduler.simulator.users import NOBODY
 
 if TYPE_CHECKING:
-    from scheduler.simulator.request_info import RequestInfo
+    from multidict import CIMultiDictProxy
 
-ANONYMOUS: Final = "system:anonymous"
+    from scheduler.simulator.attributes import Attributes
+    from scheduler.simulator.authentication import Tokens
+    from scheduler.simulator.grants import Grants
+    from scheduler.simulator.rbac_rules import Rule
+    from scheduler.simulator.request_info import RequestInfo
+    from scheduler.simulator.users import User
+
 _PUBLIC: Final = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
 
-@dataclass(frozen=True, slots=True)
-class User:
-    """Who asks."""
+class Authorizer(Protocol):
+    """Says who may do what."""
 
-    name: str
+    def decide(self, user: User, deed: Attributes) -> Decision:
+        """Say whether a user may do something."""
+        ...
+
+    def rules(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+        """Return what a user may do in a namespace, and what kept some of it from being found."""
+        ...
+
+
+class AllowKnown:
+    """Lets everybody who is known do everything, and the others see what every cluster shows to all."""
+
+    def decide(self, user: User, deed: Attributes) -> Decision:
+        return Decision(user != NOBODY or deed.path.rstrip("/") in _PUBLIC)
+
+    def rules(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+        return list(EVERYTHING), []
 
 
 class Access:
-    """Authentication and authorization."""
+    """Authentication and authorization of requests."""
 
-    def __init__(self, token: str | None, user: str) -> None:
+    def __init__(
+        self, tokens: Tokens, authorizer: Authorizer, grants: Grants, default_user: User | None
+    ) -> None:
         """Set up.
 
         Args:
-            token: what a request must bear to be its user's; None takes every request for the user's.
-            user: the name behind the token.
+            tokens: whose they are.
+            authorizer: who may do what.
+            grants: where it is written down.
+            default_user: who everybody is who shows no token of somebody; None for nobody.
         """
-        self._token = token
-        self._user = User(user)
+        self._tokens = tokens
+        self._authorizer = authorizer
+        self._grants = grants
+        self._default_user = default_user
 
-    def check(self, info: RequestInfo, authorization: str | None) -> User:
-        """Return who asks.
+    def identify(self, headers: CIMultiDictProxy[str]) -> User:
+        """Return who asks: who they are impersonated to be, if they may.
 
         Raises:
-            StatusError: 401, a wrong token; 403, they may not do this.
+            StatusError: 401, a wrong token; 403, they may not be somebody else.
         """
-        if self._token is None:
-            return self._user
-        if authorization:
-            scheme, _, token = authorization.partition(" ")
-            if scheme.lower() == "bearer" and hmac.compare_digest(
-                token.strip().encode(), self._token.encode()
-            ):
-                return self._user
+        user = self._user(headers.get("Authorization", ""))
+        wanted = impersonated(headers)
+        if wanted is None:
+            return user
+        for deed in wanted.deeds:
+            self._require(user, deed)
+        return wanted.user
+
+    def authorize(self, user: User, info: RequestInfo) -> None:
+        """Let a request pass, or not.
+
+        Raises:
+            StatusError: 403, the user may not do this.
+        """
+        self._require(user, attributes_of(info))
+
+    def _user(self, authorization: str) -> User:
+        if not authorization:
+            return self._default_user or NOBODY
+        scheme, _, token = authorization.partition(" ")
+        found = self._tokens.user_of(token.strip()) if scheme.lower() == "bearer" else None
+        if found is None:
+            found = self._default_user
+        if found is None:
             raise StatusError(401, "Unauthorized", "Unauthorized")
-        if info.path.rstrip("/") in _PUBLIC:
-            return User(ANONYMOUS)
-        raise _forbidden(info, ANONYMOUS)
+        return found
 
-
-def _forbidden(info: RequestInfo, user: str) -> StatusError:
-    """Return a refusal in the words of upstream's authorization."""
-    if not info.is_resource:
-        problem = f'User "{user}" cannot {info.verb} path "{info.path}"'
-        return StatusError(403, "Forbidden", f"forbidden: {problem}", {})
-    resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
-    where = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
-    problem = f'User "{user}" cannot {info.verb} resource "{resource}" in API group "{info.group}" {where}'
-    details = {"name": info.name} if info.name else {}
-    if info.group:
-        details["group"] = info.group
-    details["kind"] = info.resource
-    shown = f"{info.resource}.{info.group}" if info.group else info.resource
-    named = f' "{info.name}"' if info.name else ""
-    return StatusError(403, "Forbidden", f"{shown}{named} is forbidden: {problem}", details)
+    def _require(self, user: User, deed: Attributes) -> None:
+        decision = self._authorizer.decide(user, deed)
+        if decision.allowed:
+            self._grants.use(user, deed, decision.rules)
+            return
+        error = refusal(user, deed, decision.reason)
+        self._grants.refuse(user, deed, error.message)
+        raise error

@@ -12,17 +12,30 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from scheduler.simulator.aggregated_discovery import CONTENT_TYPE as AGGREGATED
+from scheduler.simulator.aggregated_discovery import aggregated_discovery, wants_aggregated
 from scheduler.simulator.binding import bind
-from scheduler.simulator.body import delete_options, read_body, read_patch
+from scheduler.simulator.body import delete_options, eviction_options, read_body, read_patch
 from scheduler.simulator.decoding import WriteOptions
 from scheduler.simulator.deletion import delete, delete_collection
 from scheduler.simulator.discovery import VERSION, api_group, api_groups, api_resources, api_versions
+from scheduler.simulator.eviction import evict
 from scheduler.simulator.listing import check_list_options, list_page
 from scheduler.simulator.openapi import openapi_document
 from scheduler.simulator.presentation import Presentation, negotiate
+from scheduler.simulator.registry import APPLY_PATCH
 from scheduler.simulator.scale import patch_scale, scale_of, update_scale
 from scheduler.simulator.selectors import selector_of
-from scheduler.simulator.status import StatusError, bad_request, details_of, method_not_allowed, success
+from scheduler.simulator.status import (
+    StatusError,
+    bad_request,
+    details_of,
+    forbidden_field,
+    invalid,
+    method_not_allowed,
+    required,
+    success,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,6 +47,8 @@ if TYPE_CHECKING:
 
 JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
+_CREATED_ONLY: Final = frozenset({"binding", "eviction"})
+_INSIDE_CONTAINERS: Final = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 
 
@@ -98,7 +113,7 @@ class Api:
         """Answer a request, refusals included."""
         try:
             if not request.info.is_resource:
-                return self._answer_path(request.info)
+                return self._answer_path(request.info, request.accept)
             return self._answer_resource(request)
         except StatusError as error:
             return answer_of_error(error)
@@ -125,6 +140,13 @@ class Api:
             raise _no_such_resource()
         if info.namespace and not kind.namespaced:
             raise _no_such_resource()
+        if kind.resource == "pods" and info.subresource in _INSIDE_CONTAINERS:
+            raise StatusError(
+                501,
+                "",
+                f"pods/{info.subresource} is not implemented: this is a simulated cluster, containers are not run "
+                "here",
+            )
         if info.subresource and info.subresource not in kind.subresources:
             raise _no_such_resource()
         if kind.namespaced and not info.namespace:
@@ -134,7 +156,7 @@ class Api:
                 raise method_not_allowed()
         return kind
 
-    def _answer_path(self, info: RequestInfo) -> Answer:
+    def _answer_path(self, info: RequestInfo, accept: str) -> Answer:
         """Answer what is no resource: discovery, health, version."""
         path = info.path.rstrip("/")
         if path in _HEALTH or path.rpartition("/")[0] in _HEALTH:
@@ -144,6 +166,9 @@ class Api:
             return Answer(HTTPStatus.NOT_FOUND, b"404 page not found\n", _TEXT)
         if info.method not in {"GET", "HEAD"}:
             raise method_not_allowed()
+        if path in {"/api", "/apis"} and wants_aggregated(accept):
+            groups = aggregated_discovery(self._registry.kinds, core=path == "/api")
+            return Answer(HTTPStatus.OK, msgspec.json.encode(groups), AGGREGATED)
         return Answer(HTTPStatus.OK, msgspec.json.encode(found))
 
     def _discovered(self, path: str) -> Mapping[str, Any] | None:
@@ -186,7 +211,7 @@ class Api:
             raise method_not_allowed()
         entry = self._registry.get(kind, info.namespace, info.name)
         if info.subresource == "scale":
-            return Answer(HTTPStatus.OK, msgspec.json.encode(scale_of(entry.object)))
+            return Answer(HTTPStatus.OK, msgspec.json.encode(scale_of(kind, entry.object)))
         return Answer(HTTPStatus.OK, self.presentation(request).one(entry))
 
     def _list(self, kind: Kind, request: Request) -> Answer:
@@ -201,6 +226,8 @@ class Api:
         if info.subresource == "binding":
             binding = read_body(request.body, request.content_type, "Binding")
             return self._bind(info.namespace, info.name, binding, _write_options(info))
+        if info.subresource == "eviction":
+            return self._evict(request)
         if info.name:
             raise method_not_allowed()
         presentation = self.presentation(request)
@@ -213,15 +240,24 @@ class Api:
         bind(self._registry, namespace, name, binding, options)
         return Answer(HTTPStatus.CREATED, msgspec.json.encode(success(HTTPStatus.CREATED)))
 
+    def _evict(self, request: Request) -> Answer:
+        info = request.info
+        eviction = read_body(request.body, request.content_type, "Eviction")
+        write = _write_options(info)
+        options = eviction_options(eviction)
+        write.dry_run |= options.dry_run
+        evict(self._registry, info.namespace, info.name, eviction, options, write)
+        return Answer(HTTPStatus.CREATED, msgspec.json.encode(success(HTTPStatus.CREATED)))
+
     def _update(self, kind: Kind, request: Request) -> Answer:
         info, options = request.info, _write_options(request.info)
-        if not info.name or info.subresource == "binding":
+        if not info.name or info.subresource in _CREATED_ONLY:
             raise method_not_allowed()
         presentation = self.presentation(request)
         if info.subresource == "scale":
             body = read_body(request.body, request.content_type, "Scale")
             entry = update_scale(self._registry, kind, info.namespace, info.name, body, options)
-            return _written(HTTPStatus.OK, msgspec.json.encode(scale_of(entry.object)), options)
+            return _written(HTTPStatus.OK, msgspec.json.encode(scale_of(kind, entry.object)), options)
         body = read_body(request.body, request.content_type, kind.kind)
         entry, created = self._registry.update(
             kind, info.namespace, info.name, body, options, subresource=info.subresource
@@ -231,17 +267,20 @@ class Api:
 
     def _patch(self, kind: Kind, request: Request) -> Answer:
         info, options = request.info, _write_options(request.info)
-        if not info.name or info.subresource in {"binding", "finalize"}:
+        if not info.name or info.subresource in {*_CREATED_ONLY, "finalize"}:
             raise method_not_allowed()
         presentation = self.presentation(request)
         patch_type, patch = read_patch(request.body, request.content_type)
+        _check_patch_options(info, patch_type)
         if info.subresource == "scale":
             entry = patch_scale(self._registry, kind, info.namespace, info.name, patch, patch_type, options)
-            return _written(HTTPStatus.OK, msgspec.json.encode(scale_of(entry.object)), options)
+            return _written(HTTPStatus.OK, msgspec.json.encode(scale_of(kind, entry.object)), options)
+        is_new = self._registry.storage(kind).get(kind.key(info.namespace, info.name)) is None
         entry = self._registry.patch(
             kind, info.namespace, info.name, patch, patch_type, options, subresource=info.subresource
         )
-        return _written(HTTPStatus.OK, presentation.one(entry), options)
+        code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
+        return _written(code, presentation.one(entry), options)
 
     def _delete(self, kind: Kind, request: Request) -> Answer:
         info = request.info
@@ -282,7 +321,27 @@ def _write_options(info: RequestInfo) -> WriteOptions:
     validation = info.query.get("fieldValidation") or "Warn"
     if validation not in {"Strict", "Warn", "Ignore"}:
         raise bad_request(f'Invalid value: "{validation}": fieldValidation must be Ignore, Warn or Strict')
-    return WriteOptions(dry_run=bool(dry_run), field_validation=validation)
+    return WriteOptions(
+        dry_run=bool(dry_run),
+        field_validation=validation,
+        manager=info.query.get("fieldManager") or "unknown",
+        force=info.flag("force"),
+    )
+
+
+def _check_patch_options(info: RequestInfo, patch_type: str) -> None:
+    """Refuse an apply that does not say who applies, and a patch by force that is no apply.
+
+    Raises:
+        StatusError: 422.
+    """
+    causes = []
+    if patch_type == APPLY_PATCH and not info.query.get("fieldManager"):
+        causes.append(required("fieldManager", "is required for apply patch"))
+    if patch_type != APPLY_PATCH and info.flag("force"):
+        causes.append(forbidden_field("force", "may not be specified for non-apply patch"))
+    if causes:
+        raise invalid("meta.k8s.io", "PatchOptions", "", causes)
 
 
 def _written(code: int, body: bytes, options: WriteOptions) -> Answer:

@@ -8,7 +8,7 @@ import msgspec
 
 from scheduler.simulator import protobuf
 from scheduler.simulator.deletion import DeleteOptions
-from scheduler.simulator.registry import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from scheduler.simulator.registry import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from scheduler.simulator.status import StatusError, bad_request
 
 if TYPE_CHECKING:
@@ -63,9 +63,11 @@ def read_patch(body: bytes, content_type: str) -> tuple[str, Any]:
         StatusError: 400 or 415.
     """
     media_type = content_type.partition(";")[0].strip()
+    if media_type == APPLY_PATCH:
+        return media_type, msgspec.json.decode(_from_yaml(body))
     if media_type not in _PATCH_TYPES:
         if media_type.startswith("application/apply-patch"):
-            raise _unsupported(sorted(_PATCH_TYPES))
+            raise _unsupported([*sorted(_PATCH_TYPES), APPLY_PATCH])
         raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     try:
         return media_type, msgspec.json.decode(body)
@@ -80,6 +82,22 @@ def delete_options(body: bytes, content_type: str, query: Mapping[str, str]) -> 
         StatusError: 400 or 415.
     """
     found = read_body(body, content_type, "DeleteOptions") if body.strip() else dict(query)
+    return _delete_options(found, body, query)
+
+
+def eviction_options(eviction: Mapping[str, Any]) -> DeleteOptions:
+    """Read the deleteOptions of an Eviction.
+
+    Raises:
+        StatusError: 400.
+    """
+    found = eviction.get("deleteOptions") or {}
+    if not isinstance(found, dict):
+        raise bad_request("Eviction cannot be decoded: deleteOptions is of the wrong type")
+    return _delete_options(found, b"", {})
+
+
+def _delete_options(found: Mapping[str, Any], body: bytes, query: Mapping[str, str]) -> DeleteOptions:
     grace = found.get("gracePeriodSeconds")
     if isinstance(grace, str):
         try:
@@ -103,6 +121,7 @@ def delete_options(body: bytes, content_type: str, query: Mapping[str, str]) -> 
         uid=str(preconditions.get("uid") or ""),
         resource_version=str(preconditions.get("resourceVersion") or ""),
         propagation_policy=policy,
+        dry_run="All" in (found.get("dryRun") or ()),
     )
 
 

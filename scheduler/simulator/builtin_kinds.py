@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
+from scheduler.simulator.definitions import DefinitionStrategy
 from scheduler.simulator.events import INVOLVED_FIELDS, CoreEventStrategy, EventStrategy
+from scheduler.simulator.jobs import JobStrategy
 from scheduler.simulator.kinds import VERBS, Kind, Kinds, selectable
 from scheduler.simulator.leases import LeaseStrategy
 from scheduler.simulator.namespaces import NamespaceStrategy
 from scheduler.simulator.nodes import NodeStrategy
 from scheduler.simulator.pods import PodStrategy
+from scheduler.simulator.rbac_kinds import BindingStrategy, RoleStrategy
 from scheduler.simulator.services import ServiceStrategy
 from scheduler.simulator.strategy import Generic, Strategy
-from scheduler.simulator.workloads import DeploymentStrategy, ReplicaSetStrategy, WorkloadStrategy
+from scheduler.simulator.workloads import (
+    DaemonSetStrategy,
+    DeploymentStrategy,
+    ReplicaSetStrategy,
+    StatefulSetStrategy,
+)
 
 Object = dict[str, Any]
 
 _ALL: Final = ("all",)
 _NAMESPACE_VERBS: Final = tuple(verb for verb in VERBS if verb != "deletecollection")
 _STATUS: Final = ("status",)
+REVIEW_VERBS: Final = ("create",)
+"""Of what is answered and stored nowhere."""
 _SCALE: Final = ("status", "scale")
 
 _POD_FIELDS: Final = selectable(
@@ -61,23 +71,26 @@ class _Budget(Generic):
 
 def builtin_kinds() -> Kinds:
     """Return the kinds a new server serves: what schedulers read and write, and what makes pods."""
-    plain, generic, workload = Strategy(), Generic(), WorkloadStrategy()
+    plain, generic = Strategy(), Generic()
     # fmt: off
     return Kinds([
-        Kind("", "v1", "pods", "Pod", True, PodStrategy(), "V1Pod", ("po",), _ALL, ("status", "binding"), _POD_FIELDS),
+        Kind("", "v1", "pods", "Pod", True, PodStrategy(), "V1Pod", ("po",), _ALL, ("status", "binding", "eviction"), _POD_FIELDS),
         Kind("", "v1", "nodes", "Node", False, NodeStrategy(), "V1Node", ("no",), (), _STATUS, _NODE_FIELDS),
         Kind("", "v1", "namespaces", "Namespace", False, NamespaceStrategy(), "V1Namespace", ("ns",), (), ("status", "finalize"), selectable("status.phase"), None, _NAMESPACE_VERBS),
         Kind("", "v1", "events", "Event", True, CoreEventStrategy(), "CoreV1Event", ("ev",), (), (), _CORE_EVENT_FIELDS),
         Kind("", "v1", "services", "Service", True, ServiceStrategy(), "V1Service", ("svc",), _ALL, _STATUS, selectable("spec.clusterIP", "spec.type")),
         Kind("", "v1", "configmaps", "ConfigMap", True, plain, "V1ConfigMap", ("cm",)),
         Kind("", "v1", "secrets", "Secret", True, plain, "V1Secret"),
-        Kind("", "v1", "serviceaccounts", "ServiceAccount", True, plain, "V1ServiceAccount", ("sa",)),
+        Kind("", "v1", "serviceaccounts", "ServiceAccount", True, plain, "V1ServiceAccount", ("sa",), (), ("token",)),
         Kind("", "v1", "persistentvolumes", "PersistentVolume", False, generic, "V1PersistentVolume", ("pv",), (), _STATUS),
         Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, generic, "V1PersistentVolumeClaim", ("pvc",), (), _STATUS),
         Kind("", "v1", "replicationcontrollers", "ReplicationController", True, generic, "V1ReplicationController", ("rc",), _ALL, _STATUS),
         Kind("apps", "v1", "deployments", "Deployment", True, DeploymentStrategy(), "V1Deployment", ("deploy",), _ALL, _SCALE),
         Kind("apps", "v1", "replicasets", "ReplicaSet", True, ReplicaSetStrategy(), "V1ReplicaSet", ("rs",), _ALL, _SCALE),
-        Kind("apps", "v1", "statefulsets", "StatefulSet", True, workload, "V1StatefulSet", ("sts",), _ALL, _SCALE),
+        Kind("apps", "v1", "statefulsets", "StatefulSet", True, StatefulSetStrategy(), "V1StatefulSet", ("sts",), _ALL, _SCALE),
+        Kind("apps", "v1", "daemonsets", "DaemonSet", True, DaemonSetStrategy(), "V1DaemonSet", ("ds",), _ALL, _STATUS),
+        Kind("apps", "v1", "controllerrevisions", "ControllerRevision", True, plain, "V1ControllerRevision"),
+        Kind("batch", "v1", "jobs", "Job", True, JobStrategy(), "V1Job", (), _ALL, _STATUS),
         Kind("events.k8s.io", "v1", "events", "Event", True, EventStrategy(), "EventsV1Event", ("ev",), (), (), _EVENT_FIELDS, ("", "events")),
         Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy(), "V1Lease"),
         Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, _Budget(), "V1PodDisruptionBudget", ("pdb",), (), _STATUS),
@@ -87,8 +100,19 @@ def builtin_kinds() -> Kinds:
         Kind("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False, plain, "V1CSIDriver"),
         Kind("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", True, plain, "V1CSIStorageCapacity"),
         Kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, generic, "V1VolumeAttachment", (), (), _STATUS),
+        Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, DefinitionStrategy(), "V1CustomResourceDefinition", ("crd", "crds"), ("api-extensions",), _STATUS),
         Kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, generic, "ResourceV1ResourceClaim", (), (), _STATUS),
         Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, _Plain(), "V1ResourceSlice"),
         Kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, _Plain(), "V1DeviceClass"),
+        Kind("rbac.authorization.k8s.io", "v1", "roles", "Role", True, RoleStrategy("roles"), "V1Role"),
+        Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", True, BindingStrategy("rolebindings"), "V1RoleBinding"),
+        Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False, RoleStrategy("clusterroles"), "V1ClusterRole"),
+        Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False, BindingStrategy("clusterrolebindings"), "V1ClusterRoleBinding"),
+        Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, plain, "V1TokenReview", verbs=REVIEW_VERBS),
+        Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False, plain, "V1SelfSubjectReview", verbs=REVIEW_VERBS),
+        Kind("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False, plain, "V1SubjectAccessReview", verbs=REVIEW_VERBS),
+        Kind("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", True, plain, "V1LocalSubjectAccessReview", verbs=REVIEW_VERBS),
+        Kind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False, plain, "V1SelfSubjectAccessReview", verbs=REVIEW_VERBS),
+        Kind("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False, plain, "V1SelfSubjectRulesReview", verbs=REVIEW_VERBS),
     ])
     # fmt: on

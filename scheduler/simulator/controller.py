@@ -100,6 +100,12 @@ def owner_uid(obj: Object) -> str:
     return ""
 
 
+def owner_kind(obj: Object) -> str:
+    """Return the kind of the controller an object belongs to; "" for none."""
+    owners = obj["metadata"].get("ownerReferences", ())
+    return next((str(owner.get("kind", "")) for owner in owners if owner.get("controller")), "")
+
+
 def owned_by(owner: Object) -> list[Object]:
     """Return the ownerReferences of what belongs to an object."""
     metadata = owner["metadata"]

@@ -22,11 +22,15 @@ class WriteOptions:
         dry_run: do everything but store it.
         field_validation: what becomes of unknown fields: `Strict` refuses, `Warn` warns, `Ignore` is silent; all
             but the first drop them.
+        manager: who is known to have written it, as in `kubectl`.
+        force: whether an apply takes fields from others.
         warnings: what the answer is to warn of; grows while the request is handled.
     """
 
     dry_run: bool = False
     field_validation: str = "Warn"
+    manager: str = "simulator"
+    force: bool = False
     warnings: list[str] = field(default_factory=list)
 
 
@@ -39,11 +43,9 @@ def read_object(kind: Kind, body: Any, options: WriteOptions) -> Object:
     if not isinstance(body, dict):
         raise cannot_decode(kind, "json: cannot unmarshal into Go value: an object was expected")
     _check_type(kind, body)
-    if not kind.model:
-        return kind.head(clone(body))
     unknown: list[str] = []
     try:
-        obj: Object = structure_of(kind.model)(body, unknown)
+        obj = structure_of(kind.model)(body, unknown) if kind.model else _read_custom(kind, body, unknown)
     except StructureError as error:
         problem = error.problem if error.problem.startswith("quantities") else str(error)
         raise cannot_decode(kind, problem) from error
@@ -58,6 +60,20 @@ def read_object(kind: Kind, body: Any, options: WriteOptions) -> Object:
     return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata} | {
         name: value for name, value in obj.items() if name not in {"kind", "apiVersion"}
     }
+
+
+def _read_custom(kind: Kind, body: Object, unknown: list[str]) -> Object:
+    """Return a copy of an object whose structure is its strategy's to know, but for the metadata."""
+    obj: Object = clone(body)
+    if "metadata" in obj:
+        lost: list[str] = []
+        try:
+            obj["metadata"] = structure_of("V1ObjectMeta")(obj["metadata"], lost)
+        except StructureError as error:
+            raise error.inside("metadata") from None
+        unknown += [f"metadata.{path}" for path in lost]
+    unknown += kind.strategy.prune(obj)
+    return obj
 
 
 def clone(value: Any) -> Any:

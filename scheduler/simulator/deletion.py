@@ -7,7 +7,7 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -36,12 +36,14 @@ class DeleteOptions:
         uid: only an object of this uid is deleted; "" for any.
         resource_version: only this version is; "" for any.
         propagation_policy: what becomes of dependents: `Background`, `Foreground`, `Orphan`; "" is Background.
+        dry_run: do everything but store it.
     """
 
     grace_period_seconds: int | None = None
     uid: str = ""
     resource_version: str = ""
     propagation_policy: str = ""
+    dry_run: bool = False
 
 
 def delete(
@@ -55,9 +57,10 @@ def delete(
     Raises:
         StatusError: 403, 404 or 409.
     """
+    write = replace(write, dry_run=write.dry_run or options.dry_run)
     entry = registry.get(kind, namespace, name)
     kind.strategy.check_delete(entry.object)
-    _check_preconditions(kind, entry, options)
+    check_preconditions(kind, entry, options)
     begun = kind.strategy.begin_delete(entry.object, registry)
     if begun is not None:
         return registry.commit(kind, entry, _own_metadata(begun), write), False
@@ -99,7 +102,12 @@ def delete_collection(
     return found
 
 
-def _check_preconditions(kind: Kind, entry: Entry, options: DeleteOptions) -> None:
+def check_preconditions(kind: Kind, entry: Entry, options: DeleteOptions) -> None:
+    """Refuse a deletion that is meant for another object, or another version of it.
+
+    Raises:
+        StatusError: 409.
+    """
     uid = entry.object["metadata"]["uid"]
     if options.uid and options.uid != uid:
         raise conflict_of_kind(

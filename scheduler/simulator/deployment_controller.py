@@ -7,6 +7,7 @@ Source:
 from __future__ import annotations
 
 import hashlib
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
@@ -37,6 +38,7 @@ class DeploymentController(Controller):
         self._deployments: dict[str, Object] = {}  # uid -> Deployment
         self._sets: dict[str, dict[str, Object]] = {}  # uid of the Deployment -> name -> ReplicaSet
         self._changed: dict[str, None] = {}  # uids of Deployments
+        self._due: set[str] = set()  # uids of Deployments whose deadline a timer waits for
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         if resource == _DEPLOYMENTS:
@@ -64,7 +66,7 @@ class DeploymentController(Controller):
     def _reconcile(self, deployment: Object) -> None:
         """Take one step; its effects are seen in the next turn, which takes the next."""
         sets = self._sets.get(deployment["metadata"]["uid"], {})
-        name = f"{deployment['metadata']['name']}-{_template_hash(deployment['spec']['template'])}"
+        name = f"{deployment['metadata']['name']}-{template_hash(deployment['spec']['template'])}"
         new = sets.get(name)
         old = [one for key, one in sets.items() if key != name]
         if deployment["spec"].get("paused"):
@@ -74,11 +76,74 @@ class DeploymentController(Controller):
             may_start = deployment["spec"]["strategy"]["type"] != "Recreate" or not any(map(_pods, old))
             if may_start:
                 self._create_set(deployment, name, old)
+        elif _revision(new) <= max(map(_revision, old), default=0):
+            # An old template came back: its ReplicaSet is the newest again, which rollout history shows.
+            new = self._renumber(new, 1 + max(map(_revision, old)))
         for replica_set, replicas in _wanted_replicas(deployment, new, old):
             if replica_set["spec"].get("replicas", 0) != replicas:
                 namespace, set_name = key_of(replica_set)
                 self.store.scale(_REPLICA_SETS, set_name, replicas, namespace)
+        self._forget(deployment, old)
         self._report(deployment, new, old)
+
+    def _renumber(self, replica_set: Object, revision: int) -> Object:
+        namespace, name = key_of(replica_set)
+        annotations = {_REVISION: str(revision)}
+        return self.store.patch(_REPLICA_SETS, name, {"metadata": {"annotations": annotations}}, namespace)
+
+    def _forget(self, deployment: Object, old: Sequence[Object]) -> None:
+        """Delete the oldest ReplicaSets without pods, beyond as many as the history keeps."""
+        idle = [one for one in old if not one["spec"].get("replicas", 0) and not _pods(one)]
+        excess = len(idle) - deployment["spec"].get("revisionHistoryLimit", 10)
+        for replica_set in sorted(idle, key=_revision)[: max(0, excess)]:
+            namespace, name = key_of(replica_set)
+            if "deletionTimestamp" not in replica_set["metadata"]:
+                self.store.delete(_REPLICA_SETS, name, namespace)
+
+    def _progress(
+        self,
+        deployment: Object,
+        new: Object | None,
+        before: dict[str, Object],
+        now: str,
+        *,
+        counts: Object | None,
+    ) -> Object:
+        """Return the condition Progressing; a rollout that stands still for too long has failed.
+
+        Source:
+            pkg/controller/deployment/progress.go, syncRolloutStatus.
+        """
+        known = before.get("Progressing", {})
+        name = f'ReplicaSet "{new["metadata"]["name"] if new else ""}"'
+        if counts is None:
+            done = f"{name} has successfully progressed."
+            return _condition(before, now, "Progressing", "True", "NewReplicaSetAvailable", done)
+        told = deployment.get("status", {})
+        moved = any(
+            counts[field] != told.get(field, 0)
+            for field in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+        )
+        fresh = moved or not known or known.get("reason") == "NewReplicaSetAvailable"
+        updated = known.get("lastUpdateTime", now)
+        deadline = deployment["spec"].get("progressDeadlineSeconds", 600)
+        left = deadline - _seconds_between(updated, now)
+        uid = deployment["metadata"]["uid"]
+        if not fresh and (left <= 0 or known.get("reason") == "ProgressDeadlineExceeded"):
+            late = f"{name} has timed out progressing."
+            return _condition(before, now, "Progressing", "False", "ProgressDeadlineExceeded", late)
+        if uid not in self._due:
+            self._due.add(uid)
+            self.later(float(deadline) if fresh else left, self._look_again, uid)
+        condition = _condition(
+            before, now, "Progressing", "True", "ReplicaSetUpdated", f"{name} is progressing."
+        )
+        return condition | {"lastUpdateTime": now if fresh else updated}
+
+    def _look_again(self, uid: str) -> None:
+        self._due.discard(uid)
+        self._changed[uid] = None
+        self.wake()
 
     def _create_set(self, deployment: Object, name: str, old: Sequence[Object]) -> None:
         spec, template = deployment["spec"], deployment["spec"]["template"]
@@ -131,21 +196,17 @@ class DeploymentController(Controller):
                 "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
                 f"Deployment {'has' if enough else 'does not have'} minimum availability.",
             ),
-            _condition(
-                before,
-                now,
-                "Progressing",
-                "True",
-                "NewReplicaSetAvailable" if done else "ReplicaSetUpdated",
-                f'ReplicaSet "{new["metadata"]["name"] if new else ""}" '
-                f"{'has successfully progressed' if done else 'is progressing'}.",
-            ),
+            self._progress(deployment, new, before, now, counts=status if not done else None),
         ]
         namespace, name = key_of(deployment)
         self.store.patch(_DEPLOYMENTS, name, {"status": status}, namespace, subresource="status")
         if new and deployment["metadata"].get("annotations", {}).get(_REVISION) != str(_revision(new)):
             annotations = {_REVISION: str(_revision(new))}
             self.store.patch(_DEPLOYMENTS, name, {"metadata": {"annotations": annotations}}, namespace)
+
+
+def _seconds_between(first: str, second: str) -> float:
+    return (datetime.fromisoformat(second) - datetime.fromisoformat(first)).total_seconds()
 
 
 def _wanted_replicas(
@@ -192,7 +253,7 @@ def _share(value: Any, whole: int, *, round_up: bool) -> int:
     return int(value)
 
 
-def _template_hash(template: Object) -> str:
+def template_hash(template: Object) -> str:
     """Return a short name for a template; equal templates have the same."""
     digest = hashlib.sha256(msgspec.json.encode(template, order="deterministic")).digest()
     return "".join(_HASH_ALPHABET[byte % len(_HASH_ALPHABET)] for byte in digest[:_HASH_LENGTH])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -28,8 +30,15 @@ VERSION: Final = {
 _CHANGED_VERBS: Final = ["get", "patch", "update"]
 _SUBRESOURCES: Final[dict[str, Object]] = {
     "binding": {"kind": "Binding", "verbs": ["create"]},
+    "eviction": {"group": "policy", "version": "v1", "kind": "Eviction", "verbs": ["create"]},
     "scale": {"group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": _CHANGED_VERBS},
     "finalize": {"verbs": ["update"]},
+    "token": {
+        "group": "authentication.k8s.io",
+        "version": "v1",
+        "kind": "TokenRequest",
+        "verbs": ["create"],
+    },
 }
 
 
@@ -98,7 +107,20 @@ def _resource(kind: Kind) -> Object:
         resource["shortNames"] = list(kind.short_names)
     if kind.categories:
         resource["categories"] = list(kind.categories)
+    if "get" in kind.verbs:  # reviews are stored nowhere
+        resource["storageVersionHash"] = _storage_hash(kind)
     return resource
+
+
+def _storage_hash(kind: Kind) -> str:
+    """Return what changes when objects are stored in another version.
+
+    Source:
+        kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/discovery/storageversionhash.go.
+    """
+    group, version = ("", "v1") if kind.stored_as else (kind.group, kind.version)
+    digest = hashlib.sha256(f"{group}/{version}/{kind.kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
 
 
 def _subresource(kind: Kind, name: str) -> Object:

@@ -25,7 +25,14 @@ _Place = tuple[str, str, str]  # resource, namespace, name
 class GarbageCollector(Controller):
     """Deletes or orphans the dependents of what is deleted."""
 
-    resources: ClassVar[Sequence[str]] = ("deployments.apps", "statefulsets.apps", "replicasets.apps", "pods")
+    resources: ClassVar[Sequence[str]] = (
+        "deployments.apps",
+        "statefulsets.apps",
+        "daemonsets.apps",
+        "jobs.batch",
+        "replicasets.apps",
+        "pods",
+    )
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)

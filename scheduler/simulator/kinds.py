@@ -11,6 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from scheduler.simulator.columns import Printer
     from scheduler.simulator.strategy import Strategy
 
 Object = dict[str, Any]
@@ -39,6 +40,10 @@ class Kind:
         selectable: what field selectors may name beside metadata.name and metadata.namespace.
         stored_as: the (group, resource) whose storage it shares; its own when None.
         verbs: what discovery promises.
+        singular_name: "" for the kind in small letters.
+        list_kind: "" for the kind with `List` behind it.
+        printer: how tables show it; None for what the built-in kinds have.
+        types_items: whether the items of its lists say their kind and apiVersion, as custom resources' do.
     """
 
     group: str
@@ -54,6 +59,10 @@ class Kind:
     selectable: Mapping[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
     stored_as: tuple[str, str] | None = None
     verbs: tuple[str, ...] = VERBS
+    singular_name: str = ""
+    list_kind: str = ""
+    printer: Printer | None = None
+    types_items: bool = False
 
     @cached_property
     def api_version(self) -> str:
@@ -61,7 +70,7 @@ class Kind:
 
     @cached_property
     def singular(self) -> str:
-        return self.kind.lower()
+        return self.singular_name or self.kind.lower()
 
     @cached_property
     def group_resource(self) -> str:
@@ -97,7 +106,9 @@ class Kind:
         return msgspec.json.encode(self.view(stored))
 
     def item(self, raw: bytes) -> bytes:
-        """Return an encoded object as an item of a list, which does without kind and apiVersion."""
+        """Return an encoded object as an item of a list; built-in ones do without kind and apiVersion."""
+        if self.types_items:
+            return raw
         return b"{" + raw[len(self.prefix) :]
 
     def key(self, namespace: str, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from pathlib import Path
@@ -9,20 +10,24 @@ from pathlib import Path
 _NAME = "simulator"
 
 
-def kubeconfig(server: str, token: str | None, user: str) -> str:
+def kubeconfig(server: str, token: str | None, user: str, authority: bytes = b"") -> str:
     """Return a kubeconfig, in JSON, which is YAML.
 
     Args:
         server: its URL.
         token: what its user shows; None for a server that asks for none.
         user: the user's name.
+        authority: the certificate to trust, PEM; empty without TLS.
     """
     context = {"cluster": _NAME, "user": user, "namespace": "default"}
+    cluster = {"server": server}
+    if authority:
+        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
     return json.dumps(
         {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": _NAME, "cluster": {"server": server}}],
+            "clusters": [{"name": _NAME, "cluster": cluster}],
             "users": [{"name": user, "user": {"token": token} if token else {}}],
             "contexts": [{"name": _NAME, "context": context}],
             "current-context": _NAME,
@@ -31,10 +36,12 @@ def kubeconfig(server: str, token: str | None, user: str) -> str:
     )
 
 
-def write_kubeconfig(path: str | Path, server: str, token: str | None, user: str) -> Path:
-    """Write a kubeconfig that only its owner can read."""
+def write_kubeconfig(
+    path: str | Path, server: str, token: str | None, user: str, authority: bytes = b""
+) -> Path:
+    """Write a kubeconfig that only its owner can read; the arguments are those of `kubeconfig`."""
     target = Path(path)
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(kubeconfig(server, token, user))
+        file.write(kubeconfig(server, token, user, authority))
     return target

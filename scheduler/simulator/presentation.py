@@ -41,9 +41,8 @@ class AsObjects:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
-        self._list_head = msgspec.json.encode({"kind": f"{kind.kind}List", "apiVersion": kind.api_version})[
-            :-1
-        ]
+        head = {"kind": kind.list_kind or f"{kind.kind}List", "apiVersion": kind.api_version}
+        self._list_head = msgspec.json.encode(head)[:-1]
 
     def one(self, entry: Entry) -> bytes:
         return entry.raw(self._kind)
@@ -95,7 +94,7 @@ class AsTable:
         self._kind = kind
         self._clock = clock
         self._include = include_object
-        self._printer = printer_of(kind.group_resource)
+        self._printer = kind.printer or printer_of(kind.group_resource)
         self._columns_are_known = False
 
     def one(self, entry: Entry) -> bytes:

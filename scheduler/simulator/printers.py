@@ -6,67 +6,28 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.simulator.columns import (
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    NAME,
+    SELECTOR,
+    Column,
+    Printer,
+    created,
+    template_cells,
+)
 from scheduler.simulator.durations import age
 from scheduler.simulator.pod_printer import pod_cells
-from scheduler.simulator.scale import selector_text
-from scheduler.simulator.structure import field_description
+from scheduler.simulator.workload_printers import WORKLOAD_PRINTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
 
 Object = dict[str, Any]
-Cells = Callable[[Object, datetime], list[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column.
-
-    Attributes:
-        name: its heading.
-        description: text, or the (model, field) whose documentation it is.
-        type: as in OpenAPI.
-        priority: 0 is always shown, 1 with `-o wide`.
-        format: as in OpenAPI.
-    """
-
-    name: str
-    description: str | tuple[str, str]
-    type: str = "string"
-    priority: int = 0
-    format: str = ""
-
-    def definition(self) -> Object:
-        """Return the metav1.TableColumnDefinition."""
-        text = self.description if isinstance(self.description, str) else field_description(*self.description)
-        return {
-            "name": self.name,
-            "type": self.type,
-            "format": self.format,
-            "description": text,
-            "priority": self.priority,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Printer:
-    """How one kind is shown: its columns, and the cells of an object at a time."""
-
-    columns: Sequence[Column]
-    cells: Cells
-
-
-_NAME: Final = Column("Name", ("V1ObjectMeta", "name"), format="name")
-_AGE: Final = Column("Age", ("V1ObjectMeta", "creationTimestamp"))
-_CONTAINERS: Final = Column("Containers", "Names of each container in the template.", priority=1)
-_SELECTOR: Final = Column("Selector", "Which pods are its own, by their labels.", priority=1)
-_IMAGES: Final = Column("Images", "Images referenced by each container in the template.", priority=1)
-
-
-def _created(obj: Object, now: datetime) -> str:
-    return age(obj["metadata"].get("creationTimestamp"), now)
 
 
 def _node_cells(node: Object, now: datetime) -> list[Any]:
@@ -84,7 +45,7 @@ def _node_cells(node: Object, now: datetime) -> list[Any]:
         node["metadata"]["name"],
         state,
         ",".join(_roles(node["metadata"].get("labels", {}))) or "<none>",
-        _created(node, now),
+        created(node, now),
         info.get("kubeletVersion", ""),
         addresses.get("InternalIP", "<none>"),
         addresses.get("ExternalIP", "<none>"),
@@ -129,15 +90,6 @@ def _event_cells(event: Object, now: datetime) -> list[Any]:
     ]
 
 
-def _template_cells(obj: Object) -> list[Any]:
-    containers = obj["spec"]["template"]["spec"].get("containers", ())
-    return [
-        ",".join(container.get("name", "") for container in containers),
-        ",".join(container.get("image", "") for container in containers),
-        selector_text(obj["spec"].get("selector") or {}),
-    ]
-
-
 def _deployment_cells(deployment: Object, now: datetime) -> list[Any]:
     status = deployment.get("status", {})
     return [
@@ -145,8 +97,8 @@ def _deployment_cells(deployment: Object, now: datetime) -> list[Any]:
         f"{status.get('readyReplicas', 0)}/{deployment['spec'].get('replicas', 0)}",
         status.get("updatedReplicas", 0),
         status.get("availableReplicas", 0),
-        _created(deployment, now),
-        *_template_cells(deployment),
+        created(deployment, now),
+        *template_cells(deployment),
     ]
 
 
@@ -157,14 +109,14 @@ def _replica_set_cells(replica_set: Object, now: datetime) -> list[Any]:
         replica_set["spec"].get("replicas", 0),
         status.get("replicas", 0),
         status.get("readyReplicas", 0),
-        _created(replica_set, now),
-        *_template_cells(replica_set),
+        created(replica_set, now),
+        *template_cells(replica_set),
     ]
 
 
 def _namespace_cells(namespace: Object, now: datetime) -> list[Any]:
     phase = namespace.get("status", {}).get("phase", "")
-    return [namespace["metadata"]["name"], phase, _created(namespace, now)]
+    return [namespace["metadata"]["name"], phase, created(namespace, now)]
 
 
 def _service_cells(service: Object, now: datetime) -> list[Any]:
@@ -187,18 +139,18 @@ def _service_cells(service: Object, now: datetime) -> list[Any]:
         next(iter(spec.get("clusterIPs", ())), "<none>"),
         external,
         ",".join(ports) or "<none>",
-        _created(service, now),
+        created(service, now),
         selector or "<none>",
     ]
 
 
 def _config_map_cells(config_map: Object, now: datetime) -> list[Any]:
     entries = len(config_map.get("data", {})) + len(config_map.get("binaryData", {}))
-    return [config_map["metadata"]["name"], entries, _created(config_map, now)]
+    return [config_map["metadata"]["name"], entries, created(config_map, now)]
 
 
 def _lease_cells(lease: Object, now: datetime) -> list[Any]:
-    return [lease["metadata"]["name"], lease["spec"].get("holderIdentity", ""), _created(lease, now)]
+    return [lease["metadata"]["name"], lease["spec"].get("holderIdentity", ""), created(lease, now)]
 
 
 def _priority_class_cells(class_: Object, now: datetime) -> list[Any]:
@@ -206,7 +158,7 @@ def _priority_class_cells(class_: Object, now: datetime) -> list[Any]:
         class_["metadata"]["name"],
         class_.get("value", 0),
         class_.get("globalDefault", False),
-        _created(class_, now),
+        created(class_, now),
         class_.get("preemptionPolicy", "PreemptLowerPriority"),
     ]
 
@@ -216,12 +168,13 @@ def _any_cells(obj: Object, _: datetime) -> list[Any]:
 
 
 _ANYTHING: Final = Printer(
-    (_NAME, Column("Created At", ("V1ObjectMeta", "creationTimestamp"), "date")), _any_cells
+    (NAME, Column("Created At", ("V1ObjectMeta", "creationTimestamp"), "date")), _any_cells
 )
 _PRINTERS: Final[Mapping[str, Printer]] = {
+    **WORKLOAD_PRINTERS,
     "pods": Printer(
         (
-            _NAME,
+            NAME,
             Column("Ready", "The aggregate readiness state of this pod for accepting traffic."),
             Column("Status", "The aggregate status of the containers in this pod."),
             Column(
@@ -229,7 +182,7 @@ _PRINTERS: Final[Mapping[str, Printer]] = {
                 "The number of times the containers in this pod have been restarted and when the last container in "
                 "this pod has restarted.",
             ),
-            _AGE,
+            AGE,
             Column("IP", ("V1PodStatus", "podIP"), priority=1),
             Column("Node", ("V1PodSpec", "nodeName"), priority=1),
             Column("Nominated Node", ("V1PodStatus", "nominatedNodeName"), priority=1),
@@ -239,10 +192,10 @@ _PRINTERS: Final[Mapping[str, Printer]] = {
     ),
     "nodes": Printer(
         (
-            _NAME,
+            NAME,
             Column("Status", "The status of the node"),
             Column("Roles", "The roles of the node"),
-            _AGE,
+            AGE,
             Column("Version", ("V1NodeSystemInfo", "kubeletVersion")),
             Column("Internal-IP", ("V1NodeStatus", "addresses"), priority=1),
             Column("External-IP", ("V1NodeStatus", "addresses"), priority=1),
@@ -268,57 +221,57 @@ _PRINTERS: Final[Mapping[str, Printer]] = {
         _event_cells,
     ),
     "namespaces": Printer(
-        (_NAME, Column("Status", "The status of the namespace"), _AGE),
+        (NAME, Column("Status", "The status of the namespace"), AGE),
         _namespace_cells,
     ),
     "deployments.apps": Printer(
         (
-            _NAME,
+            NAME,
             Column("Ready", "Number of the pod with ready state"),
             Column("Up-to-date", ("V1DeploymentStatus", "updatedReplicas")),
             Column("Available", ("V1DeploymentStatus", "availableReplicas")),
-            _AGE,
-            _CONTAINERS,
-            _IMAGES,
-            _SELECTOR,
+            AGE,
+            CONTAINERS,
+            IMAGES,
+            SELECTOR,
         ),
         _deployment_cells,
     ),
     "replicasets.apps": Printer(
         (
-            _NAME,
+            NAME,
             Column("Desired", ("V1ReplicaSetSpec", "replicas"), "integer"),
             Column("Current", ("V1ReplicaSetStatus", "replicas"), "integer"),
             Column("Ready", ("V1ReplicaSetStatus", "readyReplicas"), "integer"),
-            _AGE,
-            _CONTAINERS,
-            _IMAGES,
-            _SELECTOR,
+            AGE,
+            CONTAINERS,
+            IMAGES,
+            SELECTOR,
         ),
         _replica_set_cells,
     ),
     "services": Printer(
         (
-            _NAME,
+            NAME,
             Column("Type", ("V1ServiceSpec", "type")),
             Column("Cluster-IP", ("V1ServiceSpec", "clusterIP")),
             Column("External-IP", ("V1ServiceSpec", "externalIPs")),
             Column("Port(s)", ("V1ServiceSpec", "ports")),
-            _AGE,
+            AGE,
             Column("Selector", ("V1ServiceSpec", "selector"), priority=1),
         ),
         _service_cells,
     ),
-    "configmaps": Printer((_NAME, Column("Data", ("V1ConfigMap", "data")), _AGE), _config_map_cells),
+    "configmaps": Printer((NAME, Column("Data", ("V1ConfigMap", "data")), AGE), _config_map_cells),
     "leases.coordination.k8s.io": Printer(
-        (_NAME, Column("Holder", ("V1LeaseSpec", "holderIdentity")), _AGE), _lease_cells
+        (NAME, Column("Holder", ("V1LeaseSpec", "holderIdentity")), AGE), _lease_cells
     ),
     "priorityclasses.scheduling.k8s.io": Printer(
         (
-            _NAME,
+            NAME,
             Column("Value", ("V1PriorityClass", "value"), "integer"),
             Column("Global-Default", ("V1PriorityClass", "globalDefault"), "boolean"),
-            _AGE,
+            AGE,
             Column("PreemptionPolicy", ("V1PriorityClass", "preemptionPolicy")),
         ),
         _priority_class_cells,

@@ -45,6 +45,17 @@ _MESSAGES: Final = {
     "4 strategy DeploymentStrategy, 5 minReadySeconds int, 6 revisionHistoryLimit int, 7 paused bool, "
     "9 progressDeadlineSeconds int",
     "DeploymentStrategy": "1 type text",
+    "Job": "1 metadata ObjectMeta, 2 spec JobSpec, 3 status skip",
+    "JobSpec": "1 parallelism int, 2 completions int, 3 activeDeadlineSeconds int, 4 selector LabelSelector, "
+    "5 manualSelector bool, 6 template PodTemplateSpec, 7 backoffLimit int, 8 ttlSecondsAfterFinished int, "
+    "9 completionMode text, 10 suspend bool",
+    "PodDisruptionBudget": "1 metadata ObjectMeta, 2 spec PodDisruptionBudgetSpec, 3 status skip",
+    "PodDisruptionBudgetSpec": "1 minAvailable IntOrString, 2 selector LabelSelector, "
+    "3 maxUnavailable IntOrString, 4 unhealthyPodEvictionPolicy text",
+    "Eviction": "1 metadata ObjectMeta, 2 deleteOptions DeleteOptions",
+    "DeleteOptions": "1 gracePeriodSeconds int, 2 preconditions Preconditions, 3 orphanDependents bool, "
+    "4 propagationPolicy text, 5 dryRun []text",
+    "Preconditions": "1 uid text, 2 resourceVersion text",
     "LabelSelector": "1 matchLabels {}text",
     "PodTemplateSpec": "1 metadata ObjectMeta, 2 spec PodSpec",
     "PodSpec": "2 containers []Container, 3 restartPolicy text, 4 terminationGracePeriodSeconds int, "
@@ -58,6 +69,33 @@ _MESSAGES: Final = {
     "20 terminationMessagePolicy text",
     "ContainerPort": "1 name text, 2 hostPort int, 3 containerPort int, 4 protocol text, 5 hostIP text",
     "ResourceRequirements": "1 limits {}Quantity, 2 requests {}Quantity",
+    "Role": "1 metadata ObjectMeta, 2 rules []PolicyRule",
+    "ClusterRole": "1 metadata ObjectMeta, 2 rules []PolicyRule, 3 aggregationRule AggregationRule",
+    "AggregationRule": "1 clusterRoleSelectors []LabelSelector",
+    "PolicyRule": "1 verbs []text, 2 apiGroups []text, 3 resources []text, 4 resourceNames []text, "
+    "5 nonResourceURLs []text",
+    "RoleBinding": "1 metadata ObjectMeta, 2 subjects []Subject, 3 roleRef RoleRef",
+    "ClusterRoleBinding": "1 metadata ObjectMeta, 2 subjects []Subject, 3 roleRef RoleRef",
+    "Subject": "1 kind text, 2 apiGroup text, 3 name text, 4 namespace text",
+    "RoleRef": "1 apiGroup text, 2 kind text, 3 name text",
+    "TokenRequest": "1 metadata ObjectMeta, 2 spec TokenRequestSpec, 3 status skip",
+    "TokenRequestSpec": "1 audiences []text, 3 boundObjectRef BoundObjectReference, 4 expirationSeconds int",
+    "BoundObjectReference": "1 kind text, 2 apiVersion text, 3 name text, 4 uid text",
+    "TokenReview": "1 metadata ObjectMeta, 2 spec TokenReviewSpec, 3 status skip",
+    "TokenReviewSpec": "1 token text, 2 audiences []text",
+    "SubjectAccessReview": "1 metadata ObjectMeta, 2 spec SubjectAccessReviewSpec, 3 status skip",
+    "LocalSubjectAccessReview": "1 metadata ObjectMeta, 2 spec SubjectAccessReviewSpec, 3 status skip",
+    "SubjectAccessReviewSpec": "1 resourceAttributes ResourceAttributes, "
+    "2 nonResourceAttributes NonResourceAttributes, 3 user text, 4 groups []text, 5 extra {}Texts, 6 uid text",
+    "SelfSubjectReview": "1 metadata ObjectMeta, 2 status skip",
+    "SelfSubjectAccessReview": "1 metadata ObjectMeta, 2 spec SelfSubjectAccessReviewSpec, 3 status skip",
+    "SelfSubjectAccessReviewSpec": "1 resourceAttributes ResourceAttributes, "
+    "2 nonResourceAttributes NonResourceAttributes",
+    "ResourceAttributes": "1 namespace text, 2 verb text, 3 group text, 4 version text, 5 resource text, "
+    "6 subresource text, 7 name text",
+    "NonResourceAttributes": "1 path text, 2 verb text",
+    "SelfSubjectRulesReview": "1 metadata ObjectMeta, 2 spec SelfSubjectRulesReviewSpec, 3 status skip",
+    "SelfSubjectRulesReviewSpec": "1 namespace text",
 }
 
 _Fields = dict[int, tuple[str, str]]  # number -> name, type
@@ -143,6 +181,7 @@ _SCALARS: Final[dict[str, Callable[[Any], Any]]] = {
     "time": _time,
     "Quantity": _quantity,
     "IntOrString": _int_or_string,
+    "Texts": lambda value: [bytes(text).decode() for _, text in _fields(value)],
 }
 
 

@@ -15,6 +15,7 @@ from scheduler.clock import rfc3339
 from scheduler.simulator.decoding import WriteOptions, clone, read_object
 from scheduler.simulator.metadata import generated_name, keep_system_fields, new_uid, validate_metadata
 from scheduler.simulator.patches import json_patch, merge_patch
+from scheduler.simulator.server_side_apply import APPLY, UPDATE, Manager, apply_configuration, track_update
 from scheduler.simulator.status import (
     Cause,
     StatusError,
@@ -30,11 +31,14 @@ from scheduler.simulator.storage import Entry, Object, Storage, Versions
 from scheduler.simulator.strategic_merge import strategic_merge
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scheduler.clock import Clock
     from scheduler.simulator.kinds import Kind, Kinds
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 _ATTEMPTS_AT_A_NAME = 8
@@ -92,8 +96,23 @@ class Registry:
             raise not_found(kind, name)
         return entry
 
-    def create(self, kind: Kind, namespace: str, body: Any, options: WriteOptions) -> Entry:
+    def create(
+        self,
+        kind: Kind,
+        namespace: str,
+        body: Any,
+        options: WriteOptions,
+        *,
+        managed: Sequence[Object] = (),
+    ) -> Entry:
         """Create an object.
+
+        Args:
+            kind: its kind.
+            namespace: where; "" for what has no namespace.
+            body: what it is to be.
+            options: how the write is meant.
+            managed: its managedFields.
 
         Raises:
             StatusError: 400, 403, 404 (its namespace), 409 or 422.
@@ -112,6 +131,8 @@ class Registry:
         metadata["uid"] = new_uid(self.random)
         metadata["creationTimestamp"] = self.timestamp()
         kind.strategy.prepare_create(obj, self)
+        if managed:
+            metadata["managedFields"] = list(managed)
         causes = [*validate_metadata(metadata, kind.strategy.name_rule), *kind.strategy.validate_create(obj)]
         name = metadata.get("name", "")
         _refuse_if_invalid(kind, name, causes)
@@ -181,6 +202,8 @@ class Registry:
         Raises:
             StatusError: 400, 404, 409, 415 or 422.
         """
+        if patch_type == APPLY_PATCH:
+            return self._apply(kind, namespace, name, patch, options, subresource)
         entry = self.get(kind, namespace, name)
         patched = apply_patch(kind.view(entry.object), patch, patch_type, kind.model)
         obj = self._read(kind, patched, options)
@@ -191,6 +214,46 @@ class Registry:
             )
             raise invalid(kind.group, kind.kind, name, [cause])
         return self._replace(kind, entry, obj, subresource, options)
+
+    def _apply(
+        self, kind: Kind, namespace: str, name: str, config: Any, options: WriteOptions, subresource: str
+    ) -> Entry:
+        """Apply a configuration server-side, to an object that is there or not."""
+        if isinstance(config, dict) and (config.get("metadata") or {}).get("managedFields"):
+            raise bad_request("metadata.managedFields must be nil")
+        config = read_object(kind, config, options)
+        metadata = config["metadata"]
+        self._set_namespace(kind, metadata, namespace)
+        if metadata.setdefault("name", name) != name:
+            raise bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+            )
+        entry = self.storage(kind).get(kind.key(namespace, name))
+        if entry is None and (subresource or metadata.get("uid")):
+            raise not_found(kind, name)
+        manager = Manager(options.manager, APPLY, kind.api_version, subresource)
+        live = None if entry is None else kind.view(entry.object)
+        result = apply_configuration(kind, live, config, manager, force=options.force, now=self.timestamp())
+        managed = result["metadata"].pop("managedFields")
+        if entry is None:
+            return self.create(kind, namespace, result, options, managed=managed)
+        obj = self._read(kind, result, options)
+        self._set_namespace(kind, obj["metadata"], namespace)
+        return self._replace(kind, entry, obj, subresource, options, managed)
+
+    def tracked(
+        self, kind: Kind, entry: Entry, obj: Object, options: WriteOptions, subresource: str
+    ) -> Object:
+        """Return a changed object with managedFields that say who changed it.
+
+        What was applied server-side once keeps count of that; all else goes without the work.
+        """
+        old = entry.object
+        if "managedFields" not in old["metadata"]:
+            return obj
+        manager = Manager(options.manager, UPDATE, kind.api_version, subresource)
+        managed = track_update(kind, kind.view(old), kind.view(obj), manager, self.timestamp())
+        return obj | {"metadata": obj["metadata"] | {"managedFields": managed}}
 
     def commit(self, kind: Kind, entry: Entry, obj: Object, options: WriteOptions) -> Entry:
         """Store what became of an object, or take it out when nothing holds it any more."""
@@ -209,7 +272,13 @@ class Registry:
         return obj
 
     def _replace(
-        self, kind: Kind, entry: Entry, obj: Object, subresource: str, options: WriteOptions
+        self,
+        kind: Kind,
+        entry: Entry,
+        obj: Object,
+        subresource: str,
+        options: WriteOptions,
+        managed: list[Object] | None = None,
     ) -> Entry:
         """Put a new state in the place of an old one, after all checks."""
         old, strategy = entry.object, kind.strategy
@@ -226,11 +295,15 @@ class Registry:
         causes: list[Cause]
         if subresource:
             strategy.prepare_part_update(subresource, obj, old)
-            causes = []
+            causes = list(strategy.validate_part_update(obj))
         else:
             strategy.admit_update(obj, old, self)
             strategy.prepare_update(obj, old)
             causes = list(strategy.validate_update(obj, old))
+        if managed is None:
+            obj = self.tracked(kind, entry, obj, options, subresource)
+        else:
+            obj["metadata"]["managedFields"] = managed
         causes = [*validate_metadata(metadata, strategy.name_rule), *causes]
         _refuse_if_invalid(kind, entry.name, causes)
         return self.commit(kind, entry, obj, options)
@@ -301,7 +374,7 @@ def apply_patch(original: Object, patch: Any, patch_type: str, model: str) -> Ob
     elif patch_type == STRATEGIC_MERGE_PATCH and model:
         patched = strategic_merge(original, patch, model)
     else:
-        accepted = [JSON_PATCH, MERGE_PATCH, *([STRATEGIC_MERGE_PATCH] if model else [])]
+        accepted = [JSON_PATCH, MERGE_PATCH, *([STRATEGIC_MERGE_PATCH] if model else []), APPLY_PATCH]
         raise StatusError(
             415,
             "UnsupportedMediaType",

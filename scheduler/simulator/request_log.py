@@ -24,6 +24,7 @@ class LoggedRequest:
         status: of the answer; 0 when it was lost on purpose.
         body: as it came.
         user_agent: as it came.
+        user: the name of who asked; "" for a token that is nobody's.
     """
 
     at_seconds: float
@@ -33,6 +34,7 @@ class LoggedRequest:
     status: int
     body: bytes
     user_agent: str = ""
+    user: str = ""
 
     @property
     def json(self) -> Any:

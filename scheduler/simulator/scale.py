@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scheduler.simulator.jsonpaths import found_at
 from scheduler.simulator.registry import apply_patch
 from scheduler.simulator.selectors import requirements_of
 from scheduler.simulator.status import bad_request, conflict, invalid, invalid_value
+from scheduler.simulator.strategy import ScalePaths
 
 if TYPE_CHECKING:
     from scheduler.simulator.decoding import WriteOptions
@@ -19,14 +21,19 @@ if TYPE_CHECKING:
     from scheduler.simulator.storage import Entry, Object
 
 _MODEL = "V1Scale"
+_BUILT_IN = ScalePaths()
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def scale_of(obj: Object) -> Object:
+def scale_of(kind: Kind, obj: Object) -> Object:
     """Return the autoscaling/v1 Scale of a workload."""
-    replicas = obj["spec"].get("replicas", 0)
-    status: Object = {"replicas": obj.get("status", {}).get("replicas", 0)}
-    selector = selector_text(obj["spec"].get("selector") or {})
+    paths = kind.strategy.scale_paths
+    replicas = _first(obj, (paths or _BUILT_IN).spec_replicas, 0)
+    status: Object = {"replicas": _first(obj, (paths or _BUILT_IN).status_replicas, 0)}
+    if paths is None:
+        selector = selector_text(obj["spec"].get("selector") or {})
+    else:
+        selector = _first(obj, paths.selector, "") if paths.selector else ""
     if selector:
         status["selector"] = selector
     return {
@@ -61,13 +68,14 @@ def update_scale(
         raise invalid("autoscaling", "Scale", name, [cause])
     if metadata.get("resourceVersion", str(entry.version)) != str(entry.version):
         raise conflict(kind, name)
-    if entry.object["spec"].get("replicas") == replicas:
+    path = (kind.strategy.scale_paths or _BUILT_IN).spec_replicas
+    if _first(entry.object, path, None) == replicas:
         return entry
-    changed = entry.object | {"spec": entry.object["spec"] | {"replicas": replicas}}
+    changed = _with(entry.object, path.lstrip(".").split("."), replicas)
     changed["metadata"] = entry.object["metadata"] | {
         "generation": entry.object["metadata"].get("generation", 0) + 1
     }
-    return registry.commit(kind, entry, changed, options)
+    return registry.commit(kind, entry, registry.tracked(kind, entry, changed, options, "scale"), options)
 
 
 def patch_scale(
@@ -84,10 +92,21 @@ def patch_scale(
     Raises:
         StatusError: as `update_scale`, or 415.
     """
-    scale = scale_of(registry.get(kind, namespace, name).object)
+    scale = scale_of(kind, registry.get(kind, namespace, name).object)
     return update_scale(
         registry, kind, namespace, name, apply_patch(scale, patch, patch_type, _MODEL), options
     )
+
+
+def _first(obj: Object, path: str, default: Any) -> Any:
+    """Return what is at a JSONPath."""
+    return next(iter(found_at(obj, path)), default)
+
+
+def _with(obj: Object, steps: list[str], value: Any) -> Object:
+    """Return an object with a value at a place; nothing is changed in place."""
+    first, *rest = steps
+    return obj | {first: _with(obj.get(first) or {}, rest, value) if rest else value}
 
 
 def selector_text(label_selector: Object) -> str:

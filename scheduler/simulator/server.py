@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from contextlib import suppress
 from email.utils import format_datetime
 from functools import partial
@@ -16,26 +17,31 @@ from typing import TYPE_CHECKING, Final, Self
 
 from aiohttp import hdrs, web
 
+from scheduler.certificates import Issued, issue, load_key_pair
 from scheduler.clock import Clock, SystemClock
-from scheduler.simulator.access import Access
 from scheduler.simulator.api import JSON, Answer, Api, Request, answer_of_error
 from scheduler.simulator.builtin_kinds import builtin_kinds
 from scheduler.simulator.faults import Faults
 from scheduler.simulator.kubeconfig import write_kubeconfig
 from scheduler.simulator.listing import parse_version
+from scheduler.simulator.rbac_defaults import bootstrap_rbac
 from scheduler.simulator.registry import Registry
 from scheduler.simulator.request_info import request_info
 from scheduler.simulator.request_log import LoggedRequest, RequestLog
+from scheduler.simulator.role_aggregation import RoleAggregation
+from scheduler.simulator.security import Security, is_review
+from scheduler.simulator.service_accounts import ServiceAccounts
 from scheduler.simulator.stand_ins import KubeletOptions, stand_ins
 from scheduler.simulator.status import StatusError, too_large_version
 from scheduler.simulator.store import Store
 from scheduler.simulator.watching import WatchStream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
     from types import TracebackType
 
     from scheduler.simulator.controller import Controller
+    from scheduler.simulator.users import User
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +57,8 @@ class ApiServer:
         store: its objects, for use in the same process.
         faults: what goes wrong, on demand.
         requests: what it was asked.
+        grants: which grants of RBAC were made use of, and what was refused to whom.
+        authority: the certificate that clients are to trust, PEM; empty without TLS.
     """
 
     def __init__(
@@ -62,6 +70,9 @@ class ApiServer:
         socket_path: str | Path = "",
         token: str | None = None,
         user: str = "admin",
+        users: Mapping[str, User] | None = None,
+        tls: bool = False,
+        rbac: bool = False,
         seed: int = 0,
         kubelet: bool | KubeletOptions = False,
         controllers: bool = False,
@@ -75,8 +86,13 @@ class ApiServer:
             host: the IP address to listen on.
             port: 0 for any that is free.
             socket_path: a Unix socket to listen on instead.
-            token: what clients must show; None asks for none.
+            token: what its owner shows, who may do everything. With None nobody needs one, unless TLS, other users or
+                RBAC call for tokens: then one is made up, and is in the kubeconfig.
             user: the name behind the token.
+            users: the other tokens it knows: token -> whose it is.
+            tls: whether to serve HTTPS, with a certificate and an authority made for it. kubectl shows tokens over
+                nothing else.
+            rbac: whether roles and bindings decide who may do what; else, everybody known may do everything.
             seed: of uids, names, addresses and of what faults leave to chance.
             kubelet: whether something runs the pods that are bound, and how.
             controllers: whether Deployments make pods, namespaces are emptied, cordoned nodes tainted and
@@ -88,10 +104,19 @@ class ApiServer:
         self._host = host
         self._port = port
         self._socket_path = Path(socket_path) if socket_path else None
-        self._token = token
         self._user = user
+        self._issued = _issued(host) if tls else None
         self._registry = Registry(clock=self._clock, kinds=builtin_kinds(), seed=seed, history=history)
-        self._access = Access(token, user)
+        self._security = Security(
+            self._registry,
+            token=token,
+            owner=user,
+            users=users or {},
+            rbac=rbac,
+            is_open=token is None and not (tls or users or rbac),
+            kept_refusals=logged_requests,
+        )
+        self.grants = self._security.grants
         self._streams: dict[WatchStream, None] = {}
         self._web: web.Server | None = None
         self._listener: asyncio.Server | None = None
@@ -99,16 +124,23 @@ class ApiServer:
         self._date = (0, "")
         self.store = Store(self._registry)
         self.store.bootstrap()
+        if rbac:
+            bootstrap_rbac(self.store)
         self.faults = Faults(self._registry, self._streams, seed)
         self.requests = RequestLog(logged_requests)
-        self._stand_ins: Sequence[Controller] = stand_ins(
-            self.store, kubelet=kubelet, controllers=controllers
-        )
+        self._stand_ins: list[Controller] = [*stand_ins(self.store, kubelet=kubelet, controllers=controllers)]
+        if rbac or controllers:
+            self._stand_ins += [RoleAggregation(self.store), ServiceAccounts(self.store, self.authority)]
 
     @property
     def url(self) -> str:
         """Where it is; behind a Unix socket the host is a mere name."""
-        return "http://localhost" if self._socket_path else f"http://{self._host}:{self._port}"
+        scheme = "http" if self._issued is None else "https"
+        return f"{scheme}://localhost" if self._socket_path else f"{scheme}://{self._host}:{self._port}"
+
+    @property
+    def authority(self) -> bytes:
+        return b"" if self._issued is None else self._issued.authority
 
     @property
     def socket_path(self) -> Path | None:
@@ -118,10 +150,11 @@ class ApiServer:
         """Listen, and let the stand-ins begin."""
         loop = asyncio.get_running_loop()
         self._web = web.Server(self._handle, handler_cancellation=True, access_log=None)
+        tls = None if self._issued is None else _tls_context(self._issued)
         if self._socket_path:
-            self._listener = await loop.create_unix_server(self._web, path=str(self._socket_path))
+            self._listener = await loop.create_unix_server(self._web, path=str(self._socket_path), ssl=tls)
         else:
-            self._listener = await loop.create_server(self._web, host=self._host, port=self._port)
+            self._listener = await loop.create_server(self._web, host=self._host, port=self._port, ssl=tls)
             self._port = self._listener.sockets[0].getsockname()[1]
         self._api = Api(self._registry, self.url.partition("//")[2])
         for stand_in in self._stand_ins:
@@ -156,12 +189,19 @@ class ApiServer:
     ) -> None:
         await self.stop()
 
-    def write_kubeconfig(self, path: str | Path) -> Path:
+    def write_kubeconfig(self, path: str | Path, *, token: str = "", user: str = "") -> Path:
         """Write a kubeconfig that leads here.
 
-        kubectl shows tokens over TLS only, so it cannot talk to a server that has one.
+        kubectl shows tokens over TLS only, so without TLS it cannot talk to a server that asks for one.
+
+        Args:
+            path: the file.
+            token: of a user; the server's own when empty.
+            user: what to call them; the owner of the server's own token when empty.
         """
-        return write_kubeconfig(path, self.url, self._token, self._user)
+        return write_kubeconfig(
+            path, self.url, token or self._security.token, user or self._user, self.authority
+        )
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
         """Handle one HTTP request."""
@@ -175,17 +215,20 @@ class ApiServer:
         )
         came = self._clock.monotonic()
         answer: Answer
+        name = ""
         try:
-            self._access.check(info, headers.get(hdrs.AUTHORIZATION))
+            user = self._security.identify(headers)
+            name = user.name
+            self._security.authorize(user, info)
             delay = self.faults.delay_of(info)
             if delay:
                 await asyncio.sleep(delay)
             self.faults.check(info)
-            if info.verb == "watch" and info.is_resource:
-                return await self._watch(http, request, came)
+            if info.verb == "watch" and info.is_resource and not is_review(info):
+                return await self._watch(http, request, came, name)
             if info.verb in {"get", "list"} and info.query.get("resourceVersion"):
                 await self._wait_fresh(parse_version(info.query["resourceVersion"]))
-            answer = self._api.answer(request)
+            answer = self._security.answer(self._api, request, user)
         except StatusError as error:
             answer = answer_of_error(error)
         except Exception as error:
@@ -194,9 +237,9 @@ class ApiServer:
                 StatusError(500, "InternalError", f"Internal error occurred: {error!r}", {})
             )
         if self.faults.loses_answer(info):
-            self._log(http, request, came, 0)
+            self._log(http, request, came, 0, name)
             return _cut(http)
-        self._log(http, request, came, answer.code)
+        self._log(http, request, came, answer.code, name)
         return web.Response(
             status=answer.code,
             body=answer.body,
@@ -207,12 +250,14 @@ class ApiServer:
             },
         )
 
-    async def _watch(self, http: web.BaseRequest, request: Request, came: float) -> web.StreamResponse:
+    async def _watch(
+        self, http: web.BaseRequest, request: Request, came: float, user: str
+    ) -> web.StreamResponse:
         """Serve a watch until its end."""
         kind, presentation = self._api.kind(request.info), self._api.presentation(request)
         stream = WatchStream(self._registry, kind, request.info, presentation, partial(_abort, http))
         await self._wait_fresh(stream.awaited_version)
-        self._log(http, request, came, 200)
+        self._log(http, request, came, 200, user)
         response = web.StreamResponse(
             headers={
                 hdrs.CONTENT_TYPE: JSON,
@@ -246,11 +291,11 @@ class ApiServer:
                 raise too_large_version(version, self._registry.versions.current)
             await asyncio.sleep(_FRESH_POLL_SECONDS)
 
-    def _log(self, http: web.BaseRequest, request: Request, came: float, status: int) -> None:
+    def _log(self, http: web.BaseRequest, request: Request, came: float, status: int, user: str) -> None:
         info = request.info
         agent = http.headers.get(hdrs.USER_AGENT, "")
         self.requests.add(
-            LoggedRequest(came, info.method, info.path, info.query, status, request.body, agent)
+            LoggedRequest(came, info.method, info.path, info.query, status, request.body, agent, user)
         )
 
     def _date_header(self) -> str:
@@ -260,6 +305,18 @@ class ApiServer:
         if self._date[0] != second:
             self._date = (second, format_datetime(now, usegmt=True))
         return self._date[1]
+
+
+def _issued(host: str) -> Issued:
+    names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+    return issue("kube-apiserver", dns_names=names, addresses=sorted({"127.0.0.1", host}))
+
+
+def _tls_context(issued: Issued) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_key_pair(context, issued.serving)
+    return context
 
 
 def _cut(http: web.BaseRequest) -> web.StreamResponse:

@@ -261,6 +261,11 @@ class Storage:
         watch.is_open = False
         self._watches.pop(watch, None)
 
+    def end_watches(self) -> None:
+        """End all watches: what they see is no longer served."""
+        for watch in list(self._watches):
+            watch.end()
+
     def compact(self) -> None:
         """Forget all history: no earlier version can be gone back to."""
         self._changes.clear()

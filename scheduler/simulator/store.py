@@ -11,9 +11,10 @@ from scheduler.simulator.namespaces import ALWAYS_THERE
 from scheduler.simulator.registry import MERGE_PATCH, Registry
 from scheduler.simulator.scale import update_scale
 from scheduler.simulator.selectors import selector_of
+from scheduler.simulator.status import StatusError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from scheduler.simulator.kinds import Kind
     from scheduler.simulator.storage import Object, Watch
@@ -132,6 +133,37 @@ class Store:
         kind = self._kind(resource)
         return update_scale(self._registry, kind, namespace, name, scale, WriteOptions()).object
 
+    def apply(self, obj: Object) -> Object:
+        """Create an object of any kind, or lay it over the one that is there as a merge patch.
+
+        Raises:
+            StatusError: also 404, its kind is not served.
+        """
+        kind = self._kind_of(obj)
+        if kind is None:
+            what = f"{obj.get('apiVersion', '?')}, Kind={obj.get('kind', '?')}"
+            raise StatusError(404, "NotFound", f'no matches for "{what}": the kind is not served')
+        metadata = obj["metadata"]
+        where = self._namespace(kind, metadata.get("namespace", "default"))
+        name = metadata.get("name", "")
+        if name and self._registry.storage(kind).get(kind.key(where, name)) is not None:
+            entry = self._registry.patch(kind, where, name, obj, MERGE_PATCH, WriteOptions())
+        else:
+            entry = self._registry.create(kind, where, obj, WriteOptions())
+        return kind.view(entry.object)
+
+    def serves(self, obj: Object) -> bool:
+        """Say whether the kind an object says it is of is served."""
+        return self._kind_of(obj) is not None
+
+    def defines(self, obj: Object) -> bool:
+        """Say whether there is a CustomResourceDefinition of the kind an object says it is of."""
+        group = obj.get("apiVersion", "").rpartition("/")[0]
+        return any(
+            (one["spec"]["group"], one["spec"]["names"]["kind"]) == (group, obj.get("kind"))
+            for one in self._registry.each("customresourcedefinitions")
+        )
+
     def watch(self, resource: str, on_ready: Callable[[], None]) -> Watch:
         """Watch all objects of a kind from now on; see `storage.Watch`. End it with `unwatch`."""
         kind = self._kind(resource)
@@ -147,6 +179,16 @@ class Store:
         kinds = {kind.storage: kind for kind in self._registry.kinds if kind.namespaced}
         return tuple(kind.group_resource for kind in kinds.values())
 
+    def serve(self, kinds: Sequence[Kind], instead_of: Sequence[Kind] = ()) -> None:
+        """Serve kinds, some of them perhaps instead of others; watches of what is no longer served end."""
+        left = {kind.storage for kind in kinds}
+        for kind in instead_of:
+            self._registry.kinds.remove(kind)
+            if kind.storage not in left:
+                self._registry.storage(kind).end_watches()
+        for kind in kinds:
+            self._registry.kinds.add(kind)
+
     def timestamp(self) -> str:
         """Return the server's time as metav1.Time."""
         return self._registry.timestamp()
@@ -160,6 +202,10 @@ class Store:
 
     def _kind(self, resource: str) -> Kind:
         return self._registry.kinds.named(resource)
+
+    def _kind_of(self, obj: Object) -> Kind | None:
+        wanted = obj.get("apiVersion"), obj.get("kind")
+        return next((kind for kind in self._registry.kinds if (kind.api_version, kind.kind) == wanted), None)
 
     @staticmethod
     def _namespace(kind: Kind, namespace: str) -> str:

@@ -32,7 +32,7 @@ _CONTAINER = {
 }
 _CONDITIONS = {"conditions": "type"}
 
-_MERGED: Final[Mapping[str, Mapping[str, str]]] = {
+MERGED: Final[Mapping[str, Mapping[str, str]]] = {
     "V1ObjectMeta": {"ownerReferences": "uid", "finalizers": _OF_PRIMITIVES},
     "V1PodSpec": {
         "volumes": "name",
@@ -116,7 +116,7 @@ def _prepared(original: Object, patch: Object, model: str) -> Object:
         elif field.startswith(_ORDER):
             name = field.removeprefix(_ORDER)
             if name not in patch and isinstance(prepared.get(name), list):
-                key = _MERGED.get(model, {}).get(name, _OF_PRIMITIVES)
+                key = MERGED.get(model, {}).get(name, _OF_PRIMITIVES)
                 prepared[name] = _ordered(prepared[name], value, prepared[name], key)
     return prepared
 
@@ -124,7 +124,7 @@ def _prepared(original: Object, patch: Object, model: str) -> Object:
 def _merge_field(existing: Any, value: Any, model: str, field: str, order: Sequence[Any] | None) -> Any:
     if isinstance(value, dict):
         return _merge_map(existing if isinstance(existing, dict) else {}, value, field_model(model, field))
-    key = _MERGED.get(model, {}).get(field)
+    key = MERGED.get(model, {}).get(field)
     if not isinstance(value, list) or key is None:
         return _without_directives(value)
     before = existing if isinstance(existing, list) else []

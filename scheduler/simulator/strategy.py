@@ -6,6 +6,8 @@ A kind without anything particular uses `Strategy` as it is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from scheduler.simulator.metadata import dns_subdomain
@@ -36,6 +38,21 @@ class Cluster(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """Where the scale subresource of a kind finds what it shows, as JSONPaths.
+
+    Attributes:
+        spec_replicas: as in `.spec.replicas`.
+        status_replicas: as in `.status.replicas`.
+        selector: a text in the status, as in `.status.selector`; "" for a LabelSelector at `.spec.selector`.
+    """
+
+    spec_replicas: str = ".spec.replicas"
+    status_replicas: str = ".status.replicas"
+    selector: str = ""
+
+
 class Strategy:
     """The rules most kinds follow; subclasses change what is particular.
 
@@ -47,6 +64,8 @@ class Strategy:
         returns_deleted: whether DELETE answers with the object instead of a Status.
         has_status: whether the status is written through its own subresource only.
         initial_status: what new objects' status is; None leaves it out.
+        schema: the structural schema of custom resources; built-in kinds have a model instead.
+        scale_paths: of its scale subresource; None for the places built-in kinds have.
         blank: what Go writes of an empty object beside metadata: what bookmarks carry.
     """
 
@@ -58,11 +77,17 @@ class Strategy:
     has_status: ClassVar[bool] = False
     initial_status: ClassVar[Mapping[str, Any] | None] = None
     blank: ClassVar[Mapping[str, Any]] = {}
+    schema: Mapping[str, Any] = MappingProxyType({})
+    scale_paths: ScalePaths | None = None
 
     def default(self, obj: Object) -> None:
         """Fill in what the API's defaulting fills in, on every write, and what Go always writes."""
         for field, value in self.blank.items():
             obj.setdefault(field, dict(value) if isinstance(value, Mapping) else value)
+
+    def prune(self, obj: Object) -> list[str]:
+        """Drop what is unknown from a decoded object without a model; returns the paths of what went."""
+        return []
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
         """Change a new object as admission does.
@@ -109,6 +134,10 @@ class Strategy:
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
         """Return what is wrong with a change."""
+        return ()
+
+    def validate_part_update(self, obj: Object) -> Sequence[Cause]:
+        """Return what is wrong with a change of a subresource."""
         return ()
 
     def grace_period(self, obj: Object, requested: int | None) -> int | None:

@@ -63,15 +63,19 @@ _TEXT_KEPT_WHEN_EMPTY = frozenset(
 )
 _FALSE_LEFT_OUT = frozenset(
     [
+        "exclusiveMaximum",
+        "exclusiveMinimum",
         "hostIPC",
         "hostNetwork",
         "hostPID",
+        "nullable",
         "paused",
         "publishNotReadyAddresses",
         "readOnly",
         "stdin",
         "stdinOnce",
         "tty",
+        "uniqueItems",
         "unschedulable",
     ]
 )
@@ -97,6 +101,8 @@ _ZERO_LEFT_OUT = frozenset(
         "updatedReplicas",
     ]
 )
+
+_KEPT_WHEN_EMPTY: Final = frozenset({("V1Condition", "message")})  # elsewhere a message may be left out
 
 _LEFT_OUT: Final = object()
 _Reader = Callable[[Any, list[str]], Any]
@@ -136,7 +142,7 @@ def structure_of(model: str) -> _Reader:
     readers: dict[str, _Reader] = {}
     for attribute, type_ in class_.openapi_types.items():
         name = class_.attribute_map[attribute]
-        readers[name] = _reader(name, type_)
+        readers[name] = _read_text if (model, name) in _KEPT_WHEN_EMPTY else _reader(name, type_)
 
     def read(value: Any, unknown: list[str]) -> Any:
         if not isinstance(value, dict):

@@ -14,8 +14,11 @@ from scheduler.simulator.strategy import Generic
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from scheduler.simulator.strategy import Cluster
+
 Object = dict[str, Any]
 
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 _BLANK_TEMPLATE = {"metadata": {}, "spec": {"containers": None}}
 
 
@@ -82,6 +85,66 @@ class DeploymentStrategy(WorkloadStrategy):
         return super().spec_differs(obj, old) or obj["metadata"].get("annotations") != old["metadata"].get(
             "annotations"
         )
+
+
+class StatefulSetStrategy(WorkloadStrategy):
+    """The rules of StatefulSets."""
+
+    blank: ClassVar[Object] = {
+        "spec": {"selector": None, "template": _BLANK_TEMPLATE, "serviceName": "", "updateStrategy": {}},
+        "status": {"replicas": 0, "availableReplicas": 0},
+    }
+    initial_status: ClassVar[Object] = {"replicas": 0, "availableReplicas": 0}
+
+    def default(self, obj: Object) -> None:
+        super().default(obj)
+        spec = obj["spec"]
+        spec.setdefault("podManagementPolicy", "OrderedReady")
+        strategy = spec.setdefault("updateStrategy", {})
+        strategy.setdefault("type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+        spec.setdefault("revisionHistoryLimit", 10)
+
+
+class DaemonSetStrategy(WorkloadStrategy):
+    """The rules of DaemonSets; how many pods there are is not theirs to say."""
+
+    _COUNTS: ClassVar[Object] = dict.fromkeys(
+        ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
+    )
+    blank: ClassVar[Object] = {
+        "spec": {"selector": None, "template": _BLANK_TEMPLATE, "updateStrategy": {}},
+        "status": _COUNTS,
+    }
+    initial_status: ClassVar[Object] = _COUNTS
+
+    def default(self, obj: Object) -> None:
+        super().default(obj)
+        spec = obj["spec"]
+        spec.pop("replicas", None)
+        strategy = spec.setdefault("updateStrategy", {})
+        strategy.setdefault("type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", 1)
+            rolling.setdefault("maxSurge", 0)
+        spec.setdefault("revisionHistoryLimit", 10)
+
+    def prepare_create(self, obj: Object, cluster: Cluster) -> None:
+        super().prepare_create(obj, cluster)
+        _set_template_generation(obj, 1)
+
+    def prepare_update(self, obj: Object, old: Object) -> None:
+        super().prepare_update(obj, old)
+        generation = int(old["metadata"].get("annotations", {}).get(_TEMPLATE_GENERATION, 1))
+        changed = obj["spec"]["template"] != old["spec"]["template"]
+        _set_template_generation(obj, generation + changed)
+
+
+def _set_template_generation(daemon_set: Object, generation: int) -> None:
+    metadata = daemon_set["metadata"]
+    metadata["annotations"] = metadata.get("annotations", {}) | {_TEMPLATE_GENERATION: str(generation)}
 
 
 class ReplicaSetStrategy(WorkloadStrategy):

@@ -18,10 +18,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from scheduler.certificates import self_signed
 from scheduler.errors import ConfigurationError
 from scheduler.server import tls
 from scheduler.server.http_server import serving
-from scheduler.server.tls import KeyPair, self_signed, tls_context
+from scheduler.server.tls import KeyPair, tls_context
 from tests.unit.server.asking import some_pages
 
 if TYPE_CHECKING:

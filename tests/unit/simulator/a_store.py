@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scheduler.simulator.builtin_kinds import builtin_kinds
 from scheduler.simulator.registry import Registry
 from scheduler.simulator.store import Store
 from tests.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from scheduler.clock import Clock
 
 Object = dict[str, Any]
 
@@ -15,9 +18,9 @@ Object = dict[str, Any]
 class AStore(Store):
     """A store that shows what it is made of."""
 
-    def __init__(self, *, history: int = 1000) -> None:
+    def __init__(self, *, history: int = 1000, clock: Clock | None = None) -> None:
         self.clock = ManualClock()
-        self.registry = Registry(clock=self.clock, kinds=builtin_kinds(), seed=0, history=history)
+        self.registry = Registry(clock=clock or self.clock, kinds=builtin_kinds(), seed=0, history=history)
         super().__init__(self.registry)
         self.bootstrap()
 

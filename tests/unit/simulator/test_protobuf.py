@@ -74,6 +74,25 @@ def test_bytes_become_base64():
     assert decoded["data"] == {"key": "AP8="}
 
 
+def test_a_review_with_all_that_is_known_of_its_subject_is_decoded():
+    extra = field(1, "scopes") + field(2, field(1, "a") + field(1, "b"))
+    spec = (
+        field(2, field(1, "/metrics") + field(2, "get"))
+        + field(3, "ann")
+        + field(4, "crew")
+        + field(5, extra)
+    )
+
+    decoded = decode_protobuf(envelope("authorization.k8s.io/v1", "SubjectAccessReview", field(2, spec)))
+
+    assert decoded["spec"] == {
+        "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+        "user": "ann",
+        "groups": ["crew"],
+        "extra": {"scopes": ["a", "b"]},
+    }
+
+
 @pytest.mark.parametrize(
     ("body", "code", "message"),
     [

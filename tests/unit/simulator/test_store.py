@@ -189,7 +189,7 @@ def test_a_patch_of_an_unknown_media_type_is_refused():
     store.create("nodes", node("n1"))
 
     with pytest.raises(StatusError) as caught:
-        store.patch("nodes", "n1", {}, patch_type="application/apply-patch+yaml")
+        store.patch("nodes", "n1", {}, patch_type="application/apply-patch+cbor")
 
     assert code_and_reason(caught) == (415, "UnsupportedMediaType")
 

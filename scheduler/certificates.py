@@ -1,0 +1,133 @@
+"""Certificates made on the spot, for servers that are given none."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterable
+
+_VALID = timedelta(days=3650)
+"""They die with the process that made them, so nobody is served by their expiry."""
+
+
+class Issued(NamedTuple):
+    """A serving certificate and who vouches for it.
+
+    Attributes:
+        authority: the certificate of the authority, PEM: what clients are to trust.
+        serving: the key and the certificate of the server, PEM.
+    """
+
+    authority: bytes
+    serving: bytes
+
+
+def issue(host: str, *, dns_names: Iterable[str] = (), addresses: Iterable[str] = ()) -> Issued:
+    """Make an authority and a certificate of its for a server; the authority's key is forgotten at once.
+
+    Args:
+        host: its common name.
+        dns_names: other names it goes by.
+        addresses: IP addresses it has.
+    """
+    authority_key, authority_name = ec.generate_private_key(ec.SECP256R1()), _name(f"{host}-ca")
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    identifier = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
+    authority = (
+        _builder(authority_name, authority_name, authority_key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(identifier, critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = (
+        _builder(_name(host), authority_name, key)
+        .add_extension(_alternative_names(dns_names, addresses), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False
+        )
+        .sign(authority_key, hashes.SHA256())
+    )
+    return Issued(authority.public_bytes(Encoding.PEM), _pem(key, certificate))
+
+
+def self_signed() -> bytes:
+    """Return a new key and a certificate of its own making for localhost, as PEM."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), _name("localhost")
+    certificate = (
+        _builder(name, name, key)
+        .add_extension(_alternative_names(["localhost"], ["127.0.0.1"]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return _pem(key, certificate)
+
+
+def load_key_pair(context: ssl.SSLContext, pem: bytes) -> None:
+    """Load a key pair from memory; OpenSSL asks for a file, and a pod may have no place to write one.
+
+    Raises:
+        ssl.SSLError: it is none.
+    """
+    descriptor = os.memfd_create("serving-certificate")
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(pem)
+        # Without a password an encrypted key is an error, instead of a question on the terminal.
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
+    finally:
+        os.close(descriptor)
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _alternative_names(dns_names: Iterable[str], addresses: Iterable[str]) -> x509.SubjectAlternativeName:
+    names: list[x509.GeneralName] = [x509.DNSName(name) for name in dns_names]
+    names += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
+    return x509.SubjectAlternativeName(names)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))  # clocks differ
+        .not_valid_after(now + _VALID)
+    )
+
+
+def _pem(key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bytes:
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return private + certificate.public_bytes(Encoding.PEM)

@@ -1,0 +1,63 @@
+"""CustomResourceDefinitions to define kinds with, and a store that serves them."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from scheduler.simulator.stand_ins import KubeletOptions, stand_ins
+
+if TYPE_CHECKING:
+    from tests.unit.simulator.a_store import AStore
+
+Object = dict[str, Any]
+
+
+def definition(*, schema: Object | None = None, scope: str = "Namespaced", **version: Any) -> Object:
+    """Return the definition of Widgets, in one version."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": scope,
+            "names": {"kind": "Widget", "plural": "widgets"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema or anything()},
+                    **version,
+                }
+            ],
+        },
+    }
+
+
+def anything() -> Object:
+    return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def with_spec(**properties: Object) -> Object:
+    spec = {"type": "object", "properties": properties}
+    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {"type": "object", "properties": {"spec": spec, "status": status}}
+
+
+def widget(name: str, **fields: Any) -> Object:
+    return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, **fields}
+
+
+@asynccontextmanager
+async def running(store: AStore, *, kubelet: bool | KubeletOptions = True, controllers: bool = True):
+    """Let all who live in a cluster work on a store."""
+    there = stand_ins(store, kubelet=kubelet, controllers=controllers)
+    for stand_in in there:
+        stand_in.start()
+    try:
+        yield
+    finally:
+        for stand_in in there:
+            stand_in.stop()

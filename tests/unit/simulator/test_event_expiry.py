@@ -1,0 +1,33 @@
+"""Events go by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.unit.simulator.a_store import AStore
+from tests.unit.simulator.definitions import running
+from tests.virtually import virtually
+
+
+def event(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}, "reason": "R"}
+
+
+@virtually
+async def test_an_event_goes_an_hour_after_it_was_last_written():
+    store = AStore()
+    async with running(store, controllers=False):
+        watch = store.watch("events", lambda: None)
+        store.create("events", event("old"))
+        store.create("events", event("repeated"))
+        await asyncio.sleep(3000)
+        store.patch("events", "repeated", {"count": 2})
+        await asyncio.sleep(599)
+        assert len(store.list("events")) == 2
+        await asyncio.sleep(2)
+        assert [one["metadata"]["name"] for one in store.list("events")] == ["repeated"]
+        await asyncio.sleep(3000)
+
+        assert store.list("events") == []
+        assert [type_ for type_, _ in watch.take()][-2:] == ["DELETED", "DELETED"]
