@@ -32,6 +32,7 @@ from scheduler.framework import (
     EventWithHint,
     FilterPlugin,
     Locality,
+    Needs,
     Outcome,
     Outcomes,
     PluginArgs,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 TOO_MANY_PODS = "Too many pods"
 
 _FIRST_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_DEVICE_CLASSES = "resource.k8s.io/v1/deviceclasses"
 _DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 _PRE_FILTER = "PreFilterNodeResourcesFit"
 _PRE_SCORE = "PreScoreNodeResourcesFit"
@@ -92,6 +94,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgs
     locality = Locality.NODE
+    needs = Needs(kinds=frozenset({_DEVICE_CLASSES}))  # to hear of them
 
     def __init__(self, *, args: NodeResourcesFitArgs) -> None:
         strategy = args.scoring_strategy

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 
 from plugins.default_binder import DefaultBinder
 from plugins.image_locality import ImageLocality
+from plugins.inter_pod_affinity import InterPodAffinity
 from plugins.node_affinity import NodeAffinity
+from plugins.node_declared_features import NodeDeclaredFeatures
 from plugins.node_name import NodeName
 from plugins.node_ports import NodePorts
 from plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.node_resources_fit import NodeResourcesFit
 from plugins.node_unschedulable import NodeUnschedulable
+from plugins.pod_topology_spread import PodTopologySpread
 from plugins.priority_sort import PrioritySort
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration
@@ -35,9 +38,12 @@ _ALL: tuple[type[Plugin], ...] = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    PodTopologySpread,
+    InterPodAffinity,
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,
+    NodeDeclaredFeatures,
 )
 
 IN_TREE: Mapping[str, type[Plugin]] = MappingProxyType({plugin.name: plugin for plugin in _ALL})

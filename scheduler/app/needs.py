@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scheduler.client import resources
@@ -12,7 +13,7 @@ from scheduler.objects.decode import decode_pod
 from scheduler.objects.trim import trim_bound_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.framework import Framework
@@ -34,9 +35,28 @@ def needs_of(frameworks: Iterable[Framework]) -> Needs:
     )
 
 
-def decode_pods_for(needs: Needs) -> Callable[[bytes], PodInfo]:
-    """Return a decoder that keeps of pods on nodes no more than is needed."""
-    return lambda raw: trimmed(decode_pod(raw), needs)
+class PodDecoder:
+    """Decodes pods, and keeps of those on nodes no more than is needed.
+
+    Attributes:
+        needs: of all plugins together; may be changed.
+    """
+
+    def __init__(self, needs: Needs) -> None:
+        self.needs = needs
+
+    def __call__(self, raw: bytes) -> PodInfo:
+        return trimmed(decode_pod(raw), self.needs)
+
+    def keep_also(self, needs: Needs) -> bool:
+        """Keep more from now on; whether it is more than before, so that what is known is to be read anew."""
+        before = self.needs
+        self.needs = replace(
+            before,
+            bound_pod_annotations=before.bound_pod_annotations or needs.bound_pod_annotations,
+            bound_pod_objects=before.bound_pod_objects or needs.bound_pod_objects,
+        )
+        return self.needs != before
 
 
 def trimmed(pod: PodInfo, needs: Needs) -> PodInfo:

@@ -17,10 +17,11 @@ import typer
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.errors import ObjectError
 from scheduler.objects.pod import PodInfo
-from scheduler.whatif import cluster_file
-from scheduler.whatif.cluster_file import ClusterFile, ClusterFileError
-from scheduler.whatif.judging import explain_each, explain_sequence, is_pending, pods_to_judge
+from scheduler.whatif import cluster_file, watch_event
+from scheduler.whatif.cluster_file import STANDARD_INPUT, ClusterFile, ClusterFileError
+from scheduler.whatif.judging import is_pending, judge_each, judge_sequence, pods_to_judge
 from scheduler.whatif.offline import OfflineScheduler
+from scheduler.whatif.waking import with_wakes
 
 _UPSTREAM_NAME = "default-scheduler"
 _BAD_INPUT = 2
@@ -83,6 +84,14 @@ def explain(
             "instead of judging each against the cluster as it is.",
         ),
     ] = False,
+    event: Annotated[
+        str | None,
+        typer.Option(
+            help="One watch event as JSON or YAML: type, object and, of MODIFIED, oldObject; - is standard input. "
+            "Also say of every pod that has to wait whether this would get it another try.",
+            metavar="FILE",
+        ),
+    ] = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="For people or for programs.")
     ] = Output.TABLE,
@@ -93,6 +102,7 @@ def explain(
     """Say for every pending pod which nodes could run it, how they rank, and why the others cannot."""
     if (cluster is None) == (server is None):
         _refuse("either --cluster FILE or --server URL is needed, and not both")
+    _check_event(event, cluster)
     if server is not None:
         if pod is None:
             _refuse("--server needs --pod NS/NAME")
@@ -112,6 +122,7 @@ def explain(
         found = cluster_file.load(cluster)
         wanted = None if pod is None else _key_of_judged(pod, found, configuration)
         scheduler = OfflineScheduler(found, configuration)
+        happening = None if event is None else watch_event.load(event, found, kinds=scheduler.needs.kinds)
     except (ClusterFileError, ObjectError) as error:
         _refuse(str(error))
     gc.freeze()
@@ -121,12 +132,20 @@ def explain(
         _say_whose_pods_there_are(found, configuration)
     if wanted is not None and not sequence:
         pods = [each for each in pods if each.key == wanted]
-    explanations = explain_sequence(scheduler, pods) if sequence else explain_each(scheduler, pods)
+    judged = judge_sequence(scheduler, pods) if sequence else judge_each(scheduler, pods)
+    explanations = with_wakes(scheduler, judged, happening)
     shown = (each for each in explanations if wanted is None or each["pod"] == wanted)
     if output is Output.JSON:
         _write_json(shown)
     else:
         _write_tables(shown, all_nodes=all_nodes)
+
+
+def _check_event(event: str | None, cluster: str | None) -> None:
+    if event is not None and cluster is None:
+        _refuse("--event needs a --cluster FILE to happen to")
+    if event == cluster == STANDARD_INPUT:
+        _refuse("--cluster and --event cannot both be standard input")
 
 
 def _refuse(message: str) -> NoReturn:

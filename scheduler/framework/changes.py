@@ -52,6 +52,8 @@ def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
     # The API server lets tolerations be added, never changed or removed.
     if len(old.tolerations) != len(new.tolerations):
         actions.append(ActionType.UPDATE_POD_TOLERATION)
+    if _generated_claims(old) != _generated_claims(new):
+        actions.append(ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
     return [ClusterEvent(resource, action) for action in actions or (ActionType.UPDATE,)]
 
 
@@ -76,6 +78,8 @@ def node_changes(old: NodeObject, new: NodeObject) -> list[ClusterEvent]:
         actions.append(ActionType.UPDATE_NODE_CONDITION)
     if old.annotations != new.annotations:
         actions.append(ActionType.UPDATE_NODE_ANNOTATION)
+    if old.node.status.declared_features != new.node.status.declared_features:
+        actions.append(ActionType.UPDATE_NODE_DECLARED_FEATURE)
     return [ClusterEvent(EventResource.NODE, action) for action in actions]
 
 
@@ -85,6 +89,12 @@ def _scaled_down(old: PodInfo, new: PodInfo) -> bool:
         return False
     before, after = (pod_requests(pod.pod, use_status=True) for pod in (old, new))
     return any(name not in after or after[name] < quantity for name, quantity in before.items())
+
+
+def _generated_claims(pod: PodInfo) -> tuple[object, object]:
+    """The resource claims that were made for a pod."""
+    status = pod.pod.status
+    return status.resource_claim_statuses, status.extended_resource_claim_status
 
 
 def _offer_changed(old: NodeObject, new: NodeObject) -> bool:

@@ -35,6 +35,7 @@ class NodeStatus(ApiStruct, frozen=True):
 
     allocatable: ResourceList = msgspec.field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
+    declared_features: tuple[str, ...] = ()
 
 
 class Node(ApiStruct, frozen=True):
@@ -78,6 +79,11 @@ class NodeObject:
     @property
     def unschedulable(self) -> bool:
         return self.node.spec.unschedulable
+
+    @property
+    def declared_features(self) -> frozenset[str]:
+        """The names of the features that the node says it has."""
+        return frozenset(self.node.status.declared_features)
 
     @cached_property
     def allocatable(self) -> Mapping[str, int]:

@@ -142,9 +142,13 @@ class LabelRule:
     requirements: tuple[Requirement, ...] | None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        return self.requirements is not None and all(
-            requirement.admits(labels.get(requirement.key)) for requirement in self.requirements
-        )
+        if self.requirements is None:
+            return False
+        # Asked of every pod that comes or goes: a loop takes half the time of all().
+        for requirement in self.requirements:  # noqa: SIM110
+            if not requirement.admits(labels.get(requirement.key)):
+                return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)

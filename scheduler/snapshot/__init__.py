@@ -8,6 +8,7 @@ from scheduler.snapshot.affinity_index import TermKind, TermsInUse
 from scheduler.snapshot.arrays import Bools, Float64s, Int32s, Int64s, Rows, UInt16s
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.node_info import NodeInfo
+from scheduler.snapshot.object_store import Objects, ObjectStore
 from scheduler.snapshot.pod_counts import PodQuery, PodsIn
 from scheduler.snapshot.selection import nodes_of, nodes_of_any, nodes_required
 from scheduler.snapshot.snapshot import Interned, ResourceArrays, Snapshot
@@ -22,6 +23,8 @@ __all__ = [
     "Int64s",
     "Interned",
     "NodeInfo",
+    "ObjectStore",
+    "Objects",
     "PodQuery",
     "PodsIn",
     "ResourceArrays",

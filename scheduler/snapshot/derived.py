@@ -15,7 +15,6 @@ from scheduler.snapshot.snapshot import Interned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
 
     from scheduler.objects.host_ports import HostPort
     from scheduler.objects.node import NodeObject
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from scheduler.objects.taints import Taint
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
+    from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.snapshot import Source
 
@@ -106,7 +106,7 @@ class TakenRows:
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         return TakenTerms(self._base.affinity_terms(kind), self._rows, self._base.n_nodes)
 
-    def objects(self, kind: str) -> Mapping[str, Mapping[str, Any]] | None:
+    def objects(self, kind: str) -> Objects | None:
         return self._base.objects(kind)
 
     def _some(self, array: Int64s | None) -> Int64s | None:
@@ -222,7 +222,7 @@ class OtherPods:
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         return ChangedTerms(self._base.affinity_terms(kind), kind, self._changes)
 
-    def objects(self, kind: str) -> Mapping[str, Mapping[str, Any]] | None:
+    def objects(self, kind: str) -> Objects | None:
         return self._base.objects(kind)
 
     def _pods_of(self, row: int) -> dict[str, PodInfo]:

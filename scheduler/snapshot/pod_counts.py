@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scheduler.snapshot.arrays import Column
+from scheduler.snapshot.pod_classes import PodClasses
 from scheduler.snapshot.rule_index import RuleIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
-    from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import LabelRule
+    from scheduler.snapshot.pod_classes import Alike
 
 _COLUMNS = 1024
 """Descriptions that are kept as columns at once; the one not asked for the longest goes first."""
@@ -34,7 +35,7 @@ class PodsIn:
     namespaces: frozenset[str] | None
     rule: LabelRule
 
-    def matches(self, pod: PodInfo) -> bool:
+    def matches(self, pod: Alike) -> bool:
         return (self.namespaces is None or pod.namespace in self.namespaces) and self.rule.matches(pod.labels)
 
 
@@ -50,14 +51,14 @@ class PodQuery:
     parts: tuple[PodsIn, ...]
     counts_terminating: bool = True
 
-    def matches(self, pod: PodInfo) -> bool:
+    def matches(self, pod: Alike) -> bool:
         return (
             bool(self.parts)
             and (self.counts_terminating or not pod.is_terminating)
             and all(part.matches(pod) for part in self.parts)
         )
 
-    def count(self, pods: Iterable[PodInfo]) -> int:
+    def count(self, pods: Iterable[Alike]) -> int:
         """Return how many of the pods match."""
         return sum(map(self.matches, pods))
 
@@ -72,32 +73,27 @@ class PodQuery:
 class PodCounts:
     """The columns of all descriptions that were asked for lately."""
 
-    __slots__ = ("_columns", "_index")
+    __slots__ = ("_classes", "_columns", "_index")
 
     def __init__(self) -> None:
+        self._classes = PodClasses()
         self._columns: OrderedDict[PodQuery, Column[np.int64]] = OrderedDict()
         self._index: RuleIndex[PodQuery] = RuleIndex()
 
-    def column(self, query: PodQuery, pods: Sequence[Mapping[str, PodInfo]]) -> Column[np.int64]:
-        """Return a description's column.
-
-        Args:
-            query: the description.
-            pods: by row, uid -> pod, to count from when it was not asked for lately.
-        """
+    def column(self, query: PodQuery, n_nodes: int) -> Column[np.int64]:
+        """Return a description's column, counted now if it was not asked for lately."""
         column = self._columns.get(query)
         if column is None:
-            column = self._count_all(query, pods)
+            column = self._count_all(query, n_nodes)
         self._columns.move_to_end(query)
         return column
 
-    def _count_all(self, query: PodQuery, pods: Sequence[Mapping[str, PodInfo]]) -> Column[np.int64]:
-        column = self._columns[query] = Column(np.int64, len(pods))
-        # A loop over nodes, once for each description that a pod brings.
-        for row, on_node in enumerate(pods):
-            if on_node:
-                column.cells[row] = query.count(on_node.values())
+    def _count_all(self, query: PodQuery, n_nodes: int) -> Column[np.int64]:
+        column = self._columns[query] = Column(np.int64, n_nodes)
         if query.parts:
+            for alike in self._classes.candidates(query.parts[0].rule):
+                if query.matches(alike):
+                    alike.add_to(column.cells)
             self._index.add(query.parts[0].rule, query)
         if len(self._columns) > _COLUMNS:
             forgotten, _ = self._columns.popitem(last=False)
@@ -105,11 +101,19 @@ class PodCounts:
                 self._index.remove(forgotten.parts[0].rule, forgotten)
         return column
 
-    def count(self, row: int, pod: PodInfo, sign: int) -> None:
+    def count(self, row: int, pod: Alike, sign: int) -> None:
         """Note that a pod came to a row, or left it."""
+        self._classes.count(row, pod, sign)
         for query in self._index.candidates(pod.labels):
             if query.matches(pod):
                 self._columns[query].cells[row] += sign
+
+    def move(self, pods: Iterable[Alike], *, start: int, end: int | None) -> None:
+        """Note that pods are in another row now, or in none; who moves rows moves the columns too."""
+        for pod in pods:
+            self._classes.count(start, pod, -1)
+            if end is not None:
+                self._classes.count(end, pod, 1)
 
     def columns(self) -> Iterable[Column[np.int64]]:
         """Return all columns, for who moves rows."""

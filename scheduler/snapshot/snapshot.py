@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int32s, Int64s, Rows
     from scheduler.snapshot.images import ImageState
+    from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
 
 T = TypeVar("T")
@@ -92,7 +93,7 @@ class Source(Protocol):
     def image(self, name: str) -> ImageState: ...
     def pods_matching(self, query: PodQuery) -> Int64s: ...
     def affinity_terms(self, kind: TermKind) -> TermsInUse: ...
-    def objects(self, kind: str) -> Mapping[str, Mapping[str, Any]] | None: ...
+    def objects(self, kind: str) -> Objects | None: ...
 
 
 class ResourceArrays:
@@ -225,7 +226,7 @@ class Snapshot:
         """Return one node with its pods, for rules that look at nodes one by one."""
         return NodeInfo(self, row)
 
-    def objects(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
+    def objects(self, kind: str) -> Objects:
         """Return all objects of another kind, `namespace/name` -> object.
 
         Args:

@@ -16,6 +16,7 @@ from scheduler.snapshot.affinity_index import AffinityIndex
 from scheduler.snapshot.arrays import Column, add_at
 from scheduler.snapshot.images import ImageColumn
 from scheduler.snapshot.interning import InternedColumn
+from scheduler.snapshot.object_store import ObjectStore
 from scheduler.snapshot.pod_counts import PodCounts
 from scheduler.snapshot.snapshot import Interned, Snapshot
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s
     from scheduler.snapshot.images import ImageState
+    from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
 
 _LABEL_COLUMNS = 256
@@ -60,7 +62,7 @@ class ClusterTable:
         self._images: OrderedDict[str, ImageColumn] = OrderedDict()  # by image name
         self._pod_counts = PodCounts()
         self._affinity = AffinityIndex()
-        self._objects: dict[str, dict[str, Mapping[str, Any]]] = {}  # kind -> namespace/name -> object
+        self._objects: dict[str, ObjectStore] = {}  # by kind
         self._last_generation = 0
         self._snapshot: Snapshot | None = None
 
@@ -138,12 +140,12 @@ class ClusterTable:
         return column.state(self.n_nodes)
 
     def pods_matching(self, query: PodQuery) -> Int64s:
-        return self._pod_counts.column(query, self._pods).view(self.n_nodes)
+        return self._pod_counts.column(query, self.n_nodes).view(self.n_nodes)
 
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         return self._affinity.of(kind)
 
-    def objects(self, kind: str) -> Mapping[str, Mapping[str, Any]] | None:
+    def objects(self, kind: str) -> Objects | None:
         return self._objects.get(kind)
 
     def _view(self, column: Column[np.int64] | None) -> Int64s | None:
@@ -200,9 +202,11 @@ class ClusterTable:
         row = self._row_of.pop(node_name)
         last = len(self._nodes) - 1
         self._count_terms(row, row, -1)
+        self._pod_counts.move(self._pods[row].values(), start=row, end=None)
         if row != last:
             self._count_terms(last, last, -1)
             self._count_terms(row, last, 1)
+            self._pod_counts.move(self._pods[last].values(), start=last, end=row)
         for interned in self._interned():
             if row != last:
                 interned.set(row, interned.values[int(interned.codes.cells[last])])
@@ -270,9 +274,9 @@ class ClusterTable:
 
     # Objects of other kinds, for the plugins that need them.
 
-    def watch_kind(self, kind: str) -> dict[str, Mapping[str, Any]]:
+    def watch_kind(self, kind: str) -> ObjectStore:
         """Return the store of a kind, key -> object, which the caller keeps up to date."""
-        return self._objects.setdefault(kind, {})
+        return self._objects.setdefault(kind, ObjectStore())
 
     # The layout.
 

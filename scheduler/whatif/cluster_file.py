@@ -7,16 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from scheduler.client import resources
-from scheduler.client.resources import Resource
 from scheduler.errors import FieldError, ObjectError, SchedulerError
-from scheduler.objects.decode import decode_node, decode_object, decode_pod
-from scheduler.objects.nulls import without_nulls
-from scheduler.objects.pod import Pod
-from scheduler.simulator.pod_defaults import default_pod
+from scheduler.objects.decode import decode_node
 from scheduler.whatif.documents import Item, read_items
+from scheduler.whatif.typed_items import NODES, PODS, decoded_pod, identify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,11 +20,6 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = "-"
 _MOST_FAULTS_SHOWN = 50
-_KNOWN = {
-    (found.api_version, found.kind): found
-    for found in vars(resources).values()
-    if isinstance(found, Resource)
-}
 
 
 class ClusterFileError(SchedulerError):
@@ -66,15 +55,23 @@ def load(path: str) -> ClusterFile:
     Raises:
         ClusterFileError: it cannot be read, or everything that is wrong with what it says.
     """
+    return parse(*read(path))
+
+
+def read(path: str) -> tuple[bytes, str]:
+    """Return the bytes of a file, or of standard input if it is called `-`, and what messages call it.
+
+    Raises:
+        ClusterFileError: it cannot be read.
+    """
     if path == STANDARD_INPUT:
-        return parse(sys.stdin.buffer.read(), "standard input")
+        return sys.stdin.buffer.read(), "standard input"
     try:
-        data = Path(path).read_bytes()
+        return Path(path).read_bytes(), path
     except OSError as error:
         raise ClusterFileError(
             path, [FieldError("", f"cannot be read: {error.strerror or error}")]
         ) from error
-    return parse(data, path)
 
 
 def parse(data: bytes, source: str) -> ClusterFile:
@@ -103,34 +100,21 @@ class _Reader:
         self._places: dict[tuple[str, str], str] = {}  # kind and namespace/name, or "uid" and uid -> where
 
     def read(self, item: Item) -> None:
-        if item.kind is None or item.name is None or item.api_version is None:
-            missing = [
-                field
-                for field, value in (
-                    ("apiVersion", item.api_version),
-                    ("kind", item.kind),
-                    ("metadata.name", item.name),
-                )
-                if value is None
-            ]
-            self._fault(item, f"{', '.join(missing)}: must be text and not empty")
+        try:
+            found = identify(item)
+        except ValueError as error:
+            self._fault(item, str(error))
             return
-        name = item.name
-        resource = _KNOWN.get((item.api_version, item.kind))
-        kind = f"{item.api_version}/{resource.plural if resource else plural(item.kind)}"
-        is_complete = item.uid is not None and item.namespace is not None
-        if resource is not None and resource.namespaced and item.namespace is None:
-            item = item._replace(namespace="default")
-        key = f"{item.namespace}/{name}" if item.namespace else name
-        if self._is_taken(item, kind, key, f"{item.kind} {key} is given"):
+        item = found.item
+        if self._is_taken(item, found.kind, found.key, f"{item.kind} {found.key} is given"):
             return
         try:
-            if kind == "v1/nodes":
+            if found.kind == NODES:
                 self.found.nodes.append(decode_node(item.raw))
-            elif kind == "v1/pods":
-                self._note_pod(item, decode_pod(item.raw) if is_complete else _completed_pod(item))
+            elif found.kind == PODS:
+                self._note_pod(item, decoded_pod(found))
             else:
-                self.found.others.setdefault(kind, {})[key] = item.raw
+                self.found.others.setdefault(found.kind, {})[found.key] = item.raw
         except ObjectError as error:
             self._fault(item, f"{error.path}: {error.problem}" if error.path else error.problem)
 
@@ -150,39 +134,3 @@ class _Reader:
         who = " ".join(part for part in (item.kind, name) if part)
         place = f"{item.where} ({who})" if item.where and who else item.where or who
         self.faults.append(FieldError(place, problem))
-
-
-def _completed_pod(item: Item) -> PodInfo:
-    """Read a pod without namespace or uid; no API server has seen one without a uid, so it gets the defaults too.
-
-    Raises:
-        ObjectError: it cannot be understood.
-    """
-    found = decode_object(item.raw)
-    identity = {"namespace": item.namespace, "uid": item.uid or f"{item.namespace}/{item.name}"}
-    found["metadata"].update(identity)
-    pod = decode_pod(msgspec.json.encode(found))
-    if item.uid is not None:
-        return pod
-    found = without_nulls(found, Pod)
-    try:
-        default_pod(found)
-    except (AttributeError, TypeError) as error:  # in parts of a pod that scheduling does not read
-        raise ObjectError("Pod", pod.key, "spec", f"is not shaped as a pod's: {error}") from error
-    return decode_pod(msgspec.json.encode(found))
-
-
-def plural(kind: str) -> str:
-    """Return what a kind is most likely called in URLs.
-
-    Source:
-        apimachinery v0.36, pkg/api/meta/restmapper.go, UnsafeGuessKindToResource.
-    """
-    name = kind.lower()
-    if name.endswith("endpoints"):
-        return name
-    if name.endswith("s"):
-        return f"{name}es"
-    if name.endswith("y"):
-        return f"{name[:-1]}ies"
-    return f"{name}s"

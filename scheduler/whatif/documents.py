@@ -62,24 +62,46 @@ _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _DOCUMENT = msgspec.json.Decoder(msgspec.Raw)
 
 
-def read_items(data: bytes) -> Contents:
-    """Read API objects: what `kubectl get ... -o json` or `-o yaml` writes, or several such texts in one.
+def read_documents(data: bytes) -> tuple[list[bytes], list[FieldError]]:
+    """Read JSON or YAML documents, one or several, whatever they hold.
 
-    Lists of any kind are opened, however deep; a document may also be a bare list of objects.
+    Returns:
+        Each document as JSON, and what of the data cannot be read; one of the two is not empty.
     """
-    contents = Contents([], [])
     try:
         if data.startswith(_UTF16_MARKS):  # what PowerShell's > makes of kubectl's output
             data = data.decode("utf-16").encode()
         data = data.removeprefix(codecs.BOM_UTF8)
         text = data.decode()
     except UnicodeDecodeError as error:
-        contents.errors.append(FieldError("", f"not UTF-8: byte {error.start}"))
-        return contents
+        return [], [FieldError("", f"not UTF-8: byte {error.start}")]
     documents, errors = _documents(data, text)
-    contents.errors.extend(errors)
     if not documents and not errors:
-        contents.errors.append(FieldError("", "is empty"))
+        errors.append(FieldError("", "is empty"))
+    return documents, errors
+
+
+def item_of(raw: bytes, where: str) -> Item:
+    """Return a single API object as an item.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return _item(raw, where, _HEADER.decode(raw), None, None)
+    except msgspec.ValidationError as error:
+        raise ValueError(_what_is_wrong(raw, error)) from error
+    except msgspec.DecodeError as error:  # half a character, or a number that is none
+        raise ValueError(f"not JSON: {error}") from error
+
+
+def read_items(data: bytes) -> Contents:
+    """Read API objects: what `kubectl get ... -o json` or `-o yaml` writes, or several such texts in one.
+
+    Lists of any kind are opened, however deep; a document may also be a bare list of objects.
+    """
+    documents, errors = read_documents(data)
+    contents = Contents([], errors)
     for number, document in enumerate(documents):
         where = f"document {number + 1}" if len(documents) > 1 else ""
         try:
@@ -154,17 +176,19 @@ def _open(raw: bytes, where: str, api_version: str | None, kind: str | None, con
             place = entry(f"{where}, items" if where else "items", index)
             _open(bytes(one), place, version, of_items, contents)
         return
+    contents.items.append(_item(raw, where, header, api_version, kind))
+
+
+def _item(raw: bytes, where: str, header: _Header, api_version: str | None, kind: str | None) -> Item:
     metadata = header.metadata or _Metadata()
-    contents.items.append(
-        Item(
-            where,
-            raw,
-            _text(header.api_version) or api_version,
-            own_kind or kind,
-            _text(metadata.namespace),
-            _text(metadata.name),
-            _text(metadata.uid),
-        )
+    return Item(
+        where,
+        raw,
+        _text(header.api_version) or api_version,
+        _text(header.kind) or kind,
+        _text(metadata.namespace),
+        _text(metadata.name),
+        _text(metadata.uid),
     )
 
 

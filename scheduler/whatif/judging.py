@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.cycle.explanation import explain, explain_gated
 from scheduler.cycle.scheduling import nominated_others, schedule_pod
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from scheduler.cycle.decision import Decision
     from scheduler.cycle.explanation import Explanation
+    from scheduler.framework.diagnosis import Diagnosis
+    from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.scoring import Scores
     from scheduler.snapshot import Snapshot
@@ -29,31 +31,57 @@ def pods_to_judge(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> list[
     return [pod for pod in pods if is_pending(pod) and pod.scheduler_name in scheduler.frameworks]
 
 
+class Judged(NamedTuple):
+    """What is said of one pod, and what it came from.
+
+    Attributes:
+        explanation: in words.
+        status: how its attempt ended, or PreEnqueue's refusal to try it at all.
+        diagnosis: the verdict on every node, if it was that which the attempt ended with.
+    """
+
+    pod: PodInfo
+    explanation: Explanation
+    status: Status
+    diagnosis: Diagnosis | None
+
+
 def explain_each(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Explanation]:
+    """Say of every pod what `judge_each` finds."""
+    return (judged.explanation for judged in judge_each(scheduler, pods))
+
+
+def explain_sequence(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Explanation]:
+    """Say of every pod what `judge_sequence` finds."""
+    return (judged.explanation for judged in judge_sequence(scheduler, pods))
+
+
+def judge_each(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Judged]:
     """Judge every pod against the cluster as it is; nothing changes in between."""
     for pod in pods:
         yield _judge(scheduler, pod)[0]
 
 
-def explain_sequence(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Explanation]:
+def judge_sequence(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Judged]:
     """Judge pods by priority, then in the order given; each one that fits is on its node for those after it.
 
     Ties go to the smallest node name. What is said of a pod that fits has `best`, the nodes with the highest total,
     and `chosen`. One that a Reserve plugin refuses at the end takes no room.
     """
     for pod in sorted(pods, key=lambda pod: -pod.priority):
-        explanation, decision = _judge(scheduler, pod)
+        judged, decision = _judge(scheduler, pod)
         if decision is not None and decision.scores is not None:
-            explanation["best"] = _best(decision.scores, scheduler.cache.snapshot())
-            _place(scheduler, decision, explanation)
-        yield explanation
+            judged.explanation["best"] = _best(decision.scores, scheduler.cache.snapshot())
+            reserved = _place(scheduler, decision, judged.explanation)
+            judged = judged._replace(status=reserved, diagnosis=None)
+        yield judged
 
 
-def _judge(scheduler: OfflineScheduler, pod: PodInfo) -> tuple[Explanation, Decision | None]:
+def _judge(scheduler: OfflineScheduler, pod: PodInfo) -> tuple[Judged, Decision | None]:
     framework = scheduler.frameworks[pod.scheduler_name]
     gate = framework.run_pre_enqueue(pod)
     if not gate.is_success:
-        return explain_gated(pod, gate), None
+        return Judged(pod, explain_gated(pod, gate), gate, None), None
     snapshot = scheduler.cache.snapshot()
     decision = schedule_pod(
         framework,
@@ -63,7 +91,8 @@ def _judge(scheduler: OfflineScheduler, pod: PodInfo) -> tuple[Explanation, Deci
         random=Random(0),
         exhaustive=True,
     )
-    return explain(decision, snapshot.names), decision
+    explanation = explain(decision, snapshot.names)
+    return Judged(pod, explanation, decision.status, decision.diagnosis), decision
 
 
 def _best(scores: Scores, snapshot: Snapshot) -> list[str]:
@@ -71,8 +100,8 @@ def _best(scores: Scores, snapshot: Snapshot) -> list[str]:
     return sorted(snapshot.name_of(row) for row in rows.tolist())
 
 
-def _place(scheduler: OfflineScheduler, decision: Decision, explanation: Explanation) -> None:
-    """Assume the pod on the first of the best nodes, if Reserve agrees."""
+def _place(scheduler: OfflineScheduler, decision: Decision, explanation: Explanation) -> Status:
+    """Assume the pod on the first of the best nodes, if Reserve agrees; return what Reserve says."""
     chosen = explanation["best"][0]
     framework = scheduler.frameworks[decision.pod.scheduler_name]
     placed = scheduler.cache.assume(decision.pod, chosen)
@@ -80,8 +109,9 @@ def _place(scheduler: OfflineScheduler, decision: Decision, explanation: Explana
     reserved = framework.run_reserve(decision.state, placed, chosen)
     if reserved.is_success:
         explanation["chosen"] = chosen
-        return
+        return reserved
     framework.run_unreserve(decision.state, placed, chosen)
     scheduler.cache.forget(placed.uid)
     explanation["result"] = "unschedulable" if reserved.is_rejected else "error"
     explanation["message"] = reserved.message
+    return reserved

@@ -43,6 +43,9 @@ class OfflineScheduler:
         frameworks: schedulerName -> profile.
         cache: the nodes and the pods on them.
         queue: the pending pods of these profiles.
+        bus: who spreads what happens in the cluster.
+        waiting_pods: the pods held at Permit; there are none.
+        needs: what the plugins read beyond the usual.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -65,7 +68,7 @@ class OfflineScheduler:
             clock=SystemClock(),
             observer=NoObserver(),
         )
-        bus, waiting_pods = EventBus(self.queue), WaitingPodsMap()
+        self.bus, self.waiting_pods = EventBus(self.queue), WaitingPodsMap()
         self._web = WebClient()
         self.frameworks.update(
             build_frameworks(
@@ -74,19 +77,19 @@ class OfflineScheduler:
                 lambda _profile: capabilities(
                     binder=_BindsNothing(),
                     queue=self.queue,
-                    bus=bus,
-                    waiting_pods=waiting_pods,
+                    bus=self.bus,
+                    waiting_pods=self.waiting_pods,
                     web=self._web,
                     events=_RecordsNothing(),
                 ),
             )
         )
+        self.needs = needs_of(self.frameworks.values())
         self._refresh()
         self._fill(cluster)
 
     def _fill(self, cluster: ClusterFile) -> None:
-        needs = needs_of(self.frameworks.values())
-        for kind in needs.kinds:
+        for kind in self.needs.kinds:
             store = self.cache.table.watch_kind(kind)
             store.update((key, decode_object(raw)) for key, raw in cluster.others.get(kind, {}).items())
         for node in cluster.nodes:
@@ -95,7 +98,7 @@ class OfflineScheduler:
             if pod.is_terminal:
                 continue
             if pod.node_name:
-                self.cache.add_pod(trimmed(pod, needs))
+                self.cache.add_pod(trimmed(pod, self.needs))
             elif pod.scheduler_name in self.frameworks:
                 self.queue.add(pod)
 

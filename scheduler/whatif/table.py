@@ -33,6 +33,8 @@ def show(console: Console, explanation: Explanation, *, all_nodes: bool) -> None
     feasible = {name: verdict for name, verdict in nodes.items() if verdict["feasible"]}
     refused = {name: verdict for name, verdict in nodes.items() if not verdict["feasible"]}
     console.print(_verdict(explanation, len(feasible), len(nodes)))
+    if "wakes" in explanation:
+        console.print("The event wakes it." if explanation["wakes"] else "It sleeps on after the event.")
     if explanation["message"]:
         console.print(Text(explanation["message"]), soft_wrap=True)
     if explanation["preFilter"]:

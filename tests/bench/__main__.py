@@ -23,6 +23,7 @@ from scheduler.objects.decode import decode_pod
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.state.cache import Cache
+from tests.bench.across_nodes import KINDS, pending, running_cluster
 from tests.builders import node, pod, pod_object
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _decide(framework: Framework, cache: Cache, pods: list[PodInfo]) -> float:
 def _show(label: str, seconds: list[float], base: float | None) -> float:
     median = statistics.median(seconds)
     ratio = "" if base is None else f"{median / base:8.2f}x"
-    print(f"{label:34}{median * 1e6:9.0f} us{1 / median:12.0f} /s{ratio:>12}")
+    print(f"{label:50}{median * 1e6:9.0f} us{1 / median:12.0f} /s{ratio:>12}")
     return median
 
 
@@ -81,13 +82,20 @@ def main() -> None:
     """Print the table."""
     settle_memory()
     framework = _framework()
-    print(f"{'':34}{'one':>12}{'in a second':>14}{'to the first':>13}")
+    print(f"{'':50}{'one':>12}{'in a second':>14}{'to the first':>13}")
     base = None
     for size in _SIZES:
         for label, make in (("alike", _alike), ("all different", _different)):
             seconds = [_decide(framework, _cluster(size), make(_DECISIONS)) for _ in range(_RUNS)]
             median = _show(f"decision, {size} nodes, pods {label}", seconds, base)
             base = base or median
+    base = None
+    for kind in KINDS:
+        seconds = [
+            _decide(framework, running_cluster(_SIZES[-1], kind), pending(kind, _DECISIONS)) for _ in range(3)
+        ]
+        median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base)
+        base = base or median
     raw = json.dumps(pod_object("parsed", cpu="100m", memory="500Mi")).encode()
     seconds = []
     for _ in range(_RUNS):

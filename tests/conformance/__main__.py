@@ -1,31 +1,50 @@
 """`python -m tests.conformance [FAMILY...]`: how much of what kube-scheduler says we say too, by family.
 
-Ends with status 1 if anything that can be judged differs.
+Two tables: the verdicts on every node, and which events wake which waiting pods. Ends with status 1 if anything that
+can be judged differs.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
+from tests.conformance import events
 from tests.conformance.comparison import FAMILIES, compare, not_judged, report
 from tests.conformance.corpus import explain, load, paths
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
 _SHOWN_PER_CASE = 3
+_WIDTH_OF_A_FILE = 160
+
+Counts = defaultdict[str, Counter[str]]  # family -> what is counted
 
 
 def main(families: list[str]) -> int:
     """Judge every case of some families, all of them by default."""
     logging.disable(logging.CRITICAL)
-    console = Console(highlight=False)
-    counts: dict[str, Counter[str]] = {family: Counter() for family in families or FAMILIES}
-    unjudged: dict[str, Counter[str]] = {family: Counter() for family in counts}
+    unknown = set(families) - {*FAMILIES, *events.FAMILIES}
+    if unknown:
+        sys.stderr.write(f"no such family: {', '.join(sorted(unknown))}\n")
+        return 2
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
+    wrong = _show_verdicts(console, families or FAMILIES)
+    wrong += _show_events(console, families or events.FAMILIES)
+    return int(wrong > 0)
+
+
+def _show_verdicts(console: Console, families: Iterable[str]) -> int:
+    """Print how the verdicts on nodes compare; return how many pods differ."""
+    counts, unjudged = Counts(Counter), Counts(Counter)
     for path in paths():
-        if path.parent.name not in counts:
+        if path.parent.name not in families:
             continue
         case = load(path)
         count = counts[case.family]
@@ -43,29 +62,58 @@ def main(families: list[str]) -> int:
         )
         if mismatches:
             console.print(f"{case.name}: {report(mismatches, _SHOWN_PER_CASE)}", markup=False)
-    console.print(_table(counts, unjudged))
-    return int(any(count["wrong pods"] for count in counts.values()))
+    console.print(_table("Verdicts on nodes", counts, unjudged, ("pods", "nodes"), families))
+    return sum(count["wrong pods"] for count in counts.values())
 
 
-def _table(counts: dict[str, Counter[str]], unjudged: dict[str, Counter[str]]) -> Table:
-    table = Table("Family", "Cases", "Judged", "Pods", "matching", "Nodes", "matching", "Not judged")
-    for family, count in counts.items():
+def _show_events(console: Console, families: Iterable[str]) -> int:
+    """Print how the wakes compare; return how many differ."""
+    counts, unjudged = Counts(Counter), Counts(Counter)
+    for path in events.paths():
+        if path.parent.name not in families:
+            continue
+        case = events.load(path)
+        count = counts[case.family]
+        count["cases"] += 1
+        if reason := events.not_judged(case):
+            unjudged[case.family][reason] += 1
+            continue
+        finding = events.judge(case)
+        count["judged"] += 1
+        count["events"] += len(case.events)
+        count["pods"] += finding.judged
+        count["wrong events"] += finding.wrong_events
+        count["wrong pods"] += len(finding.differences)
+        for difference in finding.differences[:_SHOWN_PER_CASE]:
+            console.print(f"{case.name}: {difference}", markup=False)
+    console.print(_table("Pods woken by events", counts, unjudged, ("events", "pods"), families))
+    return sum(count["wrong pods"] for count in counts.values())
+
+
+def _table(
+    title: str, counts: Counts, unjudged: Counts, units: tuple[str, str], families: Iterable[str]
+) -> Table:
+    columns = (column for unit in units for column in (unit.capitalize(), "matching"))
+    table = Table("Family", "Cases", "Judged", *columns, "Not judged", title=title)
+    rows = {family: counts[family] for family in families if family in counts}
+    for family, count in rows.items():
         why = "; ".join(f"{cases}: {reason}" for reason, cases in unjudged[family].most_common(2))
-        table.add_row(
-            family,
-            str(count["cases"]),
-            str(count["judged"]),
-            str(count["pods"]),
-            _share(count["pods"] - count["wrong pods"], count["pods"]),
-            str(count["nodes"]),
-            _share(count["nodes"] - count["wrong nodes"], count["nodes"]),
-            why,
-        )
+        table.add_row(family, *_numbers(count, units), why)
+    total: Counter[str] = Counter()
+    for count in rows.values():
+        total.update(count)
+    table.add_section()
+    table.add_row("all", *_numbers(total, units), "")
     return table
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.2f} %" if whole else "-"
+def _numbers(count: Mapping[str, int], units: tuple[str, str]) -> list[str]:
+    numbers = [str(count["cases"]), str(count["judged"])]
+    for unit in units:
+        whole = count[unit]
+        right = whole - count[f"wrong {unit}"]
+        numbers += [str(whole), f"{100 * right / whole:.2f} %" if whole else "-"]
+    return numbers
 
 
 sys.exit(main(sys.argv[1:]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conformance.comparison import compare, not_judged, report
+from tests.conformance.comparison import compare, is_same_message, not_judged, report
 from tests.conformance.corpus import Case
 
 if TYPE_CHECKING:
@@ -135,12 +135,75 @@ def test_zeros_of_a_missing_plugin_are_left_out_and_nothing_else() -> None:
         pytest.param("", False, id="nothing"),
     ],
 )
-def test_before_all_postfilter_plugins_are_here_a_message_may_lack_their_words(got: str, same: bool) -> None:
+def test_before_preemption_is_here_a_message_may_lack_what_postfilter_adds(got: str, same: bool) -> None:
+    missing = frozenset({"DefaultPreemption", "DynamicResources"})
+
+    assert is_same_message(WAITS["message"], got, missing) is same
+
+
+HEAD = "0/1 nodes are available: 1 x."
+PREEMPTION = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "same"),
+    [
+        pytest.param(
+            f"{HEAD} no new claims to deallocate, {PREEMPTION}",
+            f"{HEAD} {PREEMPTION}",
+            True,
+            id="without the words about claims",
+        ),
+        pytest.param(
+            f"{HEAD} no new claims to deallocate, {PREEMPTION}", HEAD, False, id="nothing of preemption"
+        ),
+        pytest.param(
+            f"{HEAD} no new claims to deallocate, {PREEMPTION}",
+            f"{HEAD} preemption: not eligible due to preemptionPolicy=Never.",
+            False,
+            id="other words of preemption",
+        ),
+        pytest.param(f"{HEAD} no new claims to deallocate", HEAD, True, id="a profile without preemption"),
+        pytest.param(f"{HEAD} {PREEMPTION}", f"{HEAD} {PREEMPTION}", True, id="a profile without claims"),
+        pytest.param(f"{HEAD} {PREEMPTION}", HEAD, False, id="preemption is silent"),
+        pytest.param(HEAD, HEAD, True, id="preemption found room"),
+        pytest.param(HEAD, f"{HEAD} {PREEMPTION}", False, id="only they found room"),
+        pytest.param(f"{HEAD} not found", f"{HEAD} {PREEMPTION}", True, id="an error before preemption"),
+        pytest.param(
+            '0/1 nodes are available: claim "a" not found. not found',
+            f'0/1 nodes are available: claim "b" not found. {PREEMPTION}',
+            False,
+            id="another reason before the error",
+        ),
+        pytest.param(
+            f"{HEAD} still not schedulable, {PREEMPTION}", f"{HEAD} {PREEMPTION}", True, id="claims matter"
+        ),
+    ],
+)
+def test_without_dynamic_resources_only_its_words_are_left_out(expected: str, got: str, same: bool) -> None:
+    assert is_same_message(expected, got, frozenset({"DynamicResources"})) is same
+
+
+def test_with_all_postfilter_plugins_messages_are_compared_whole() -> None:
+    expected = f"{HEAD} no new claims to deallocate, {PREEMPTION}"
+
+    assert not is_same_message(expected, f"{HEAD} {PREEMPTION}", NOTHING)
+    assert is_same_message(expected, expected, NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        pytest.param({"DynamicResources", "DefaultPreemption"}, [], id="before it is here"),
+        pytest.param({"DynamicResources"}, ["preemption"], id="from then on"),
+    ],
+)
+def test_candidates_of_preemption_are_compared_once_it_is_here(missing: set[str], told: list[str]) -> None:
     case = Case("case-000", "resources", None, {}, "independent", [WAITS])
 
-    mismatches = compare(case, [{**WAITS, "message": got}], frozenset({"DynamicResources"}))
+    mismatches = compare(case, [{**WAITS, "preemption": None}], frozenset(missing))
 
-    assert (not mismatches) is same
+    assert [each.what for each in mismatches] == told
 
 
 @pytest.mark.parametrize(

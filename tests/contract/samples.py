@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 GIB = 1024**3
+_ZONE = "topology.kubernetes.io/zone"
 
 
 def sample_table(n_nodes: int = 24) -> ClusterTable:
@@ -26,12 +27,14 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
                 pods=1 + number % 4,
                 allocatable={"nvidia.com/gpu": str(number % 3)} if number % 2 else {},
                 labels={
-                    "topology.kubernetes.io/zone": f"zone-{number % 3}",
+                    _ZONE: f"zone-{number % 3}",
                     "disk": "ssd" if number % 2 else "hdd",
+                    **({"rack": f"rack-{number % 4}"} if number % 4 else {}),
                 },
                 taints=_TAINTS[number % len(_TAINTS)],
                 unschedulable=number % 6 == 5,
                 images=_IMAGES[: number % 4],
+                declaredFeatures=_FEATURES[: number % 3],
             )
         )
         for index in range(number % 3):
@@ -41,7 +44,10 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
             }
             if number % 4 == 1:
                 container["ports"] = [{"hostPort": 8080 + index, "protocol": "TCP"}]
-            table.add_pod(row, pod(f"on-{name}-{index}", node=name, containers=[container]))
+            wish = {"affinity": _QUIET} if index == 1 and number % 4 == 2 else {}
+            placed = pod(f"on-{name}-{index}", node=name, containers=[container], labels=_WEB, **wish)
+            table.add_pod(row, placed)
+    table.watch_kind("v1/services")["default/web"] = {"spec": {"selector": _WEB}}
     return table
 
 
@@ -57,6 +63,11 @@ _IMAGES = [
     {"names": ["registry.example/base:latest"], "sizeBytes": GIB // 2},
     {"names": ["registry.example/data:1"], "sizeBytes": 2 * GIB},
 ]
+_FEATURES = ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"]
+_WEB = {"app": "web"}
+_LOUD = {"app": "loud"}
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_QUIET = {"podAntiAffinity": {_REQUIRED: [{"labelSelector": {"matchLabels": _LOUD}, "topologyKey": _ZONE}]}}
 _TERM = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
 
 
@@ -91,8 +102,35 @@ def sample_pods() -> list[PodInfo]:
         pod("with-another-port-and-image", containers=_container("registry.example/base", 8081)),
         pod("with-an-address", containers=_container("registry.example/base", 8080, "10.0.0.1")),
         pod("with-two-images", containers=[*app, *_container("registry.example/data:1", 443)]),
+        pod("with-user-namespaces-on-the-host-network", hostNetwork=True, hostUsers=False),
+        pod("spread-by-a-service", labels=_WEB),
+        pod("spread-over-zones", labels=_WEB, topologySpreadConstraints=[_spread(_ZONE, "DoNotSchedule")]),
+        pod("spread-over-racks", labels=_WEB, topologySpreadConstraints=[_spread("rack", "DoNotSchedule")]),
+        pod("rather-spread", labels=_WEB, topologySpreadConstraints=[_spread("rack", "ScheduleAnyway")]),
+        pod("near-others", affinity={"podAffinity": {_REQUIRED: [_near("rack")]}}),
+        pod("far-from-others", affinity={"podAntiAffinity": {_REQUIRED: [_near("rack")]}}),
+        pod(
+            "rather-near-others",
+            affinity={
+                "podAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 10, "podAffinityTerm": _near(_ZONE)}
+                    ]
+                }
+            },
+        ),
+        pod("disliked", labels=_LOUD),
         pod("gated", gates=["example.com/wait"]),
     ]
+
+
+def _near(key: str) -> dict[str, Any]:
+    return {"topologyKey": key, "labelSelector": {"matchLabels": _WEB}}
+
+
+def _spread(key: str, action: str) -> dict[str, Any]:
+    selector = {"matchLabels": _WEB}
+    return {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": action, "labelSelector": selector}
 
 
 def _container(image: str, port: int, address: str = "") -> list[dict[str, Any]]:

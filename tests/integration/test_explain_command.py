@@ -13,6 +13,7 @@ import pytest
 
 from scheduler.cli.command import COMMANDS
 from tests.builders import node_object, pod_object
+from tests.conformance import events
 from tests.conformance.comparison import compare, not_judged, report
 from tests.conformance.corpus import CASES, load
 
@@ -126,6 +127,84 @@ def test_the_cluster_can_come_from_standard_input() -> None:
     found = answer("--cluster", "-", stdin=a_cluster(node_object("n1"), default_pod("web")))
 
     assert [each["pod"] for each in found] == ["default/web"]
+
+
+def an_event(type_: str, obj: dict[str, Any], old: dict[str, Any] | None = None) -> bytes:
+    return json.dumps({"type": type_, "object": obj, "oldObject": old}).encode()
+
+
+def test_an_event_is_asked_of_every_pod_that_waits(cluster: Path) -> None:
+    event = an_event("ADDED", node_object("n3", cpu="4"))
+    web, db = answer("--cluster", cluster, "--event", "-", stdin=event)
+    first, second = answer("--cluster", cluster, "--event", "-", "--sequence", stdin=event)
+
+    assert not any("wakes" in each for each in (web, db, first)), "they fit"
+    assert (second["pod"], second["wakes"]) == ("default/web", True)
+
+
+def test_people_are_told_what_an_event_does(cluster: Path, tmp_path: Path) -> None:
+    event = tmp_path / "event.json"
+    event.write_bytes(an_event("ADDED", node_object("n3", cpu="2", taints=["k=v:NoSchedule"])))
+
+    done = explain("--cluster", cluster, "--sequence", "--pod", "web", "--event", event)
+
+    assert done.returncode == 0, done.stderr.decode()
+    assert "It sleeps on after the event." in done.stdout.decode()
+
+
+def test_the_command_says_what_events_do_in_kube_scheduler(tmp_path: Path) -> None:
+    case = events.load(events.CASES / "gates" / "gates-000.json.gz")
+    assert not events.not_judged(case)
+    cluster, event = tmp_path / "cluster.json", tmp_path / "event.json"
+    cluster.write_text(json.dumps(case.cluster))
+    recorded = next(each for each in case.events if each["wakes"])
+    event.write_text(json.dumps(recorded["event"]))
+    config: list[str | Path] = []
+    if case.config is not None:
+        (tmp_path / "config.yaml").write_text(case.config)
+        config = ["--config", tmp_path / "config.yaml"]
+
+    found = answer("--cluster", cluster, "--event", event, *config)
+
+    assert {each["pod"] for each in found if each.get("wakes")} == set(recorded["wakes"])
+    assert {each["pod"] for each in found if each.get("wakes") is False} == set(recorded["sleeps"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(
+            ["--server", "https://localhost", "--pod", "web", "--event", "-"],
+            "--event needs a --cluster FILE to happen to",
+            id="a running daemon",
+        ),
+        pytest.param(
+            ["--cluster", "-", "--event", "-"],
+            "--cluster and --event cannot both be standard input",
+            id="twice standard input",
+        ),
+        pytest.param(
+            ["--cluster", "CLUSTER", "--event", "none.json"],
+            "none.json: cannot be read: No such file or directory",
+            id="no such file",
+        ),
+        pytest.param(
+            ["--cluster", "CLUSTER", "--event", "-"],
+            "standard input: oldObject: must be the object before",
+            id="an event that is half said",
+        ),
+    ],
+)
+def test_an_event_that_cannot_be_asked_about_ends_with_status_2(
+    cluster: Path, arguments: list[str], message: str
+) -> None:
+    arguments = [str(cluster) if argument == "CLUSTER" else argument for argument in arguments]
+
+    done = explain(*arguments, stdin=an_event("MODIFIED", node_object("n1")))
+
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert done.stdout == b""
 
 
 def test_people_get_tables(cluster: Path) -> None:

@@ -36,6 +36,15 @@ def resized(cpu: str) -> dict[str, Any]:
     }
 
 
+def claims(name: str, claim: str | None) -> dict[str, Any]:
+    """Return a status in which a claim was made for one of the pod's."""
+    return {"status": {"resourceClaimStatuses": [{"name": name, "resourceClaimName": claim}]}}
+
+
+def extended_claim(claim: str, **more: Any) -> dict[str, Any]:
+    return {"status": {"extendedResourceClaimStatus": {"resourceClaimName": claim, **more}}}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
@@ -84,14 +93,34 @@ def resized(cpu: str) -> dict[str, Any]:
         pytest.param(
             {}, {"tolerations": [{"operator": "Exists"}]}, ["UpdatePodToleration"], id="a toleration"
         ),
+        pytest.param({}, claims("gpu", "web-gpu-1"), ["UpdatePodGeneratedResourceClaim"], id="a claim made"),
+        pytest.param(
+            claims("gpu", None), claims("gpu", "x"), ["UpdatePodGeneratedResourceClaim"], id="a claim named"
+        ),
+        pytest.param(claims("gpu", "x"), claims("gpu", "x"), ["Update"], id="the same claim"),
+        pytest.param(
+            {}, extended_claim("web-1"), ["UpdatePodGeneratedResourceClaim"], id="one for extended resources"
+        ),
+        pytest.param(
+            extended_claim("web-1"),
+            extended_claim("web-1", requestMappings=[{"containerName": "main", "requestName": "r"}]),
+            ["UpdatePodGeneratedResourceClaim"],
+            id="what it stands for",
+        ),
         pytest.param(
             {"cpu": "2", "gates": ["a"]},
-            {"labels": {"a": "b"}, "cpu": "1", "tolerations": [{"operator": "Exists"}]},
+            {
+                "labels": {"a": "b"},
+                "cpu": "1",
+                "tolerations": [{"operator": "Exists"}],
+                **claims("gpu", "web-gpu-1"),
+            },
             [
                 "UpdatePodLabel",
                 "UpdatePodScaleDown",
                 "UpdatePodSchedulingGatesEliminated",
                 "UpdatePodToleration",
+                "UpdatePodGeneratedResourceClaim",
             ],
             id="all at once",
         ),
@@ -155,10 +184,19 @@ def conditions(*pairs: tuple[str, str], **more: str) -> dict[str, Any]:
             [],
             id="conditions in another order",
         ),
+        pytest.param({}, {"declaredFeatures": ["A"]}, ["DeclaredFeature"], id="a feature declared"),
+        pytest.param({"declaredFeatures": ["A"]}, {}, ["DeclaredFeature"], id="a feature no longer declared"),
+        pytest.param({"declaredFeatures": ["A"]}, {"declaredFeatures": ["A"]}, [], id="the same features"),
         pytest.param(
             {"cpu": "4", "taints": ["a:NoSchedule"]},
-            {"cpu": "8", "labels": {"a": "b"}, "annotations": {"a": "b"}, **conditions(("Ready", "False"))},
-            ["Allocatable", "Label", "Taint", "Condition", "Annotation"],
+            {
+                "cpu": "8",
+                "labels": {"a": "b"},
+                "annotations": {"a": "b"},
+                "declaredFeatures": ["A"],
+                **conditions(("Ready", "False")),
+            },
+            ["Allocatable", "Label", "Taint", "Condition", "Annotation", "DeclaredFeature"],
             id="all at once",
         ),
     ],

@@ -40,6 +40,7 @@ def content(snapshot: Snapshot) -> dict[str, Any]:
     found["pod_count"] = snapshot.pod_count.tolist()
     found["unschedulable"] = snapshot.unschedulable.tolist()
     found["taints"] = values(snapshot.taints)
+    found["declared_features"] = values(snapshot.declared_features)
     found["zone"] = values(snapshot.label("zone"))
     found["ports"] = values(snapshot.used_ports)
     image = snapshot.image("a:latest")
@@ -85,7 +86,7 @@ def test_an_overlay_is_the_cluster_with_these_pods(base: Cluster, data: st.DataO
     assert overlay == content(table.snapshot())
 
 
-@given(wild_clusters("resources", "taints", "labels", "images"), st.data())
+@given(wild_clusters("resources", "taints", "labels", "images", "features"), st.data())
 def test_an_overlay_is_the_cluster_without_these_pods(base: Cluster, data: st.DataObject):
     table = base.table()
     there = [(row, each) for row, n in enumerate(base.nodes) for each in base.pods.get(n.name, ())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,8 @@ QUERIES = [
     for label_rule in RULES
     for counts_terminating in (True, False)
 ] + [PodQuery((PodsIn(None, RULES[1]), PodsIn(PLACES[1], RULES[2]))), PodQuery(())]
+
+NUMBERS = itertools.count()
 
 TERMS = [
     {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}},
@@ -84,7 +87,9 @@ def pods(draw: st.DrawFn) -> PodInfo:
 
 def check(snapshot: Snapshot) -> None:
     rows = range(snapshot.n_nodes)
-    for query in QUERIES:
+    nobody = f"nobody-{next(NUMBERS)}"
+    never_asked = [PodQuery((PodsIn(frozenset({"shop", nobody}), label_rule),)) for label_rule in RULES]
+    for query in (*QUERIES, *never_asked):
         expected = [sum(query.matches(pod) for pod in snapshot.pods_on(row)) for row in rows]
         assert snapshot.pods_matching(query).tolist() == expected
     for kind in TermKind:

@@ -32,12 +32,19 @@ class Model:
     pods: dict[str, dict[str, PodInfo]] = field(default_factory=dict)  # node name -> uid -> pod
 
     def requested(self, name: str, resource: str) -> int:
-        total = sum(each.resources.taken.get(resource, 0) for each in self.pods[name].values())
-        return (total + 2**63) % 2**64 - 2**63
+        return wrapped(sum(each.resources.taken.get(resource, 0) for each in self.pods[name].values()))
 
     def nonzero(self, name: str) -> tuple[int, int]:
         pods = [each.resources for each in self.pods[name].values()]
-        return sum(each.nonzero_milli_cpu for each in pods), sum(each.nonzero_memory_bytes for each in pods)
+        return (
+            wrapped(sum(each.nonzero_milli_cpu for each in pods)),
+            wrapped(sum(each.nonzero_memory_bytes for each in pods)),
+        )
+
+
+def wrapped(total: int) -> int:
+    """An int64 as Go adds it up."""
+    return (total + 2**63) % 2**64 - 2**63
 
 
 def compare(model: Model, snapshot: Snapshot) -> None:
@@ -58,6 +65,8 @@ def compare(model: Model, snapshot: Snapshot) -> None:
         assert {each.uid for each in snapshot.pods_on(row)} == set(pods)
         assert snapshot.unschedulable[row] == expected.unschedulable
         assert snapshot.taints.values[snapshot.taints.codes[row]] == expected.taints
+        features = snapshot.declared_features
+        assert features.values[features.codes[row]] == expected.declared_features
         for key in LABELS:
             label = snapshot.label(key)
             assert label.values[label.codes[row]] == expected.labels.get(key)
@@ -83,6 +92,7 @@ node_fields = st.fixed_dictionaries(
         "labels": st.dictionaries(st.sampled_from(LABELS), st.sampled_from(["x", "y", "ü"]), max_size=2),
         "taints": st.lists(st.sampled_from(["k:NoSchedule", "l=v:PreferNoSchedule"]), max_size=2),
         "unschedulable": st.booleans(),
+        "declaredFeatures": st.lists(st.sampled_from(["A", "B"]), unique=True),
         "images": st.lists(
             st.fixed_dictionaries(
                 {"names": st.just([IMAGES[0]]) | st.just([IMAGES[1]]), "sizeBytes": st.just(5)}
@@ -231,6 +241,7 @@ def test_a_snapshot_cannot_be_written_to():
         snapshot.unschedulable,
         snapshot.generation,
         snapshot.taints.codes,
+        snapshot.declared_features.codes,
         snapshot.label("zone").codes,
         snapshot.used_ports.codes,
         snapshot.image("a:1").present,

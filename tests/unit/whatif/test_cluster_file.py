@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from scheduler.configuration.yaml_syntax import write
 from scheduler.configuration.yaml_text import read, read_all
 from scheduler.whatif import cluster_file
-from scheduler.whatif.cluster_file import ClusterFileError, load, parse, plural
+from scheduler.whatif.cluster_file import ClusterFileError, load, parse
+from scheduler.whatif.typed_items import plural
 from tests.builders import node_object, pod_object
 
 if TYPE_CHECKING:

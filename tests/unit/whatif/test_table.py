@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from scheduler.whatif.table import show
@@ -102,6 +103,15 @@ def test_a_gated_pod_is_told_in_two_lines() -> None:
     text = shown({"pod": "shop/web", "result": "gated", "message": "waiting for quota"})
 
     assert text.splitlines() == ["shop/web: gated", "waiting for quota", ""]
+
+
+@pytest.mark.parametrize(
+    ("wakes", "line"), [(True, "The event wakes it."), (False, "It sleeps on after the event.")]
+)
+def test_what_an_event_does_to_a_waiting_pod_is_told(wakes: bool, line: str) -> None:
+    text = shown({"pod": "shop/web", "result": "gated", "message": "waiting for quota", "wakes": wakes})
+
+    assert text.splitlines() == ["shop/web: gated", line, "waiting for quota", ""]
 
 
 def test_nodes_that_were_not_ranked_because_of_an_error_are_named() -> None:

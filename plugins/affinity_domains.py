@@ -1,0 +1,107 @@
+"""Numbers by topology domain: what is near a node counts there, what is far does not."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plugins.topology_constraints import lacking
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Self
+
+    from scheduler.snapshot import Bools, Int64s, Interned, Rows, Snapshot
+
+
+class Domains:
+    """A number for each value of a label, and how it differs for single rows.
+
+    What changes on a row is seen from that row alone: all others see their domain as it was counted, also where
+    they share it.
+    """
+
+    __slots__ = ("_changes", "_label", "_numbers")
+
+    def __init__(self, label: Interned[str | None], numbers: Int64s, changes: Counter[int]) -> None:
+        self._label = label
+        self._numbers = numbers  # by the label's code; 0 for nodes without the label
+        self._changes = changes  # row -> how much more its domain has, if only there
+
+    @classmethod
+    def empty(cls, label: Interned[str | None]) -> Self:
+        """Return domains that all have 0."""
+        return cls(label, np.zeros(len(label.values), dtype=np.int64), Counter())
+
+    @classmethod
+    def added_up(cls, label: Interned[str | None], rows: Rows, amounts: Int64s) -> Self | None:
+        """Add amounts of rows to their domains; None where no row has the label, so that there is no domain."""
+        codes, none = label.codes[rows], label.values.index(None)
+        if not np.any(codes != none):
+            return None
+        # Sums of so few digits are exact in 64 bits of floating point.
+        numbers = np.bincount(codes, weights=amounts, minlength=len(label.values)).astype(np.int64)
+        numbers[none] = 0
+        return cls(label, numbers, Counter())
+
+    def clone(self) -> Self:
+        return type(self)(self._label, self._numbers, self._changes.copy())
+
+    def change(self, rows: Sequence[int], amount: int) -> None:
+        """Add to the domain of each row, as seen from there, as often as it occurs; without the label it has none."""
+        changed = np.array(rows, dtype=np.intp)
+        labelled = self._label.codes[changed] != self._label.values.index(None)
+        for row in changed[labelled].tolist():
+            self._changes[row] += amount
+
+    @property
+    def lacking(self) -> Bools:
+        """Where nodes lack the label, (n_nodes,)."""
+        return lacking(self._label)
+
+    def here(self) -> Int64s:
+        """Return the number of each node's domain, (n_nodes,); 0 where it lacks the label."""
+        here: Int64s = self._numbers[self._label.codes]
+        if self._changes:
+            rows, amounts = self._changed()
+            here[rows] += amounts
+        return here
+
+    def occupied(self) -> Int64s:
+        """Return how many domains have another number than 0, as seen from each node, (n_nodes,)."""
+        seen = np.full(len(self._label.codes), np.count_nonzero(self._numbers), dtype=np.int64)
+        if self._changes:
+            rows, amounts = self._changed()
+            before = self._numbers[self._label.codes[rows]]
+            seen[rows] += (before + amounts != 0).astype(np.int64) - (before != 0)
+        return seen
+
+    def _changed(self) -> tuple[Rows, Int64s]:
+        count = len(self._changes)
+        rows = np.fromiter(self._changes, dtype=np.intp, count=count)
+        return rows, np.fromiter(self._changes.values(), dtype=np.int64, count=count)
+
+
+def added_up(snapshot: Snapshot, found: Iterable[tuple[str, Rows, Int64s]]) -> dict[str, Domains]:
+    """Add up amounts by topology key.
+
+    Args:
+        snapshot: the cluster.
+        found: (topology key, rows, amount for each of them), keys and rows as often as they occur.
+
+    Returns:
+        Topology key -> domains; only keys of which anything, be it 0, was found on a node with that label.
+    """
+    by_key: defaultdict[str, list[tuple[Rows, Int64s]]] = defaultdict(list)
+    for key, rows, amounts in found:
+        if rows.size:
+            by_key[key].append((rows, amounts))
+    domains = {}
+    for key, parts in by_key.items():
+        all_rows, all_amounts = (np.concatenate(each) for each in zip(*parts, strict=True))
+        of_key = Domains.added_up(snapshot.label(key), all_rows, all_amounts)
+        if of_key is not None:
+            domains[key] = of_key
+    return domains

@@ -1,0 +1,176 @@
+"""Which nodes required affinity and anti-affinity leave, the pod's own and that of pods already there.
+
+Source:
+    kube-scheduler v1.36, plugins/interpodaffinity/filtering.go.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from plugins.affinity_domains import Domains, added_up
+from scheduler.framework import PASS, Code, Outcome, Outcomes
+from scheduler.snapshot import TermKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Self
+
+    from plugins.affinity_terms import CountedTerm, IncomingTerms
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_affinity import AffinityTerms
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
+
+REASON_AFFINITY = "node(s) didn't match pod affinity rules"
+REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+REASON_EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+_TABLE: Final = (
+    PASS,
+    Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (REASON_AFFINITY,)),
+    Outcome(Code.UNSCHEDULABLE, (REASON_ANTI_AFFINITY,)),
+    Outcome(Code.UNSCHEDULABLE, (REASON_EXISTING_ANTI_AFFINITY,)),
+)
+_FAR: Final = 1
+_NEAR: Final = 2
+_UNWELCOME: Final = 3
+
+
+class AffinityState:
+    """The pods near each node that matter to one pod, and those that came and went since they were counted."""
+
+    def __init__(
+        self,
+        terms: IncomingTerms,
+        namespace_labels: Mapping[str, str],
+        affinity: tuple[Domains, ...],
+        anti_affinity: dict[str, Domains],
+        existing_anti_affinity: dict[str, Domains],
+    ) -> None:
+        self._terms = terms
+        self._namespace_labels = namespace_labels  # of the pod's own
+        self._affinity = affinity  # by the pod's topology keys: pods that all of its terms mean
+        self._anti_affinity = anti_affinity  # topology key -> pods that its terms mean
+        self._existing_anti_affinity = existing_anti_affinity  # topology key -> terms that mean the pod
+
+    @classmethod
+    def of(
+        cls, pod: PodInfo, terms: IncomingTerms, namespace_labels: Mapping[str, str], snapshot: Snapshot
+    ) -> Self | None:
+        """Count the pods there are; None if no node can be refused."""
+        existing = added_up(snapshot, _existing(pod, namespace_labels, snapshot))
+        if not (existing or terms.affinity_keys or terms.anti_affinity):
+            return None
+        near: dict[str, Domains] = {}
+        if terms.affinity_keys:
+            rows, counts = _counted(snapshot.pods_matching(terms.affinity))
+            near = added_up(snapshot, ((key, rows, counts) for key in terms.affinity_keys))
+        return cls(
+            terms,
+            namespace_labels,
+            tuple(near.get(key) or Domains.empty(snapshot.label(key)) for key in terms.affinity_keys),
+            added_up(snapshot, counted_terms(terms.anti_affinity, snapshot)),
+            existing,
+        )
+
+    def clone(self) -> Self:
+        return type(self)(
+            self._terms,
+            self._namespace_labels,
+            tuple(domains.clone() for domains in self._affinity),
+            _cloned(self._anti_affinity),
+            _cloned(self._existing_anti_affinity),
+        )
+
+    def change(
+        self, pod: PodInfo, changed: Sequence[tuple[int, PodInfo]], sign: int, snapshot: Snapshot
+    ) -> None:
+        """Note that other pods came to their rows or left them, each as seen from its row."""
+        for key, rows in self._rows_that_mean(pod, changed).items():
+            _domains(self._existing_anti_affinity, key, snapshot).change(rows, sign)
+        if self._affinity:
+            rows = [row for row, other in changed if self._terms.affinity.matches(other)]
+            for domains in self._affinity:
+                domains.change(rows, sign)
+        for term in self._terms.anti_affinity:
+            rows = [row for row, other in changed if term.query.matches(other)]
+            if rows:
+                _domains(self._anti_affinity, term.topology_key, snapshot).change(rows, sign)
+
+    def _rows_that_mean(
+        self, pod: PodInfo, changed: Iterable[tuple[int, PodInfo]]
+    ) -> Mapping[str, list[int]]:
+        """Return topology key -> the rows of others whose required anti-affinity means the pod, one a term."""
+        keys_of: dict[AffinityTerms, list[str]] = {}  # pods of a deployment share their terms
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for row, other in changed:
+            terms = other.affinity_terms
+            if not terms.required_anti_affinity:
+                continue
+            keys = keys_of.get(terms)
+            if keys is None:
+                keys = keys_of[terms] = [
+                    each.term.topology_key
+                    for each in terms.required_anti_affinity
+                    if each.term.matches(pod.namespace, pod.labels, self._namespace_labels)
+                ]
+            for key in keys:
+                found[key].append(row)
+        return found
+
+    def outcomes(self, pod: PodInfo, n_nodes: int) -> Outcomes:
+        """Return what is said of each node: of several things the first in the order of the table."""
+        index = np.zeros(n_nodes, dtype=np.uint16)
+        for domains in self._existing_anti_affinity.values():
+            index[domains.here() > 0] = _UNWELCOME
+        for domains in self._anti_affinity.values():
+            index[domains.here() > 0] = _NEAR
+        if self._affinity:
+            index[~self._satisfy_affinity(pod)] = _FAR
+        return Outcomes(index, _TABLE)
+
+    def _satisfy_affinity(self, pod: PodInfo) -> Bools:
+        """Return where the pod is near pods that it must be near, (n_nodes,).
+
+        The first pod of a series that wants to be together finds nobody to be near, so it may go anywhere.
+        """
+        near: Bools = np.logical_and.reduce([domains.here() > 0 for domains in self._affinity])
+        if self._terms.affinity.matches(pod) and not near.all():
+            near |= np.add.reduce([domains.occupied() for domains in self._affinity]) == 0
+        for domains in self._affinity:
+            near &= ~domains.lacking
+        return near
+
+
+def counted_terms(terms: Iterable[CountedTerm], snapshot: Snapshot) -> Iterator[tuple[str, Rows, Int64s]]:
+    """Yield for each of a pod's own terms its topology key, the rows with pods it means, and their worth."""
+    for term in terms:
+        rows, counts = _counted(snapshot.pods_matching(term.query))
+        yield term.topology_key, rows, counts * term.weight
+
+
+def _existing(
+    pod: PodInfo, namespace_labels: Mapping[str, str], snapshot: Snapshot
+) -> Iterator[tuple[str, Rows, Int64s]]:
+    in_use = snapshot.affinity_terms(TermKind.REQUIRED_ANTI_AFFINITY)
+    for each in in_use.matching(pod.namespace, pod.labels, namespace_labels):
+        yield each.term.topology_key, *in_use.holders(each)
+
+
+def _counted(counts: Int64s) -> tuple[Rows, Int64s]:
+    rows = np.flatnonzero(counts)
+    return rows, counts[rows]
+
+
+def _domains(known: dict[str, Domains], key: str, snapshot: Snapshot) -> Domains:
+    found = known.get(key)
+    if found is None:
+        found = known[key] = Domains.empty(snapshot.label(key))
+    return found
+
+
+def _cloned(domains: Mapping[str, Domains]) -> dict[str, Domains]:
+    return {key: each.clone() for key, each in domains.items()}

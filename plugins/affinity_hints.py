@@ -1,0 +1,87 @@
+"""Which changes of pods and nodes may help a pod that affinity or anti-affinity kept waiting.
+
+Source:
+    kube-scheduler v1.36, plugins/interpodaffinity/plugin.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from scheduler.framework import QueueingHint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_affinity import WeightedTerm
+
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> QueueingHint:
+    """Say whether a pod that came, went or got other labels may help a waiting one.
+
+    Source:
+        kube-scheduler v1.36, plugins/interpodaffinity/plugin.go, isSchedulableAfterPodChange.
+    """
+    if old is not None and new is not None and new.uid == pod.uid:
+        return QueueingHint.QUEUE  # its own labels: others' terms may not mean it any more
+    if any(each is not None and not _is_placed(each) for each in (new, old)):
+        return QueueingHint.SKIP
+    terms = pod.affinity_terms
+    if terms.faults:
+        return QueueingHint.QUEUE
+    wanted, unwanted = terms.required_affinity, terms.required_anti_affinity
+    if old is None:
+        assert new is not None, "something came or went"
+        helps = _all_match(wanted, new)
+    elif new is None:
+        others = old.affinity_terms
+        helps = (
+            _all_match(unwanted, old) or bool(others.faults) or _all_match(others.required_anti_affinity, pod)
+        )
+    else:
+        helps = (not _all_match(wanted, old) and _all_match(wanted, new)) or (
+            _all_match(unwanted, old) and not _all_match(unwanted, new)
+        )
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def after_node_change(pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
+    """Say whether a node that came or got other labels may help a waiting pod.
+
+    Source:
+        kube-scheduler v1.36, plugins/interpodaffinity/plugin.go, isSchedulableAfterNodeChange.
+    """
+    terms = pod.affinity_terms
+    if terms.faults:
+        return QueueingHint.QUEUE
+    wanted, unwanted = (
+        {each.term.topology_key for each in some}
+        for some in (terms.required_affinity, terms.required_anti_affinity)
+    )
+    if old is None:
+        helps = bool(unwanted) or any(key in new.labels for key in wanted)
+    else:
+        before, after = old.labels, new.labels
+        # A node without the label is nowhere near wanted pods, and never too near unwanted ones.
+        helps = any(key in after and before.get(key) != after[key] for key in wanted) or any(
+            key in before and before[key] != after.get(key) for key in unwanted
+        )
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def _is_placed(pod: PodInfo) -> bool:
+    """Whether a pod is on a node or expected on one."""
+    return bool(pod.node_name or pod.pod.status.nominated_node_name)
+
+
+def _all_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
+    """Whether there are terms and all mean a pod; what its namespace's labels are is not looked up.
+
+    Source:
+        kube-scheduler v1.36, plugins/interpodaffinity/filtering.go, podMatchesAllAffinityTerms.
+    """
+    return bool(terms) and all(each.term.matches(pod.namespace, pod.labels, _NO_LABELS) for each in terms)

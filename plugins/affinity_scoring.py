@@ -1,0 +1,90 @@
+"""How much the pods near each node are worth to a pod, and it to them.
+
+Source:
+    kube-scheduler v1.36, plugins/interpodaffinity/scoring.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plugins.affinity_domains import added_up
+from plugins.affinity_filtering import counted_terms
+from scheduler.framework import MAX_NODE_SCORE
+from scheduler.snapshot import TermKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Self
+
+    from plugins.affinity_domains import Domains
+    from plugins.affinity_terms import CountedTerm
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Int64s, Rows, Snapshot
+
+
+class ScoreState:
+    """What is added up for the nodes of one pod."""
+
+    def __init__(self, domains: Iterable[Domains]) -> None:
+        self._domains = tuple(domains)
+
+    @classmethod
+    def of(
+        cls,
+        pod: PodInfo,
+        preferred: Iterable[CountedTerm],
+        namespace_labels: Mapping[str, str],
+        hard_weight: int,
+        snapshot: Snapshot,
+    ) -> Self | None:
+        """Add up what everything near is worth; None if there is nothing.
+
+        Args:
+            pod: the pod to place.
+            preferred: its own terms.
+            namespace_labels: those of its namespace.
+            hard_weight: the worth of the pod to another that must be near such a pod.
+            snapshot: the cluster.
+        """
+        domains = added_up(
+            snapshot,
+            (
+                *counted_terms(preferred, snapshot),
+                *_existing(pod, namespace_labels, TermKind.REQUIRED_AFFINITY, hard_weight, snapshot),
+                *_existing(pod, namespace_labels, TermKind.PREFERRED_AFFINITY, 1, snapshot),
+                *_existing(pod, namespace_labels, TermKind.PREFERRED_ANTI_AFFINITY, -1, snapshot),
+            ),
+        )
+        return cls(domains.values()) if domains else None
+
+    def raw(self) -> Int64s:
+        """Return what all that is near a node is worth, (n_nodes,); below 0 where the pod had better not go."""
+        total: Int64s = np.add.reduce([domains.here() for domains in self._domains])
+        return total
+
+
+def normalized(scores: Int64s, feasible: Rows) -> Int64s:
+    """Stretch the feasible nodes' scores over 0 to 100, (n_nodes,); all 0 where they are equal."""
+    result = np.zeros(len(scores), dtype=np.int64)
+    ours = scores[feasible]
+    if ours.size:
+        lowest = ours.min()
+        span = ours.max() - lowest
+        if span > 0:
+            result[feasible] = (float(MAX_NODE_SCORE) * ((ours - lowest) / span)).astype(np.int64)
+    return result
+
+
+def _existing(
+    pod: PodInfo, namespace_labels: Mapping[str, str], kind: TermKind, worth: int, snapshot: Snapshot
+) -> Iterator[tuple[str, Rows, Int64s]]:
+    """Yield the terms of pods on nodes that mean the pod: topology key, rows, and the pod's worth to them."""
+    if worth == 0:
+        return
+    in_use = snapshot.affinity_terms(kind)
+    for each in in_use.matching(pod.namespace, pod.labels, namespace_labels):
+        rows, counts = in_use.holders(each)
+        yield each.term.topology_key, rows, counts * (each.weight * worth)

@@ -1,0 +1,128 @@
+"""A pod's own affinity terms as descriptions of the pods that are counted on nodes.
+
+Source:
+    kube-scheduler v1.36, plugins/interpodaffinity/plugin.go, mergeAffinityTermNamespacesIfNotEmpty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler.snapshot import Objects, PodQuery, PodsIn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scheduler.objects.pod_affinity import AffinityTerm, AffinityTerms, WeightedTerm
+    from scheduler.objects.selectors import LabelRule
+    from scheduler.snapshot import Snapshot
+
+NAMESPACES: Final = "v1/namespaces"
+
+_CACHE_SIZE = 4096
+_NOTHING: Final = Objects()
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class CountedTerm:
+    """One term.
+
+    Attributes:
+        topology_key: nodes with the same value of this label are near each other.
+        query: the pods that the term means.
+        weight: what one such pod is worth; below 0 where the pod had better keep away from it.
+    """
+
+    topology_key: str
+    query: PodQuery
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingTerms:
+    """All terms of a pod that is to be placed.
+
+    Attributes:
+        affinity: the pods that all terms of required affinity mean; nobody if there are no such terms.
+        affinity_keys: the topology keys of those terms, each once.
+        anti_affinity: the terms of required anti-affinity.
+        preferred: the terms of both preferred kinds.
+    """
+
+    affinity: PodQuery
+    affinity_keys: tuple[str, ...]
+    anti_affinity: tuple[CountedTerm, ...]
+    preferred: tuple[CountedTerm, ...]
+
+
+class TermReader:
+    """Finds out which namespaces terms mean; pods that write the same share one result."""
+
+    def __init__(self) -> None:
+        self._namespaces = _NOTHING
+        self._version = 0  # of the namespaces; what was read holds for this one
+        self._read: dict[AffinityTerms, IncomingTerms] = {}
+
+    def look_at(self, snapshot: Snapshot) -> None:
+        """Note the namespaces there are."""
+        try:
+            found = snapshot.objects(NAMESPACES)
+        except LookupError:
+            found = _NOTHING  # a kind that is not watched must not keep pods from being placed
+        version = found.version("")
+        if found is not self._namespaces or version != self._version:
+            self._namespaces, self._version = found, version
+            self._read.clear()
+
+    def labels_of(self, namespace: str) -> Mapping[str, str]:
+        """Return a namespace's labels; one that is not known has none."""
+        found = self._namespaces.get(namespace)
+        return _NO_LABELS if found is None else _labels(found)
+
+    def incoming(self, terms: AffinityTerms) -> IncomingTerms:
+        """Return the terms of a pod that is to be placed."""
+        found = self._read.get(terms)
+        if found is None:
+            if len(self._read) >= _CACHE_SIZE:
+                self._read.clear()
+            found = self._read[terms] = IncomingTerms(
+                affinity=PodQuery(tuple(self._pods(each.term) for each in terms.required_affinity)),
+                affinity_keys=tuple(
+                    dict.fromkeys(each.term.topology_key for each in terms.required_affinity)
+                ),
+                anti_affinity=self._counted(terms.required_anti_affinity, 1),
+                preferred=(
+                    *self._counted(terms.preferred_affinity, 1),
+                    *self._counted(terms.preferred_anti_affinity, -1),
+                ),
+            )
+        return found
+
+    def _counted(self, terms: Sequence[WeightedTerm], sign: int) -> tuple[CountedTerm, ...]:
+        return tuple(
+            CountedTerm(each.term.topology_key, PodQuery((self._pods(each.term),)), sign * each.weight)
+            for each in terms
+        )
+
+    def _pods(self, term: AffinityTerm) -> PodsIn:
+        """Return the pods that a term means.
+
+        Upstream adds the namespaces that the selector chooses to those that are named, and then still asks the
+        selector, as if no namespace had labels. So one that chooses namespaces without labels, such as one that
+        is empty or demands a label's absence, chooses all.
+        """
+        if term.namespace_rule.matches(_NO_LABELS):
+            return PodsIn(None, term.rule)
+        return PodsIn(term.namespaces | self._chosen(term.namespace_rule), term.rule)
+
+    def _chosen(self, rule: LabelRule) -> frozenset[str]:
+        if rule.requirements is None:
+            return frozenset()
+        return frozenset(name for name, found in self._namespaces.items() if rule.matches(_labels(found)))
+
+
+def _labels(namespace: Mapping[str, Any]) -> Mapping[str, str]:
+    labels: Mapping[str, str] = namespace.get("metadata", {}).get("labels") or _NO_LABELS
+    return labels

@@ -1,0 +1,211 @@
+"""Which pods belong together with a pod, by the Services that select it and the controller that owns it.
+
+Source:
+    kube-scheduler v1.36, plugins/helper/spread.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from plugins.topology_constraints import rule_of_labels
+from scheduler.objects.meta import ApiStruct
+from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
+from scheduler.snapshot import Objects
+from scheduler.snapshot.rule_index import RuleIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.objects.meta import OwnerReference
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.selectors import Requirement
+    from scheduler.snapshot import Snapshot
+
+SERVICES: Final = "v1/services"
+REPLICATION_CONTROLLERS: Final = "v1/replicationcontrollers"
+REPLICA_SETS: Final = "apps/v1/replicasets"
+STATEFUL_SETS: Final = "apps/v1/statefulsets"
+KINDS: Final = frozenset({SERVICES, REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS})
+
+_CONTROLLERS: Final = {
+    ("v1", "ReplicationController"): REPLICATION_CONTROLLERS,
+    ("apps/v1", "ReplicaSet"): REPLICA_SETS,
+    ("apps/v1", "StatefulSet"): STATEFUL_SETS,
+}
+_CACHE_SIZE = 4096
+_NOTHING: Final = Objects()
+
+_Labels = tuple[tuple[str, str], ...]
+"""Labels by key."""
+
+
+class _LabelsSpec(ApiStruct, frozen=True):
+    selector: dict[str, str] | None = None
+
+
+class _SelectsByLabels(ApiStruct, frozen=True):
+    """A Service or ReplicationController, as far as it is read."""
+
+    spec: _LabelsSpec | None = None
+
+
+class _SelectorSpec(ApiStruct, frozen=True):
+    selector: LabelSelector | None = None
+
+
+class _SelectsBySelector(ApiStruct, frozen=True):
+    """A ReplicaSet or StatefulSet, as far as it is read."""
+
+    spec: _SelectorSpec | None = None
+
+
+class _Services:
+    """The selectors of the Services of one namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+        self._version = 0
+        self._known: dict[str, tuple[Mapping[str, Any], _Labels]] = {}  # key -> the object, its selector
+        self._index: RuleIndex[tuple[str, _Labels]] = RuleIndex()
+
+    def follow(self, services: Objects) -> None:
+        """Take in what changed since the last time."""
+        version = services.version(self._namespace)
+        if version == self._version:
+            return
+        self._version = version
+        current = services.in_namespace(self._namespace)
+        for key in self._known.keys() - current.keys():
+            self._forget(key)
+        for key, service in current.items():
+            known = self._known.get(key)
+            if known is not None and known[0] is service:
+                continue
+            if known is not None:
+                self._forget(key)
+            selector = tuple(sorted(_selected_labels(service).items()))
+            self._known[key] = service, selector
+            if selector:  # one without labels adds nothing, whomever it selects
+                self._index.add(_rule(selector), (key, selector))
+
+    def _forget(self, key: str) -> None:
+        _, selector = self._known.pop(key)
+        if selector:
+            self._index.remove(_rule(selector), (key, selector))
+
+    def labels_for(self, pod: PodInfo) -> dict[str, str]:
+        """Return the selectors of all Services that select a pod, merged; they cannot contradict each other."""
+        merged: dict[str, str] = {}
+        labels = pod.labels
+        for _, selector in self._index.candidates(labels):
+            if all(labels.get(key) == value for key, value in selector):
+                merged.update(selector)
+        return merged
+
+
+def _rule(selector: _Labels) -> LabelRule:
+    return LabelRule(rule_of_labels(dict(selector)))
+
+
+class DefaultSelectors:
+    """Finds the pods that a pod is spread with where it does not say so itself."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, Objects] = {}  # by kind; they follow the cluster
+        self._services: dict[str, _Services] = {}  # by namespace
+        self._rules: dict[tuple[_Labels, tuple[Requirement, ...]], LabelRule] = {}
+        self._controllers: dict[str, tuple[Mapping[str, Any], tuple[Requirement, ...]]] = {}
+
+    def look_at(self, snapshot: Snapshot) -> None:
+        """Note where the objects are; kinds that are not watched have none."""
+        for kind in KINDS:
+            found = _objects(snapshot, kind)
+            if kind == SERVICES and found is not self._objects.get(kind):
+                self._services.clear()
+            self._objects[kind] = found
+
+    def of(self, pod: PodInfo) -> LabelRule:
+        """Return the rule of all that select the pod together; one without requirements if nothing does.
+
+        Objects that cannot be understood select nothing.
+
+        Source:
+            kube-scheduler v1.36, plugins/helper/spread.go, DefaultSelector.
+        """
+        labels = self._services_in(pod.namespace).labels_for(pod)
+        owner = next((owner for owner in pod.pod.metadata.owner_references if owner.controller), None)
+        kind = None if owner is None else _kind(owner)
+        more: tuple[Requirement, ...] = ()
+        if owner is not None and kind is not None:
+            key = f"{pod.namespace}/{owner.name}"
+            controller = self._objects.get(kind, _NOTHING).get(key)
+            if controller is not None and kind == REPLICATION_CONTROLLERS:
+                labels |= _selected_labels(controller)
+            elif controller is not None:
+                more = self._requirements(f"{kind}/{key}", controller)
+        return self._rule(labels, more)
+
+    def _services_in(self, namespace: str) -> _Services:
+        """Return the Services of a namespace, as they are now."""
+        found = self._services.get(namespace)
+        if found is None:
+            if len(self._services) >= _CACHE_SIZE:
+                self._services.clear()
+            found = self._services[namespace] = _Services(namespace)
+        found.follow(self._objects.get(SERVICES, _NOTHING))
+        return found
+
+    def _requirements(self, place: str, controller: Mapping[str, Any]) -> tuple[Requirement, ...]:
+        """Return what a controller's selector demands, read once for each version of the controller."""
+        known, requirements = self._controllers.get(place, (None, ()))
+        if known is not controller:
+            if len(self._controllers) >= _CACHE_SIZE:
+                self._controllers.clear()
+            requirements = _demanded(controller)
+            self._controllers[place] = controller, requirements
+        return requirements
+
+    def _rule(self, labels: Mapping[str, str], more: tuple[Requirement, ...]) -> LabelRule:
+        if not (labels or more):
+            return _UNSELECTED
+        place = tuple(sorted(labels.items())), more
+        rule = self._rules.get(place)
+        if rule is None:
+            if len(self._rules) >= _CACHE_SIZE:
+                self._rules.clear()
+            rule = self._rules[place] = LabelRule((*rule_of_labels(labels), *more))
+        return rule
+
+
+_UNSELECTED: Final = LabelRule(())
+
+
+def _objects(snapshot: Snapshot, kind: str) -> Objects:
+    try:
+        return snapshot.objects(kind)
+    except LookupError:
+        return _NOTHING  # a kind that is not watched must not keep pods from being placed
+
+
+def _kind(owner: OwnerReference) -> str | None:
+    return _CONTROLLERS.get((owner.api_version, owner.kind))
+
+
+def _selected_labels(found: Mapping[str, Any]) -> dict[str, str]:
+    try:
+        spec = msgspec.convert(found, _SelectsByLabels).spec
+    except msgspec.ValidationError:
+        return {}
+    return {} if spec is None or spec.selector is None else spec.selector
+
+
+def _demanded(found: Mapping[str, Any]) -> tuple[Requirement, ...]:
+    try:
+        spec = msgspec.convert(found, _SelectsBySelector).spec
+        rule = parse_label_selector(None if spec is None else spec.selector)
+    except (msgspec.ValidationError, SelectorError):
+        return ()
+    return rule.requirements or ()

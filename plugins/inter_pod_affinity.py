@@ -1,0 +1,150 @@
+"""Places pods near others, or away from them, as their affinity and anti-affinity have it.
+
+Source:
+    kube-scheduler v1.36, plugins/interpodaffinity: plugin.go, filtering.go, scoring.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plugins.affinity_filtering import AffinityState
+from plugins.affinity_hints import after_node_change, after_pod_change
+from plugins.affinity_scoring import ScoreState, normalized
+from plugins.affinity_terms import NAMESPACES, TermReader
+from scheduler.errors import FieldError
+from scheduler.framework import (
+    SKIP,
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    Needs,
+    PluginArgs,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    Status,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scheduler.framework import CycleState, Outcomes
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_affinity import AffinityTerms
+    from scheduler.snapshot import Int64s, Rows, Snapshot
+
+_PRE_FILTER = "PreFilterInterPodAffinity"
+_PRE_SCORE = "PreScoreInterPodAffinity"
+
+_HIGHEST_WEIGHT = 100
+
+_POD_EVENT = ClusterEvent(EventResource.POD, ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.DELETE)
+_NODE_EVENT = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
+
+
+class InterPodAffinityArgs(PluginArgs, frozen=True):
+    """Arguments of InterPodAffinity.
+
+    Attributes:
+        hard_pod_affinity_weight: what a pod is worth, in scores, to one on a node that must be near it; 0 to 100.
+        ignore_preferred_terms_of_existing_pods: whether pods that prefer nothing themselves are left alone with
+            what others prefer.
+    """
+
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+    def faults(self) -> Iterator[FieldError]:
+        weight = self.hard_pod_affinity_weight
+        if not 0 <= weight <= _HIGHEST_WEIGHT:
+            told = f"Invalid value: {weight}: not in valid range [0, {_HIGHEST_WEIGHT}]"
+            yield FieldError("hardPodAffinityWeight", told)
+
+
+class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Heeds what pods say of which pods they are to run near."""
+
+    name = "InterPodAffinity"
+    Args = InterPodAffinityArgs
+    needs = Needs(kinds=frozenset({NAMESPACES}))
+    keeps_rows_apart = True
+
+    def __init__(self, *, args: InterPodAffinityArgs) -> None:
+        self._hard_weight = args.hard_pod_affinity_weight
+        self._ignores_others = args.ignore_preferred_terms_of_existing_pods
+        self._reader = TermReader()
+
+    def events(self) -> Sequence[EventWithHint]:
+        return (EventWithHint(_POD_EVENT, after_pod_change), EventWithHint(_NODE_EVENT, after_node_change))
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
+        terms = pod.affinity_terms
+        if terms.faults:
+            return Status.unschedulable(f"parsing pod: {_joined(terms)}", resolvable=False)
+        self._reader.look_at(snapshot)
+        found = AffinityState.of(
+            pod, self._reader.incoming(terms), self._reader.labels_of(pod.namespace), snapshot
+        )
+        if found is None:
+            return SKIP
+        state.write(_PRE_FILTER, found)
+        return None
+
+    def add_pods(
+        self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        self._change(state, pod, added, 1, snapshot)
+
+    def remove_pods(
+        self, state: CycleState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        self._change(state, pod, removed, -1, snapshot)
+
+    def _change(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        pods: Sequence[tuple[int, PodInfo]],
+        sign: int,
+        snapshot: Snapshot,
+    ) -> None:
+        state.mutable(_PRE_FILTER, AffinityState).change(pod, pods, sign, snapshot)
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        return state.read(_PRE_FILTER, AffinityState).outcomes(pod, snapshot.n_nodes)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
+        terms = pod.affinity_terms
+        prefers = bool(terms.preferred_affinity or terms.preferred_anti_affinity)
+        if terms.faults:
+            return Status.failed(f"failed to parse pod: {_joined(terms)}")
+        if self._ignores_others and not prefers:
+            return SKIP
+        self._reader.look_at(snapshot)
+        found = ScoreState.of(
+            pod,
+            self._reader.incoming(terms).preferred,
+            self._reader.labels_of(pod.namespace),
+            self._hard_weight,
+            snapshot,
+        )
+        if found is None:
+            return SKIP
+        state.write(_PRE_SCORE, found)
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        """Return what the pods near each node are worth, of any size; `normalize` brings it into range."""
+        return state.read(_PRE_SCORE, ScoreState).raw()
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
+        return normalized(scores, feasible)
+
+
+def _joined(terms: AffinityTerms) -> str:
+    """Return what is wrong with terms, several things in brackets, as upstream's aggregates have it."""
+    told = ", ".join(terms.faults)
+    return f"[{told}]" if len(terms.faults) > 1 else told

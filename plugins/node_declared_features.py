@@ -1,0 +1,96 @@
+"""Refuses nodes that do not declare a feature of Kubernetes which the pod cannot run without.
+
+A feature that is young is not on every node yet: a node lists the ones it has in status.declaredFeatures, and what a
+pod needs follows from its spec.
+
+Source:
+    kube-scheduler v1.36, plugins/nodedeclaredfeatures/nodedeclaredfeatures.go, and component-helpers v0.36,
+    nodedeclaredfeatures/features.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.framework import (
+    SKIP,
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    Locality,
+    Outcomes,
+    PreFilterPlugin,
+    QueueingHint,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from scheduler.framework import CycleState, Status
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows, Snapshot
+
+REASON = "node(s) didn't match Pod's required features"
+
+RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
+USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+
+_RESTART_ALL_CONTAINERS_ACTION = "RestartAllContainers"
+_PRE_FILTER = "PreFilterNodeDeclaredFeatures"
+
+
+class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
+    """Compares the features a pod needs with those that nodes declare."""
+
+    name = "NodeDeclaredFeatures"
+    locality = Locality.NODE
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        return required_features(pod)
+
+    def events(self) -> Sequence[EventWithHint]:
+        node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE)
+        pod = ClusterEvent(EventResource.POD, ActionType.UPDATE)
+        return (EventWithHint(node, self._after_node_change), EventWithHint(pod, self._after_pod_update))
+
+    def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
+        """Wake after any change of what a node declares; whether it is what the pod lacks is left to Filter."""
+        same = old is not None and old.node.status.declared_features == new.node.status.declared_features
+        return QueueingHint.SKIP if same else QueueingHint.QUEUE
+
+    def _after_pod_update(self, pod: PodInfo, old: PodInfo, new: PodInfo) -> QueueingHint:
+        helps = new.uid == pod.uid and required_features(old) != required_features(new)
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
+        required = required_features(pod)
+        if not required:
+            return SKIP
+        state.write(_PRE_FILTER, required)
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        required: frozenset[Any] = state.read(_PRE_FILTER, frozenset)
+        refused = snapshot.declared_features.judge(lambda declared: not required <= declared)
+        return Outcomes.refuse(refused, REASON, resolvable=False)
+
+
+def required_features(pod: PodInfo) -> frozenset[str]:
+    """Return the features that a node must have to run a pod.
+
+    What only an update of a running pod needs, as of its resources in place, is no concern of its placement.
+    """
+    spec = pod.pod.spec
+    required = set()
+    if any(
+        rule.action == _RESTART_ALL_CONTAINERS_ACTION
+        for container in (*spec.containers, *spec.init_containers)
+        for rule in container.restart_policy_rules
+    ):
+        required.add(RESTART_ALL_CONTAINERS)
+    if spec.host_network and not spec.host_users:
+        required.add(USER_NAMESPACES_HOST_NETWORK)
+    return frozenset(required)

@@ -1,0 +1,224 @@
+"""Topology spread constraints as rules: what a pod, or the configuration for all pods, wants to be spread over what.
+
+Source:
+    kube-scheduler v1.36, plugins/podtopologyspread/common.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from scheduler.objects.selectors import (
+    LabelRule,
+    Operator,
+    Requirement,
+    parse_label_selector,
+    required_node_affinity,
+)
+from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE, tolerated
+from scheduler.objects.topology_spread import HONOR
+from scheduler.snapshot import PodQuery, PodsIn, nodes_required
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.taints import Taint
+    from scheduler.objects.topology_spread import TopologySpreadConstraint
+    from scheduler.snapshot import Bools, Int64s, Interned, Rows, Snapshot
+
+_CACHE_SIZE = 4096
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """A constraint with its selector parsed.
+
+    Attributes:
+        max_skew: how many more pods a domain may have than the one with the fewest.
+        topology_key: nodes with the same value of this label are one domain.
+        rule: which pods are spread, by their labels.
+        query: the same pods, as they are counted on nodes: of the pod's namespace, and not being deleted.
+            A selector without requirements counts none, though it matches every pod that comes or goes.
+        min_domains: with fewer domains than these the fewest pods of a domain are taken to be 0.
+        honors_affinity: nodes that the pod's node selector and affinity leave out do not count.
+        honors_taints: nodes with taints that the pod does not tolerate do not count.
+    """
+
+    max_skew: int
+    topology_key: str
+    rule: LabelRule
+    query: PodQuery
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+
+
+class ConstraintReader:
+    """Reads the constraints of pods; pods that write the same share one result."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[object, ...], tuple[SpreadConstraint, ...]] = {}
+
+    def of_pod(self, pod: PodInfo, action: str) -> tuple[SpreadConstraint, ...]:
+        """Return the pod's own constraints with an action, DO_NOT_SCHEDULE or SCHEDULE_ANYWAY.
+
+        Raises:
+            SelectorError: a selector of theirs is no rule.
+        """
+        written, labels = pod.pod.spec.topology_spread_constraints, pod.labels
+        named = tuple((key, labels.get(key)) for each in written for key in each.match_label_keys)
+        place = (action, pod.namespace, _ENCODER.encode(written), named)
+        found = self._read.get(place)
+        if found is None:
+            found = tuple(
+                _read(
+                    each,
+                    _merged(each.match_label_keys, labels, parse_label_selector(each.label_selector)),
+                    pod,
+                )
+                for each in written
+                if each.when_unsatisfiable == action
+            )
+            self._keep(place, found)
+        return found
+
+    def defaults(
+        self, written: Sequence[TopologySpreadConstraint], rule: LabelRule, pod: PodInfo, action: str
+    ) -> tuple[SpreadConstraint, ...]:
+        """Return the configuration's constraints with an action, for the pods of a rule in the pod's namespace."""
+        place = (action, pod.namespace, rule)
+        found = self._read.get(place)
+        if found is None:
+            found = tuple(_read(each, rule, pod) for each in written if each.when_unsatisfiable == action)
+            self._keep(place, found)
+        return found
+
+    def _keep(self, place: tuple[object, ...], found: tuple[SpreadConstraint, ...]) -> None:
+        if len(self._read) >= _CACHE_SIZE:
+            self._read.clear()
+        self._read[place] = found
+
+
+def _read(written: TopologySpreadConstraint, rule: LabelRule, pod: PodInfo) -> SpreadConstraint:
+    parts = (PodsIn(frozenset({pod.namespace}), rule),) if rule.requirements != () else ()
+    return SpreadConstraint(
+        max_skew=written.max_skew,
+        topology_key=written.topology_key,
+        rule=rule,
+        query=PodQuery(parts, counts_terminating=False),
+        min_domains=1 if written.min_domains is None else written.min_domains,
+        honors_affinity=written.node_affinity_policy in {None, HONOR},
+        honors_taints=written.node_taints_policy == HONOR,
+    )
+
+
+def _merged(keys: Iterable[str], labels: Mapping[str, str], rule: LabelRule) -> LabelRule:
+    """Return a rule that also demands the pod's own values of some labels; a rule for nothing stays one."""
+    if rule.requirements is None:
+        return rule
+    own = rule_of_labels({key: labels[key] for key in keys if key in labels})
+    return LabelRule((*own, *rule.requirements)) if own else rule
+
+
+def rule_of_labels(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
+    """Return requirements for exactly these labels, in one order whatever theirs is."""
+    return tuple(Requirement(key, Operator.IN, frozenset({labels[key]})) for key in sorted(labels))
+
+
+def has_keys(labels: Mapping[str, str], constraints: Iterable[SpreadConstraint]) -> bool:
+    """Say whether labels of a node have a value for every constraint."""
+    return all(constraint.topology_key in labels for constraint in constraints)
+
+
+def lacking(label: Interned[str | None]) -> Bools:
+    """Return bool (n_nodes,), where a node lacks a label."""
+    absent: Bools = label.codes == label.values.index(None)
+    return absent
+
+
+class CountedNodes:
+    """Which nodes each constraint of a pod looks at.
+
+    Args:
+        snapshot: the cluster.
+        pod: whose node affinity and tolerations hold.
+        within: bool (n_nodes,), the nodes that no constraint looks beyond; None is all.
+    """
+
+    def __init__(self, snapshot: Snapshot, pod: PodInfo, within: Bools | None) -> None:
+        self._snapshot = snapshot
+        self._pod = pod
+        self._within = within
+        self._found: dict[tuple[bool, bool], Bools | None] = {}
+
+    def of(self, constraint: SpreadConstraint) -> Bools | None:
+        """Return bool (n_nodes,), the nodes that count; None is all."""
+        policies = constraint.honors_affinity, constraint.honors_taints
+        if policies not in self._found:
+            masks = (
+                self._within,
+                self._required if constraint.honors_affinity else None,
+                self._open if constraint.honors_taints else None,
+            )
+            chosen = [mask for mask in masks if mask is not None]
+            self._found[policies] = np.logical_and.reduce(chosen) if chosen else None
+        return self._found[policies]
+
+    @cached_property
+    def _required(self) -> Bools | None:
+        selector, affinity = self._pod.pod.spec.node_selector, self._pod.node_affinity
+        if not selector and affinity is None:
+            return None
+        return nodes_required(self._snapshot, required_node_affinity(selector, affinity))
+
+    @cached_property
+    def _open(self) -> Bools:
+        """Where the pod tolerates all taints that keep pods away."""
+        tolerations = self._pod.tolerations
+
+        def is_open(taints: tuple[Taint, ...]) -> bool:
+            return all(
+                taint.effect not in {NO_SCHEDULE, NO_EXECUTE} or tolerated(taint, tolerations)
+                for taint in taints
+            )
+
+        return self._snapshot.taints.judge(is_open)
+
+
+def nodes_with_keys(snapshot: Snapshot, constraints: Iterable[SpreadConstraint]) -> Bools | None:
+    """Return bool (n_nodes,), where a node has a value for every constraint; None is everywhere."""
+    chosen: Bools | None = None
+    for key in {constraint.topology_key: None for constraint in constraints}:
+        absent = lacking(snapshot.label(key))
+        if absent.any():
+            chosen = ~absent if chosen is None else chosen & ~absent
+    return chosen
+
+
+def pods_by_domain(label: Interned[str | None], pods: Int64s, counted: Bools | None) -> Int64s:
+    """Add up pods of nodes with the same value of a label.
+
+    Args:
+        label: the topology key's.
+        pods: (n_nodes,).
+        counted: bool (n_nodes,), the nodes whose pods are added; None is all.
+
+    Returns:
+        By the label's code; 0 of a value that no counted node has.
+    """
+    weights = pods if counted is None else pods * counted
+    return np.bincount(label.codes, weights=weights, minlength=len(label.values)).astype(np.int64)
+
+
+def domains_of(label: Interned[str | None], rows: Rows | Bools | None) -> Bools:
+    """Return bool by the label's code, the values that some of the nodes have; None is all nodes."""
+    present = np.zeros(len(label.values), dtype=np.bool_)
+    present[label.codes if rows is None else label.codes[rows]] = True
+    return present

@@ -1,0 +1,138 @@
+"""How far each node's domains are from the emptiest, for the constraints that must hold.
+
+Source:
+    kube-scheduler v1.36, plugins/podtopologyspread/filtering.go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from plugins.topology_constraints import CountedNodes, domains_of, nodes_with_keys, pods_by_domain
+from scheduler.framework import PASS, Code, Outcome, Outcomes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Self
+
+    from plugins.topology_constraints import SpreadConstraint
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.selectors import LabelRule
+    from scheduler.snapshot import Bools, Int64s, Snapshot, UInt16s
+
+REASON = "node(s) didn't match pod topology spread constraints"
+REASON_LABEL = f"{REASON} (missing required label)"
+
+_TABLE: Final = (
+    PASS,
+    Outcome(Code.UNSCHEDULABLE, (REASON,)),
+    Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (REASON_LABEL,)),
+)
+_SKEWED: Final = 1
+_UNLABELLED: Final = 2
+
+_NO_DOMAIN: Final = (1 << 31) - 1
+"""The fewest pods of a domain where there is none, as upstream has it."""
+
+
+class DomainCounts:
+    """What one constraint counts, when nothing has changed yet.
+
+    Attributes:
+        constraint: the constraint.
+    """
+
+    def __init__(self, constraint: SpreadConstraint, snapshot: Snapshot, counted: Bools | None) -> None:
+        self.constraint = constraint
+        self._label = snapshot.label(constraint.topology_key)
+        self._counted = counted
+        pods = snapshot.pods_matching(constraint.query)
+        self._pods = pods_by_domain(self._label, pods, counted)
+        self._domains = np.flatnonzero(domains_of(self._label, counted))
+        self._lacking = self._label.values.index(None)
+
+    def counts(self, row: int) -> bool:
+        """Say whether pods on a node are counted."""
+        return self._counted is None or bool(self._counted[row])
+
+    def verdicts(self, pod: PodInfo, changes: Counter[int]) -> UInt16s:
+        """Return uint16 (n_nodes,), places in the table of outcomes.
+
+        Args:
+            pod: the pod to place.
+            changes: row -> how many more pods there are, if only there.
+        """
+        of_domain = self._too_many(pod, self._pods, self._fewest(self._smallest[0])).astype(np.uint16)
+        of_domain[self._lacking] = _UNLABELLED
+        verdicts: UInt16s = of_domain[self._label.codes]
+        if changes:
+            rows = np.fromiter(changes, dtype=np.intp, count=len(changes))
+            # Only the row's own domain changes, so of all others the smallest is one of the two smallest of all.
+            domains = self._label.codes[rows]
+            lowest, second, where = self._smallest
+            others = np.where(domains == where, second, lowest)
+            own = self._pods[domains] + np.fromiter(changes.values(), dtype=np.int64, count=len(changes))
+            verdicts[rows] = self._too_many(pod, own, self._fewest(np.minimum(own, others)))
+        return verdicts
+
+    def _too_many(self, pod: PodInfo, matching: Int64s, fewest: Int64s | int) -> Bools:
+        itself = int(self.constraint.rule.matches(pod.labels))
+        skewed: Bools = matching + itself - fewest > self.constraint.max_skew
+        return skewed
+
+    def _fewest(self, fewest: Int64s | int) -> Int64s | int:
+        return 0 if len(self._domains) < self.constraint.min_domains else fewest
+
+    @cached_property
+    def _smallest(self) -> tuple[int, int, int]:
+        """The fewest pods of a domain, the fewest of the other domains, and the code of the first."""
+        pods = self._pods[self._domains]
+        if not pods.size:
+            return _NO_DOMAIN, _NO_DOMAIN, -1
+        place = int(pods.argmin())
+        others = np.delete(pods, place)
+        return int(pods[place]), int(others.min(initial=_NO_DOMAIN)), int(self._domains[place])
+
+
+class SpreadState:
+    """All constraints of a pod, and the pods that came and went since they were counted."""
+
+    def __init__(self, counts: Sequence[DomainCounts], changes: Iterable[Counter[int]]) -> None:
+        self._counts = counts
+        self._changes = tuple(changes)  # by constraint: row -> how many more pods it has
+
+    @classmethod
+    def of(cls, constraints: Sequence[SpreadConstraint], pod: PodInfo, snapshot: Snapshot) -> Self:
+        """Count the pods of every constraint, of nodes that have all the topology keys."""
+        nodes = CountedNodes(snapshot, pod, nodes_with_keys(snapshot, constraints))
+        counts = [DomainCounts(constraint, snapshot, nodes.of(constraint)) for constraint in constraints]
+        return cls(counts, [Counter() for _ in constraints])
+
+    def clone(self) -> Self:
+        return type(self)(self._counts, (changes.copy() for changes in self._changes))
+
+    def change(self, namespace: str, pods: Iterable[tuple[int, PodInfo]], sign: int) -> None:
+        """Note pods that came to rows or left them, terminating or not; those of other namespaces do not count."""
+        labels = [(row, pod.labels) for row, pod in pods if pod.namespace == namespace]
+        rows_of: dict[LabelRule, list[int]] = {}  # the constraints of a pod mostly share one rule
+        for counts, changes in zip(self._counts, self._changes, strict=True):
+            rule = counts.constraint.rule
+            rows = rows_of.get(rule)
+            if rows is None:
+                rows = rows_of[rule] = [row for row, each in labels if rule.matches(each)]
+            for row in rows:
+                if counts.counts(row):
+                    changes[row] += sign
+
+    def outcomes(self, pod: PodInfo) -> Outcomes:
+        """Return what the first constraint says that does not hold on a node."""
+        index: UInt16s | None = None
+        for counts, changes in zip(self._counts, self._changes, strict=True):
+            verdicts = counts.verdicts(pod, changes)
+            index = verdicts if index is None else np.where(index == 0, verdicts, index)
+        assert index is not None, "a pod without constraints is skipped"
+        return Outcomes(index, _TABLE)

@@ -1,0 +1,101 @@
+"""The pods on nodes, those alike as one: what a description of pods is asked about when it is new.
+
+A cluster has many pods and few kinds of them: the replicas of one workload differ in no label. So a new description
+is not asked about every pod, and mostly not about every kind either, since it demands some label.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from scheduler.objects.selectors import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scheduler.objects.selectors import LabelRule
+    from scheduler.snapshot.arrays import Int64s
+
+_Key = tuple[str, frozenset[tuple[str, str]], bool]
+
+
+class Alike(Protocol):
+    """What descriptions look at: of one pod, or of all pods that are alike."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def is_terminating(self) -> bool: ...
+
+
+class PodClass:
+    """Pods that are alike.
+
+    Attributes:
+        namespace: where all of them are.
+        labels: of each.
+        is_terminating: whether they are being deleted.
+        rows: row -> how many are there; never 0.
+    """
+
+    __slots__ = ("is_terminating", "labels", "namespace", "rows")
+
+    def __init__(self, pod: Alike) -> None:
+        self.namespace = pod.namespace
+        self.labels = pod.labels
+        self.is_terminating = pod.is_terminating
+        self.rows: dict[int, int] = {}
+
+    def add_to(self, cells: Int64s) -> None:
+        """Add the pods of each row to the row's cell."""
+        size = len(self.rows)
+        rows = np.fromiter(self.rows, dtype=np.intp, count=size)
+        cells[rows] += np.fromiter(self.rows.values(), dtype=np.int64, count=size)
+
+
+class PodClasses:
+    """All of them, found by their labels."""
+
+    __slots__ = ("_by_label", "_classes")
+
+    def __init__(self) -> None:
+        self._classes: dict[_Key, PodClass] = {}
+        self._by_label: dict[tuple[str, str], dict[PodClass, None]] = {}
+
+    def count(self, row: int, pod: Alike, sign: int) -> None:
+        """Note that a pod came to a row, or left it."""
+        key = pod.namespace, frozenset(pod.labels.items()), pod.is_terminating
+        found = self._classes.get(key)
+        if found is None:
+            found = self._classes[key] = PodClass(pod)
+            for label in pod.labels.items():
+                self._by_label.setdefault(label, {})[found] = None
+        number = found.rows.get(row, 0) + sign
+        if number:
+            found.rows[row] = number
+            return
+        del found.rows[row]
+        if not found.rows:
+            self._drop(key, found)
+
+    def _drop(self, key: _Key, gone: PodClass) -> None:
+        del self._classes[key]
+        for label in gone.labels.items():
+            alike = self._by_label[label]
+            del alike[gone]
+            if not alike:
+                del self._by_label[label]
+
+    def candidates(self, rule: LabelRule) -> Iterable[PodClass]:
+        """Return the classes that a rule about labels may match, and maybe does not; none is there twice."""
+        if rule.requirements is None:
+            return ()
+        for requirement in rule.requirements:
+            if requirement.operator is Operator.IN:  # a pod has one value of a label, so they do not overlap
+                labels = ((requirement.key, value) for value in requirement.values)
+                return (found for label in labels for found in self._by_label.get(label, ()))
+        return self._classes.values()

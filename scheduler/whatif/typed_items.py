@@ -1,0 +1,121 @@
+"""From an API object that was found in a file to the typed value that the daemon would hold of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from scheduler.client import resources
+from scheduler.client.resources import Resource
+from scheduler.errors import ObjectError
+from scheduler.objects.decode import decode_node, decode_object, decode_pod
+from scheduler.objects.nulls import without_nulls
+from scheduler.objects.pod import Pod
+from scheduler.simulator.pod_defaults import default_pod
+
+if TYPE_CHECKING:
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.whatif.documents import Item
+
+NODES = "v1/nodes"
+PODS = "v1/pods"
+
+_KNOWN = {
+    (found.api_version, found.kind): found
+    for found in vars(resources).values()
+    if isinstance(found, Resource)
+}
+
+
+class Identity(NamedTuple):
+    """Which object an item is.
+
+    Attributes:
+        item: the item, with the namespace it is in if its kind has one.
+        kind: as plugins name it in their `needs`.
+        key: `namespace/name`, or `name`.
+        is_complete: whether it says its uid and namespace itself.
+    """
+
+    item: Item
+    kind: str
+    key: str
+    is_complete: bool
+
+
+def identify(item: Item) -> Identity:
+    """Return which object an item is.
+
+    Raises:
+        ValueError: it does not say.
+    """
+    if item.kind is None or item.name is None or item.api_version is None:
+        told = {"apiVersion": item.api_version, "kind": item.kind, "metadata.name": item.name}
+        missing = ", ".join(field for field, value in told.items() if value is None)
+        raise ValueError(f"{missing}: must be text and not empty")
+    name = item.name
+    resource = _KNOWN.get((item.api_version, item.kind))
+    kind = f"{item.api_version}/{resource.plural if resource else plural(item.kind)}"
+    is_complete = item.uid is not None and item.namespace is not None
+    if resource is not None and resource.namespaced and item.namespace is None:
+        item = item._replace(namespace="default")
+    key = f"{item.namespace}/{name}" if item.namespace else name
+    return Identity(item, kind, key, is_complete)
+
+
+def is_known(item: Item) -> bool:
+    """Say whether an item's kind is one of Kubernetes' own that schedulers read or write."""
+    return (item.api_version, item.kind) in _KNOWN
+
+
+def decoded_pod(found: Identity) -> PodInfo:
+    """Read a pod; one that no API server has seen yet, which has no uid, gets what it would have filled in.
+
+    Raises:
+        ObjectError: it cannot be understood.
+    """
+    return decode_pod(found.item.raw) if found.is_complete else _completed_pod(found.item)
+
+
+def decoded(found: Identity) -> NodeObject | PodInfo | dict[str, object]:
+    """Read an object: a node or pod typed, any other kind as it is.
+
+    Raises:
+        ObjectError: it cannot be understood.
+    """
+    if found.kind == PODS:
+        return decoded_pod(found)
+    return decode_node(found.item.raw) if found.kind == NODES else decode_object(found.item.raw)
+
+
+def _completed_pod(item: Item) -> PodInfo:
+    found = decode_object(item.raw)
+    identity = {"namespace": item.namespace, "uid": item.uid or f"{item.namespace}/{item.name}"}
+    found["metadata"].update(identity)
+    pod = decode_pod(msgspec.json.encode(found))
+    if item.uid is not None:
+        return pod
+    found = without_nulls(found, Pod)
+    try:
+        default_pod(found)
+    except (AttributeError, TypeError) as error:  # in parts of a pod that scheduling does not read
+        raise ObjectError("Pod", pod.key, "spec", f"is not shaped as a pod's: {error}") from error
+    return decode_pod(msgspec.json.encode(found))
+
+
+def plural(kind: str) -> str:
+    """Return what a kind is most likely called in URLs.
+
+    Source:
+        apimachinery v0.36, pkg/api/meta/restmapper.go, UnsafeGuessKindToResource.
+    """
+    name = kind.lower()
+    if name.endswith("endpoints"):
+        return name
+    if name.endswith("s"):
+        return f"{name}es"
+    if name.endswith("y"):
+        return f"{name[:-1]}ies"
+    return f"{name}s"

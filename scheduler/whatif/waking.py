@@ -1,0 +1,145 @@
+"""Which of the pods that wait an event would wake: the daemon's queue is shown attempts, then the event.
+
+First every pending pod gets the place in the queue that its attempt earned, then the event happens, by way of the
+daemon's own event handlers. What has left its place for activeQ or backoffQ by then was woken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scheduler.app.needs import resource_of, trimmed
+from scheduler.cycle.event_handlers import NodeHandler, ObjectHandler, PodHandler
+from scheduler.cycle.observer import NoObserver
+from scheduler.cycle.reporting import Reporter
+from scheduler.objects.pod import PodInfo
+from scheduler.queue.places import Place
+from scheduler.whatif.typed_items import NODES, PODS
+from scheduler.whatif.watch_event import EventType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scheduler.cycle.explanation import Explanation
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.queue.scheduling_queue import SchedulingQueue
+    from scheduler.whatif.judging import Judged
+    from scheduler.whatif.offline import OfflineScheduler
+    from scheduler.whatif.watch_event import WatchEvent
+
+_WAITING = frozenset({Place.UNSCHEDULABLE, Place.GATED})
+_RETRIED = frozenset({Place.ACTIVE, Place.BACKOFF})
+_WAITS = frozenset({"unschedulable", "gated"})
+"""The results of pods that wait for something to happen."""
+
+
+def with_wakes(
+    scheduler: OfflineScheduler, judged: Iterable[Judged], event: WatchEvent | None
+) -> Iterator[Explanation]:
+    """Add to what is said of every pod that has to wait whether an event would wake it: `wakes`.
+
+    Args:
+        scheduler: who judges; the event happens to it when the last pod is judged.
+        judged: as `judging.judge_each` or `judge_sequence` finds it.
+        event: what happens next; with None nothing is added.
+    """
+    if event is None:
+        yield from (each.explanation for each in judged)
+        return
+    attempts = _Attempts(scheduler.queue)
+    told = []  # all of them first: an event changes the cluster
+    for each in judged:
+        attempts.end(each)
+        told.append((each.pod.uid, each.explanation))
+    woken = _woken_by(scheduler, event)
+    for uid, explanation in told:
+        if explanation["result"] in _WAITS:
+            explanation["wakes"] = uid in woken
+        yield explanation
+
+
+class _Attempts:
+    """One attempt at every pod of the queue that is not gated; what each came to decides what can wake the pod.
+
+    A pod that fits stays in flight, as if it were being bound.
+    """
+
+    def __init__(self, queue: SchedulingQueue) -> None:
+        self._queue = queue
+        self._popped: dict[str, QueuedPodInfo] = {}  # pod uid -> pod
+        while (queued := queue.pop()) is not None:
+            self._popped[queued.pod.uid] = queued
+
+    def end(self, judged: Judged) -> None:
+        """Take a pod back whose attempt ended in a rejection or an error."""
+        status, diagnosis = judged.status, judged.diagnosis
+        queued = self._popped.get(judged.pod.uid)
+        if queued is None or status.is_success:  # gated, or placed
+            return
+        self._queue.add_unschedulable(
+            queued,
+            unschedulable_plugins=[status.plugin] if diagnosis is None else diagnosis.unschedulable_plugins,
+            pending_plugins=() if diagnosis is None else diagnosis.pending_plugins,
+            is_error=not status.is_rejected,
+        )
+
+
+def _woken_by(scheduler: OfflineScheduler, event: WatchEvent) -> frozenset[str]:
+    """Let an event happen, and return the uids of the pods that waited and are tried again because of it."""
+    waiting = {each.queued.pod.uid for each in scheduler.queue.pods() if each.place in _WAITING}
+    _let_happen(scheduler, event)
+    return frozenset(uid for uid in waiting if scheduler.queue.place_of(uid) in _RETRIED)
+
+
+class _Handler(Protocol):
+    def on_add(self, obj: Any, /) -> None: ...
+    def on_update(self, old: Any, new: Any, /) -> None: ...
+    def on_delete(self, obj: Any, /) -> None: ...
+
+
+def _let_happen(scheduler: OfflineScheduler, event: WatchEvent) -> None:
+    needs = scheduler.needs
+    handler = _handler_of(scheduler, event.kind)
+    if handler is None:
+        return
+    old, new = (trimmed(obj, needs) if isinstance(obj, PodInfo) else obj for obj in (event.old, event.obj))
+    match event.type:
+        case EventType.ADDED:
+            handler.on_add(new)
+        case EventType.MODIFIED:
+            handler.on_update(old, new)
+        case EventType.DELETED:
+            handler.on_delete(new)
+
+
+def _handler_of(scheduler: OfflineScheduler, kind: str) -> _Handler | None:
+    """Return who hears of a kind; None where no plugin reads it."""
+    observer = NoObserver()
+    if kind == NODES:
+        return NodeHandler(cache=scheduler.cache, bus=scheduler.bus, observer=observer)
+    if kind == PODS:
+        return PodHandler(
+            profiles=scheduler.frameworks,
+            cache=scheduler.cache,
+            queue=scheduler.queue,
+            waiting_pods=scheduler.waiting_pods,
+            bus=scheduler.bus,
+            reporter=Reporter({}, _WritesNothing()),
+            observer=observer,
+        )
+    if kind not in scheduler.needs.kinds:
+        return None
+    return ObjectHandler(
+        kind=kind,
+        resource=resource_of(kind)[1],
+        store=scheduler.cache.table.watch_kind(kind),
+        bus=scheduler.bus,
+        observer=observer,
+    )
+
+
+class _WritesNothing:
+    """Fulfils StatusWriter where no pod is written to."""
+
+    def patch_pod_status(self, pod: PodInfo, **_changes: Any) -> bool:
+        return False

@@ -1,0 +1,226 @@
+"""One watch event from a file: what a cluster might see next.
+
+    {"type": "ADDED" | "MODIFIED" | "DELETED", "object": {...}, "oldObject": {...} (of MODIFIED only)}
+
+This is what the API server sends, and beside it the object as it was, which a watch leaves to its reader to remember.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.configuration.wording import was
+from scheduler.errors import FieldError, ObjectError
+from scheduler.whatif.cluster_file import ClusterFileError, read
+from scheduler.whatif.documents import item_of, read_documents
+from scheduler.whatif.typed_items import NODES, PODS, Identity, decoded, identify, is_known
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.whatif.cluster_file import ClusterFile
+
+_OBJECT = "object"
+_OLD_OBJECT = "oldObject"
+_FIELDS = ("type", _OBJECT, _OLD_OBJECT)
+_RAW_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class EventType(Enum):
+    """What happened to the object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One event.
+
+    Attributes:
+        type: what happened.
+        kind: of the object, as plugins name it in their `needs`.
+        key: of the object, `namespace/name` or `name`.
+        obj: the object now; of a deletion, its last state. A PodInfo, a NodeObject, or JSON of another kind.
+        old: the object before, of a modification; else None.
+    """
+
+    type: EventType
+    kind: str
+    key: str
+    obj: Any
+    old: Any = None
+
+
+def load(path: str, cluster: ClusterFile, *, kinds: Container[str] = ()) -> WatchEvent:
+    """Read a file, or standard input if it is called `-`; see `parse`.
+
+    Raises:
+        ClusterFileError: it cannot be read, or everything that is wrong with what it says.
+    """
+    data, source = read(path)
+    return parse(data, source, cluster, kinds=kinds)
+
+
+def parse(data: bytes, source: str, cluster: ClusterFile, *, kinds: Container[str] = ()) -> WatchEvent:
+    """Read one watch event from JSON or YAML.
+
+    Args:
+        data: the text.
+        source: what messages call it.
+        cluster: where it is to happen.
+        kinds: what plugins read beyond Kubernetes' own kinds.
+
+    Raises:
+        ClusterFileError: everything that is wrong with it.
+    """
+    reader = _Reader(cluster, kinds)
+    event = reader.read(data)
+    if event is None:
+        raise ClusterFileError(source, reader.faults)
+    return event
+
+
+class _Reader:
+    """Notes faults and goes on as far as it makes sense."""
+
+    def __init__(self, cluster: ClusterFile, kinds: Container[str]) -> None:
+        self.faults: list[FieldError] = []
+        self._cluster = cluster
+        self._kinds = kinds
+
+    def read(self, data: bytes) -> WatchEvent | None:
+        """Return the event; None if there are faults."""
+        fields = self._fields(data)
+        if fields is None:
+            return None
+        for name in fields:
+            if name not in _FIELDS:
+                self._fault(name, f"unknown field, a watch event has {', '.join(_FIELDS)}")
+        type_ = self._type(fields)
+        new = self._object(_OBJECT, fields)
+        if type_ is None or new is None:
+            return None
+        old = self._old_object(fields, type_, new)
+        if not self.faults:
+            self._check_against_cluster(type_, new)
+        found = self._decoded(_OBJECT, new)
+        before = None if old is None else self._decoded(_OLD_OBJECT, old)
+        if not self.faults and type_ is not EventType.ADDED and new.kind == PODS:
+            self._check_uid(*((_OBJECT, found) if before is None else (_OLD_OBJECT, before)))
+            self._check_version(before, found)
+        return None if self.faults else WatchEvent(type_, new.kind, new.key, found, before)
+
+    def _fields(self, data: bytes) -> dict[str, bytes] | None:
+        documents, self.faults = read_documents(data)
+        if self.faults:
+            return None
+        if len(documents) > 1:
+            self._fault("", f"must be one watch event, was {len(documents)} documents")
+            return None
+        try:
+            found = _RAW_FIELDS.decode(documents[0])
+        except msgspec.DecodeError:
+            expected = "must be a watch event, which has type and object"
+            self._fault("", f"{expected}, {was(msgspec.json.decode(documents[0]))}")
+            return None
+        return {name: bytes(raw) for name, raw in found.items() if bytes(raw) != b"null"}
+
+    def _type(self, fields: dict[str, bytes]) -> EventType | None:
+        given = msgspec.json.decode(fields.get("type", b"null"))
+        try:
+            return EventType(given)
+        except ValueError:
+            known = ", ".join(each.value for each in EventType)
+            self._fault("type", f"must be one of {known}, {'was absent' if given is None else was(given)}")
+            return None
+
+    def _object(self, field: str, fields: dict[str, bytes]) -> Identity | None:
+        raw = fields.get(field)
+        if raw is None:
+            self._fault(field, "must be an API object, was absent")
+            return None
+        try:
+            found = identify(item_of(raw, field))
+        except ValueError as error:
+            self._fault(field, str(error))
+            return None
+        if not self._is_of_a_kind_one_knows(found):
+            self._fault(
+                field,
+                f"{found.item.kind} of {found.item.api_version} is a kind that no plugin of the profiles reads "
+                "and no scheduler knows; are kind and apiVersion spelt right?",
+            )
+            return None
+        return found
+
+    def _is_of_a_kind_one_knows(self, found: Identity) -> bool:
+        if is_known(found.item) or found.kind in self._kinds:
+            return True
+        from scheduler.simulator.builtin_kinds import builtin_kinds  # rarely asked for, slow to import
+
+        kinds = {(kind.api_version, kind.kind) for kind in builtin_kinds()}
+        return (found.item.api_version, found.item.kind) in kinds
+
+    def _old_object(self, fields: dict[str, bytes], type_: EventType, new: Identity) -> Identity | None:
+        if type_ is not EventType.MODIFIED:
+            if _OLD_OBJECT in fields:
+                self._fault(_OLD_OBJECT, f"must be absent, for {type_.value} has no object before")
+            return None
+        if _OLD_OBJECT not in fields:
+            self._fault(_OLD_OBJECT, "must be the object before: what MODIFIED wakes depends on the change")
+            return None
+        old = self._object(_OLD_OBJECT, fields)
+        if old is not None and (old.kind, old.key) != (new.kind, new.key):
+            self._fault(_OLD_OBJECT, f"must be {_name(new)} before the change, was {_name(old)}")
+        return old
+
+    def _check_against_cluster(self, type_: EventType, new: Identity) -> None:
+        is_there = new.key in _keys(self._cluster, new.kind)
+        if type_ is EventType.ADDED and is_there:
+            self._fault(_OBJECT, f"{_name(new)} is in the cluster already, so it cannot be {type_.value}")
+        if type_ is not EventType.ADDED and not is_there:
+            self._fault(_OBJECT, f"{_name(new)} is not in the cluster, so it cannot be {type_.value}")
+
+    def _check_uid(self, field: str, pod: PodInfo) -> None:
+        """Pods are told apart by uid: one of another uid would be another pod, and whatever happens to it help nobody."""
+        uid = next(each.uid for each in self._cluster.pods if each.key == pod.key)
+        if pod.uid != uid:
+            self._fault(f"{field}.metadata.uid", f"must be {uid} as in the cluster, was {pod.uid}")
+
+    def _check_version(self, old: PodInfo | None, new: PodInfo) -> None:
+        """The scheduler takes a pod of the same version for one it has seen, whatever else is new in it."""
+        if old is not None and old.resource_version and old.resource_version == new.resource_version:
+            problem = (
+                f"must be another than oldObject's, as after every change, was {new.resource_version} too"
+            )
+            self._fault(f"{_OBJECT}.metadata.resourceVersion", problem)
+
+    def _decoded(self, field: str, found: Identity) -> Any:
+        try:
+            return decoded(found)
+        except ObjectError as error:
+            path = f"{field}.{error.path}" if error.path else field
+            self._fault(path, error.problem)
+            return None
+
+    def _fault(self, path: str, problem: str) -> None:
+        self.faults.append(FieldError(path, problem))
+
+
+def _name(found: Identity) -> str:
+    return f"{found.item.kind} {found.key}"
+
+
+def _keys(cluster: ClusterFile, kind: str) -> Container[str]:
+    if kind == NODES:
+        return {node.name for node in cluster.nodes}
+    if kind == PODS:
+        return {pod.key for pod in cluster.pods}
+    return cluster.others.get(kind, {})

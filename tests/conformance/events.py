@@ -1,0 +1,186 @@
+"""The corpus of events: which of them wakes which pod, and what our scheduler says of it.
+
+The cases' plugins are those of the other corpus, so what is not judged yet follows the same rule: a case is not judged
+at all while a plugin is missing that its family is about or that rejects a pod in it.
+"""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.configuration.load import default, parse
+from scheduler.whatif import cluster_file, watch_event
+from scheduler.whatif.judging import judge_each, pods_to_judge
+from scheduler.whatif.offline import OfflineScheduler
+from scheduler.whatif.waking import with_wakes
+from tests.conformance.comparison import FAMILIES as FAMILIES_OF_CASES
+from tests.conformance.comparison import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.configuration.load import Configuration
+    from scheduler.whatif.cluster_file import ClusterFile
+    from scheduler.whatif.judging import Judged
+
+CASES = Path(__file__).parent / "cases-events"
+
+FAMILIES: Mapping[str, frozenset[str]] = {
+    family: FAMILIES_OF_CASES.get(family, frozenset[str]())
+    for family in (
+        "resources",
+        "taints",
+        "nodeaffinity",
+        "ports",
+        "gates",
+        "spread",
+        "interpod",
+        "volumes",
+        "preemption",
+        "dra",
+        "mixed",
+    )
+}
+"""Family -> the plugins it is about; it is not judged before they are all here."""
+
+_UPSTREAM_NAME = "default-scheduler"
+
+
+@dataclass(frozen=True)
+class EventCase:
+    """One cluster, and events that happen to it independently of each other; see cases-events/README.md.
+
+    Attributes:
+        rejectors: pod -> the plugins that rejected or gate it.
+        gated: the pods that PreEnqueue keeps out.
+    """
+
+    name: str
+    family: str
+    config: str | None
+    cluster: dict[str, Any]
+    rejectors: dict[str, list[str]]
+    gated: frozenset[str]
+    events: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that differs.
+
+    Attributes:
+        pod: which.
+        what: the event in words, or what is said of the pod before any.
+    """
+
+    pod: str
+    what: str
+    expected: Any
+    got: Any
+
+    def __str__(self) -> str:
+        return f"{self.pod}, {self.what}: expected {self.expected}, got {self.got}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one case.
+
+    Attributes:
+        judged: how many verdicts there were, one per event and waiting pod.
+        wrong_events: the events with a verdict that differs.
+        differences: all that differs, before any event too.
+    """
+
+    judged: int
+    wrong_events: int
+    differences: list[Difference]
+
+
+def paths() -> list[Path]:
+    """Every case's file, by family and name."""
+    return sorted(CASES.glob("*/*.json.gz"))
+
+
+def load(path: Path) -> EventCase:
+    stored = msgspec.json.decode(gzip.decompress(path.read_bytes()))
+    return EventCase(
+        name=stored["name"],
+        family=path.parent.name,
+        config=stored["config"],
+        cluster=stored["cluster"],
+        rejectors=stored["unschedulable"],
+        gated=frozenset(stored["gated"]),
+        events=stored["events"],
+    )
+
+
+def not_judged(case: EventCase, missing: frozenset[str] = MISSING) -> str:
+    """Return why a case cannot be judged yet; "" if it can."""
+    needed = FAMILIES[case.family].union(*case.rejectors.values()) & missing
+    return f"not built yet: {', '.join(sorted(needed))}" if needed else ""
+
+
+def judge(case: EventCase) -> Finding:
+    """Compare what we say of every event with what happened in kube-scheduler."""
+    cluster = cluster_file.parse(msgspec.json.encode(case.cluster), case.name)
+    configuration = default(_UPSTREAM_NAME) if case.config is None else parse(case.config, case.name)
+    differences = _differences_before(case, _judged(OfflineScheduler(cluster, configuration), cluster))
+    judged = wrong_events = 0
+    for recorded in case.events:
+        # A pod that left the queue was not woken either.
+        expected = dict.fromkeys([*recorded["sleeps"], *recorded.get("removed", ())], False)
+        expected.update(dict.fromkeys(recorded["wakes"], True))
+        found = _wakes(cluster, configuration, recorded["event"])
+        judged += len(expected)
+        wrong = sorted(pod for pod in {*expected, *found} if expected.get(pod) != found.get(pod))
+        wrong_events += bool(wrong)
+        differences += [
+            Difference(pod, recorded["what"], _told(expected.get(pod)), _told(found.get(pod)))
+            for pod in wrong
+        ]
+    return Finding(judged, wrong_events, differences)
+
+
+def _told(wakes: bool | None) -> str:
+    return "not a word" if wakes is None else "wakes" if wakes else "sleeps"
+
+
+def _differences_before(case: EventCase, judged: list[Judged]) -> list[Difference]:
+    """Compare who has to wait, and because of whom."""
+    found = {each.pod.key: _rejectors(each) for each in judged if not each.status.is_success}
+    gated = {each.pod.key for each in judged if each.explanation["result"] == "gated"}
+    differences = [
+        Difference(pod, "rejected by", case.rejectors.get(pod), found.get(pod))
+        for pod in sorted({*case.rejectors, *found})
+        if case.rejectors.get(pod) != found.get(pod)
+    ]
+    differences += [
+        Difference(pod, "gated", pod in case.gated, pod in gated) for pod in sorted(case.gated ^ gated)
+    ]
+    return differences
+
+
+def _rejectors(judged: Judged) -> list[str]:
+    if judged.diagnosis is None:
+        return [judged.status.plugin]
+    return sorted(judged.diagnosis.unschedulable_plugins)
+
+
+def _wakes(cluster: ClusterFile, configuration: Configuration, event: dict[str, Any]) -> dict[str, bool]:
+    """Return pod -> whether an event wakes it, as `custom-scheduler explain --event` says."""
+    scheduler = OfflineScheduler(cluster, configuration)
+    happening = watch_event.parse(msgspec.json.encode(event), "event", cluster)
+    judged = judge_each(scheduler, pods_to_judge(scheduler, cluster.pods))
+    return {
+        each["pod"]: each["wakes"] for each in with_wakes(scheduler, judged, happening) if "wakes" in each
+    }
+
+
+def _judged(scheduler: OfflineScheduler, cluster: ClusterFile) -> list[Judged]:
+    return list(judge_each(scheduler, pods_to_judge(scheduler, cluster.pods)))

@@ -1,0 +1,137 @@
+"""What wakes pods in kube-scheduler wakes them here, in every stored case, and nothing else does."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conformance.events import CASES, FAMILIES, EventCase, judge, load, not_judged, paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BUILT = ["resources", "taints", "nodeaffinity", "ports", "gates"]
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.name.removesuffix('.json.gz')}"
+
+
+@pytest.mark.parametrize("path", paths(), ids=_name)
+def test_events_wake_the_pods_they_wake_in_kube_scheduler(path: Path) -> None:
+    case = load(path)
+    reason = not_judged(case)
+    if reason:
+        pytest.skip(reason)
+
+    finding = judge(case)
+
+    assert not finding.differences, "\n".join(map(str, finding.differences[:20]))
+
+
+def test_no_case_is_missing() -> None:
+    assert Counter(path.parent.name for path in paths()) == {
+        "resources": 11,
+        "taints": 11,
+        "nodeaffinity": 11,
+        "ports": 9,
+        "spread": 12,
+        "interpod": 14,
+        "volumes": 16,
+        "preemption": 8,
+        "dra": 14,
+        "mixed": 6,
+        "gates": 8,
+    }, f"in {CASES}"
+    assert {path.parent.name for path in paths()} == set(FAMILIES)
+
+
+@pytest.mark.parametrize("family", BUILT)
+def test_a_family_whose_plugins_are_all_here_is_judged_whole(family: str) -> None:
+    cases = [load(path) for path in paths() if path.parent.name == family]
+
+    assert not [case.name for case in cases if not_judged(case)]
+
+
+# The judge itself.
+
+
+@pytest.fixture(scope="module")
+def case() -> EventCase:
+    """A case that matches, in which an event wakes some of its pods."""
+    return load(CASES / "taints" / "taints-000.json.gz")
+
+
+def test_a_case_that_matches_has_no_differences(case: EventCase) -> None:
+    finding = judge(case)
+
+    assert finding.differences == []
+    assert finding.wrong_events == 0
+    assert finding.judged == len(case.events) * len(case.rejectors)
+
+
+def _sleep(event: dict[str, Any]) -> None:
+    event["sleeps"] += event.pop("wakes")
+    event["wakes"] = []
+
+
+def _wake(event: dict[str, Any]) -> None:
+    event["wakes"] += event.pop("sleeps")
+    event["sleeps"] = []
+
+
+@pytest.mark.parametrize("change", [pytest.param(_sleep, id="to sleep"), pytest.param(_wake, id="to wake")])
+def test_an_event_that_others_expect_is_told(
+    case: EventCase, change: Callable[[dict[str, Any]], None]
+) -> None:
+    events = copy.deepcopy(case.events)
+    mixed = next(event for event in events if event["wakes"] and event["sleeps"])
+    change(mixed)
+
+    finding = judge(replace(case, events=[mixed]))
+
+    assert finding.wrong_events == 1
+    assert {difference.what for difference in finding.differences} == {mixed["what"]}
+
+
+def test_another_rejector_is_told(case: EventCase) -> None:
+    pod = next(iter(case.rejectors))
+
+    finding = judge(replace(case, rejectors={**case.rejectors, pod: ["NodePorts"]}, events=[]))
+
+    assert [(difference.pod, difference.what) for difference in finding.differences] == [(pod, "rejected by")]
+
+
+def test_another_gated_pod_is_told(case: EventCase) -> None:
+    pod = next(iter(case.rejectors))
+
+    finding = judge(replace(case, gated=frozenset({pod}), events=[]))
+
+    assert [(difference.pod, difference.what) for difference in finding.differences] == [(pod, "gated")]
+
+
+@pytest.mark.parametrize(
+    ("family", "rejectors", "missing", "reason"),
+    [
+        pytest.param("taints", {"a": ["TaintToleration"]}, {"VolumeZone"}, "", id="nothing is missing"),
+        pytest.param(
+            "taints",
+            {"a": ["TaintToleration", "VolumeZone"]},
+            {"VolumeZone"},
+            "VolumeZone",
+            id="a rejector is",
+        ),
+        pytest.param("dra", {"a": []}, {"DynamicResources"}, "DynamicResources", id="its family's plugin is"),
+    ],
+)
+def test_a_case_is_judged_when_no_plugin_that_matters_is_missing(
+    family: str, rejectors: dict[str, list[str]], missing: set[str], reason: str
+) -> None:
+    case = EventCase("case-000", family, None, {}, rejectors, frozenset(), [])
+
+    assert not_judged(case, frozenset(missing)) == (f"not built yet: {reason}" if reason else "")

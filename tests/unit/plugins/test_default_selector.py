@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from plugins.default_selector import (
+    KINDS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    SERVICES,
+    STATEFUL_SETS,
+    DefaultSelectors,
+)
+from scheduler.objects.decode import decode_pod
+from scheduler.snapshot import ClusterTable
+from tests.builders import pod_object
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
+
+WEB = {"app": "web", "tier": "front"}
+
+
+@pytest.fixture
+def table() -> ClusterTable:
+    table = ClusterTable()
+    for kind in KINDS:
+        table.watch_kind(kind)
+    return table
+
+
+@pytest.fixture
+def selectors(table: ClusterTable) -> DefaultSelectors:
+    selectors = DefaultSelectors()
+    selectors.look_at(table.snapshot())
+    return selectors
+
+
+def pod(*owners: dict[str, Any], labels: dict[str, str] | None = None) -> PodInfo:
+    made = pod_object("web-1", namespace="shop", labels=WEB if labels is None else labels)
+    made["metadata"]["ownerReferences"] = list(owners)
+    return decode_pod(msgspec.json.encode(made))
+
+
+def owner(kind: str, api_version: str = "apps/v1", *, controller: bool = True) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "name": "owner", "uid": "u", "controller": controller}
+
+
+def service(selector: Any) -> dict[str, Any]:
+    return {"kind": "Service", "spec": {"selector": selector}}
+
+
+def found(selectors: DefaultSelectors, each: PodInfo) -> dict[str, tuple[str, set[str]]]:
+    """Key -> operator and values of what the pod is spread with."""
+    rule = selectors.of(each)
+    assert rule.requirements is not None
+    return {
+        requirement.key: (requirement.operator.value, set(requirement.values))
+        for requirement in rule.requirements
+    }
+
+
+def test_the_services_that_select_a_pod_select_together(table: ClusterTable, selectors: DefaultSelectors):
+    table.watch_kind(SERVICES).update(
+        {
+            "shop/by-app": service({"app": "web"}),
+            "shop/by-tier": service({"tier": "front"}),
+            "shop/of-others": service({"app": "web", "tier": "back"}),
+            "bank/elsewhere": service({"app": "web", "zone": "a"}),
+        }
+    )
+
+    assert found(selectors, pod()) == {"app": ("In", {"web"}), "tier": ("In", {"front"})}
+    assert found(selectors, pod(labels={"app": "db"})) == {}
+
+
+@pytest.mark.parametrize("selector", [None, {}], ids=["no selector", "an empty one"])
+def test_a_service_without_a_selector_selects_nothing(
+    table: ClusterTable, selectors: DefaultSelectors, selector: Any
+):
+    table.watch_kind(SERVICES)["shop/headless"] = service(selector)
+
+    assert found(selectors, pod()) == {}
+
+
+def test_services_are_followed(table: ClusterTable, selectors: DefaultSelectors):
+    services = table.watch_kind(SERVICES)
+    each = pod()
+    seen = []
+    for selector in ({"app": "web"}, {"tier": "front"}, {"app": "db"}):
+        services["shop/web"] = service(selector)
+        seen.append(sorted(found(selectors, each)))
+    del services["shop/web"]
+    seen.append(sorted(found(selectors, each)))
+
+    assert seen == [["app"], ["tier"], [], []]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reference", "written", "expected"),
+    [
+        pytest.param(
+            REPLICATION_CONTROLLERS,
+            owner("ReplicationController", "v1"),
+            {"tier": "back", "app": "web"},
+            {"app": ("In", {"web"}), "tier": ("In", {"back"})},
+            id="a ReplicationController's labels replace those of services",
+        ),
+        pytest.param(
+            REPLICA_SETS,
+            owner("ReplicaSet"),
+            {"matchExpressions": [{"key": "old", "operator": "DoesNotExist"}]},
+            {"tier": ("In", {"front"}), "old": ("DoesNotExist", set())},
+            id="a ReplicaSet's requirements are added",
+        ),
+        pytest.param(
+            STATEFUL_SETS,
+            owner("StatefulSet"),
+            {"matchLabels": {"app": "web"}},
+            {"tier": ("In", {"front"}), "app": ("In", {"web"})},
+            id="a StatefulSet's too",
+        ),
+        pytest.param(
+            REPLICA_SETS,
+            owner("ReplicaSet"),
+            {},
+            {"tier": ("In", {"front"})},
+            id="an empty selector adds nothing",
+        ),
+        pytest.param(
+            REPLICA_SETS, owner("ReplicaSet"), None, {"tier": ("In", {"front"})}, id="nor does a missing one"
+        ),
+        pytest.param(
+            REPLICA_SETS,
+            owner("ReplicaSet", "apps/v1beta1"),
+            {"matchLabels": {"app": "web"}},
+            {"tier": ("In", {"front"})},
+            id="of another version nothing is known",
+        ),
+        pytest.param(
+            REPLICA_SETS,
+            owner("ReplicaSet", controller=False),
+            {"matchLabels": {"app": "web"}},
+            {"tier": ("In", {"front"})},
+            id="an owner that is no controller does not count",
+        ),
+    ],
+)
+def test_the_controller_of_a_pod_selects_with_its_services(
+    table: ClusterTable, selectors: DefaultSelectors, kind: str, reference: Any, written: Any, expected: Any
+):
+    table.watch_kind(SERVICES)["shop/web"] = service({"tier": "front"})
+    table.watch_kind(kind)["shop/owner"] = {"spec": {"selector": written}}
+
+    assert found(selectors, pod(reference)) == expected
+
+
+def test_a_controller_is_followed(table: ClusterTable, selectors: DefaultSelectors):
+    each, store = pod(owner("ReplicaSet")), table.watch_kind(REPLICA_SETS)
+    seen = []
+    for key in ("app", "tier"):
+        store["shop/owner"] = {"spec": {"selector": {"matchLabels": {key: WEB[key]}}}}
+        seen.append(sorted(found(selectors, each)))
+    del store["shop/owner"]
+    seen.append(sorted(found(selectors, each)))
+
+    assert seen == [["app"], ["tier"], []]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {},
+        {"spec": None},
+        {"spec": {"selector": ["app"]}},
+        {"spec": {"selector": {"app": 1, "matchLabels": {"app": 1}}}},
+        {"spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "Like"}]}}},
+    ],
+    ids=["nothing", "no spec", "a list", "a number", "an operator nobody knows"],
+)
+def test_objects_that_cannot_be_understood_select_nothing(
+    table: ClusterTable, selectors: DefaultSelectors, broken: Any
+):
+    for kind in KINDS:
+        table.watch_kind(kind)["shop/owner"] = broken
+    table.watch_kind(SERVICES)["shop/web"] = service({"app": "web"})
+
+    for kind, api_version in (("ReplicaSet", "apps/v1"), ("ReplicationController", "v1")):
+        assert found(selectors, pod(owner(kind, api_version))) == {"app": ("In", {"web"})}
+
+
+def test_kinds_that_are_not_watched_have_no_objects():
+    selectors = DefaultSelectors()
+    selectors.look_at(ClusterTable().snapshot())
+
+    assert found(selectors, pod(owner("ReplicaSet"))) == {}
+
+
+def test_another_cluster_is_not_taken_for_the_first(table: ClusterTable, selectors: DefaultSelectors):
+    other = ClusterTable()
+    for each, label in ((table, "app"), (other, "tier")):
+        each.watch_kind(SERVICES)["shop/web"] = service({label: WEB[label]})
+
+    assert sorted(found(selectors, pod())) == ["app"]
+    selectors.look_at(other.snapshot())
+    assert sorted(found(selectors, pod())) == ["tier"]

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugins.pod_topology_spread import PodTopologySpread
+from plugins.topology_spread_args import SYSTEM_CONSTRAINTS, PodTopologySpreadArgs
+from scheduler.configuration.args import decode_args
+from scheduler.errors import ConfigurationError
+from tests.unit.plugins.running import faults, made
+
+ACTIONS = 'supported values: "DoNotSchedule", "ScheduleAnyway"'
+FORBIDDEN = "Forbidden: constraint must not define a selector, as they deduced for each pod"
+GOOD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+
+
+def problems(*constraints: dict[str, Any], **args: Any) -> list[str]:
+    given = {"defaultingType": "List", **args}
+    return faults(PodTopologySpreadArgs, defaultConstraints=list(constraints), **given)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({}, [], id="a good one"),
+        pytest.param(
+            {"maxSkew": 0},
+            ["defaultConstraints[0].maxSkew: Invalid value: 0: not in valid range (0, inf)"],
+            id="no skew",
+        ),
+        pytest.param(
+            {"topologyKey": ""},
+            ["defaultConstraints[0].topologyKey: Required value: can not be empty"],
+            id="no key",
+        ),
+        pytest.param(
+            {"topologyKey": "a key"},
+            ['defaultConstraints[0].topologyKey: Invalid value: "a key": must be a label\'s key'],
+            id="a key that is none",
+        ),
+        pytest.param(
+            {"whenUnsatisfiable": ""},
+            ["defaultConstraints[0].whenUnsatisfiable: Required value: can not be empty"],
+            id="no action",
+        ),
+        pytest.param(
+            {"whenUnsatisfiable": "Maybe"},
+            [f'defaultConstraints[0].whenUnsatisfiable: Unsupported value: "Maybe": {ACTIONS}'],
+            id="an action nobody knows",
+        ),
+        pytest.param(
+            {"labelSelector": {}},
+            [f"defaultConstraints[0].labelSelector: {FORBIDDEN}"],
+            id="a selector",
+        ),
+    ],
+)
+def test_a_default_constraint_is_checked_as_upstream_does(fields: dict[str, Any], expected: list[str]):
+    assert problems({**GOOD, **fields}) == expected
+
+
+def test_a_key_may_be_given_once_for_each_action():
+    anyway = {**GOOD, "whenUnsatisfiable": "ScheduleAnyway"}
+
+    assert problems(GOOD, anyway) == []
+    assert problems(GOOD, anyway, {**GOOD, "maxSkew": 2}) == [
+        'defaultConstraints[2]: Duplicate value: "{zone, DoNotSchedule}"'
+    ]
+
+
+def test_the_systems_constraints_leave_no_room_for_others():
+    assert problems(GOOD, defaultingType="System") == [
+        'defaultingType: Invalid value: "System": when .defaultConstraints are not empty'
+    ]
+    assert problems(GOOD, defaultingType="") == problems(GOOD, defaultingType="System")
+    assert problems(defaultingType="Lists") == [
+        'defaultingType: Unsupported value: "Lists": supported values: "System", "List"'
+    ]
+
+
+@pytest.mark.parametrize("given", [{}, {"defaultingType": ""}, {"defaultingType": "System"}])
+def test_the_systems_constraints_are_the_default(given: dict[str, str]):
+    args = decode_args(PodTopologySpreadArgs, given, plugin="PodTopologySpread", path="args")
+
+    assert args.constraints == SYSTEM_CONSTRAINTS
+    assert [(each.topology_key, each.when_unsatisfiable, each.max_skew) for each in args.constraints] == [
+        ("kubernetes.io/hostname", "ScheduleAnyway", 3),
+        ("topology.kubernetes.io/zone", "ScheduleAnyway", 5),
+    ]
+
+
+def test_unknown_fields_of_a_constraint_are_refused_with_their_paths():
+    given = {"defaultingType": "List", "defaultConstraints": [{**GOOD, "maxSkews": 2}]}
+
+    with pytest.raises(ConfigurationError, match=r"args.defaultConstraints\[0\].maxSkews: unknown field"):
+        decode_args(PodTopologySpreadArgs, given, plugin="PodTopologySpread", path="args")
+
+
+def test_objects_are_watched_only_where_constraints_are_deduced_from_them():
+    watched = {"v1/services", "v1/replicationcontrollers", "apps/v1/replicasets", "apps/v1/statefulsets"}
+
+    assert made(PodTopologySpread).needs.kinds == watched
+    assert made(PodTopologySpread, defaultingType="List", defaultConstraints=[GOOD]).needs.kinds == watched
+    assert made(PodTopologySpread, defaultingType="List").needs.kinds == frozenset()
