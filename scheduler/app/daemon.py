@@ -10,29 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 from plugins.registry import IN_TREE
 from scheduler.app.capabilities import WebClient, capabilities
-from scheduler.app.needs import decode_pods_for, needs_of, resource_of
+from scheduler.app.failed_extenders import FailedExtenders
+from scheduler.app.generation import Generation
+from scheduler.app.needs import needs_of
+from scheduler.app.reload_fields import keep_what_needs_a_restart
 from scheduler.app.standby import StandbyReporter
-from scheduler.app.timed_handler import KindLabels, NodeLabels, PodLabels, TimedHandler
+from scheduler.app.watches import Watches
 from scheduler.client.events import EventRecorder
 from scheduler.client.leadership import GuardedRequests, Leadership, Unopposed
 from scheduler.client.lease import LeaderElector, new_identity
 from scheduler.client.pod_reader import PodReader
 from scheduler.client.rate_limit import RateLimitedRequests
-from scheduler.client.reflector import Reflector
 from scheduler.client.rehearsal import Rehearsal
-from scheduler.client.resources import NODES, PODS
 from scheduler.client.writer import ApiWriter
 from scheduler.cycle.attempt_log import AttemptLog
 from scheduler.cycle.binding import BindingCycle
 from scheduler.cycle.event_bus import EventBus
-from scheduler.cycle.event_handlers import NodeHandler, ObjectHandler, PodHandler
+from scheduler.cycle.event_handlers import PodHandler
 from scheduler.cycle.failure import FailureHandler
+from scheduler.cycle.gate import Gate
 from scheduler.cycle.last_look import LastLook
 from scheduler.cycle.sampling import NodeSampling, percentages_of
 from scheduler.cycle.scheduler import Scheduler
-from scheduler.errors import LeadershipLostError
+from scheduler.errors import LeadershipLostError, SchedulerError
+from scheduler.extenders.chain import Extenders
 from scheduler.metrics import Metrics
-from scheduler.objects.decode import decode_node, decode_object
 from scheduler.queue.in_flight import POD_POPPED
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.runtime.profiles import build_frameworks
@@ -41,21 +43,22 @@ from scheduler.runtime.waiting_pods import WaitingPodsMap
 from scheduler.state.cache import Cache
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Coroutine, Iterable, Mapping, Sequence
     from random import Random
 
     from scheduler.client.connection import ApiConnection, Requests
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import ClientConnection, LeaderElection
+    from scheduler.framework.events import EventWithHint
     from scheduler.framework.interface import Plugin
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.framework import Framework
 
 logger = logging.getLogger(__name__)
 
-_TERMINAL_PODS_LEFT_OUT = "status.phase!=Succeeded,status.phase!=Failed"
 _DRAIN_SECONDS = 10.0
+_NOTHING_REGISTERED: Mapping[str, Sequence[EventWithHint]] = {}
 
 
 class Daemon:
@@ -95,7 +98,9 @@ class Daemon:
     ) -> None:
         settings = configuration.settings
         self._connection = connection
+        self._clock = clock
         self._random = random
+        self._in_tree = in_tree
         self.metrics = Metrics()
         connection.observer = self.metrics.rest_client
         self.frameworks: dict[str, Framework] = {}
@@ -104,7 +109,7 @@ class Daemon:
         self.queue = SchedulingQueue(
             sort_key=lambda queued: self.frameworks[queued.pod.scheduler_name].sort_key(queued),
             pre_enqueue=lambda pod: self.frameworks[pod.scheduler_name].run_pre_enqueue(pod),
-            hints=lambda profile: self.frameworks[profile].events,
+            hints=self._events_of,
             clock=clock,
             observer=self.metrics,
             initial_backoff_seconds=settings.pod_initial_backoff_seconds,
@@ -112,53 +117,54 @@ class Daemon:
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
         )
         self._bus = EventBus(self.queue)
+        self._gate = Gate()
         self._waiting_pods = WaitingPodsMap(self.metrics)
         self._web = WebClient()
         self.leadership = Unopposed() if no_bind else self._build_leadership(settings.leader_election, clock)
         writes = self._build_writes(settings.client_connection, no_bind=no_bind)
         self._writer = ApiWriter(writes, clock, random=random, newest=self.pod, observer=self.metrics)
-        self._recorders = {
-            profile.scheduler_name: EventRecorder(self._writer, clock, profile.scheduler_name)
-            for profile in settings.profiles
-        }
-        self.frameworks.update(
-            build_frameworks(
-                configuration,
-                Registry(in_tree),
-                lambda profile: capabilities(
-                    binder=self._writer,
-                    queue=self.queue,
-                    bus=self._bus,
-                    waiting_pods=self._waiting_pods,
-                    web=self._web,
-                    events=self._recorders[profile],
-                ),
-                self.metrics,
-            )
-        )
+        # Those of names that are served no longer stay: bindings end under them, and series of events later still.
+        self._recorders: dict[str, EventRecorder] = {}
+        self._generation = self._build(configuration, self._recorders)
+        self._retiring: list[Generation] = []
+        self._reloading = asyncio.Lock()
+        self.frameworks.update(self._generation.frameworks)
         self._reporter = StandbyReporter(
             self._recorders,
             self._writer,
             is_leading=self.leadership.is_leading,
             newest=self.pod,
         )
-        self._reflectors = self._build_reflectors()
-        self.scheduler = self._build_cycles(clock, NodeSampling(percentages_of(settings)))
+        self._watches = self._build_watches()
+        self._sampling = NodeSampling(percentages_of(settings))
+        self._binding = self._build_binding(clock)
+        self.scheduler = self._build_scheduler(clock)
+        self._tasks: asyncio.TaskGroup | None = None
+        self._background: set[asyncio.Task[Any]] = set()
         self._bus.wake = self.scheduler.wake
         self._show_gauges()
 
     def pod(self, key: str) -> PodInfo | None:
         """Return a pod by `namespace/name`, as the API server last showed it."""
-        return self._pods.store.get(key)
+        return self._watches.pods.store.get(key)
+
+    @property
+    def configuration(self) -> Configuration:
+        """What is in force."""
+        return self._generation.configuration
 
     @property
     def has_synced(self) -> bool:
         """Whether everything that decisions rest on has been read once."""
-        return all(reflector.has_synced for reflector in self._reflectors)
+        return self._watches.has_synced
 
     def pods(self) -> Iterable[PodInfo]:
         """Return all pods that are known and have not ended, whosever they are."""
-        return self._pods.store.values()
+        return self._watches.pods.store.values()
+
+    def recorder(self, controller: str) -> EventRecorder:
+        """Return a recorder of unique events about anything; what it records is written only while leading."""
+        return EventRecorder(self._writer, self._clock, controller)
 
     def _build_writes(self, settings: ClientConnection, *, no_bind: bool) -> Requests:
         if no_bind:
@@ -184,8 +190,33 @@ class Daemon:
         )
         return elector
 
-    def _build_reflectors(self) -> list[Reflector[Any]]:
-        needs = needs_of(self.frameworks.values())
+    def _build(self, configuration: Configuration, recorders: dict[str, EventRecorder]) -> Generation:
+        """Build every profile, plugins included; nothing of the daemon changes but the recorders that are given."""
+        for profile in configuration.settings.profiles:
+            name = profile.scheduler_name
+            if name not in recorders:
+                recorders[name] = EventRecorder(self._writer, self._clock, name)
+        frameworks = build_frameworks(
+            configuration,
+            Registry(self._in_tree),
+            lambda profile: capabilities(
+                binder=self._writer,
+                queue=self.queue,
+                bus=self._bus,
+                waiting_pods=self._waiting_pods,
+                web=self._web,
+                events=recorders[profile],
+            ),
+            self.metrics,
+        )
+        extenders = Extenders(configuration.settings.extenders, FailedExtenders(recorders, self.metrics))
+        return Generation(configuration, frameworks, needs_of(frameworks.values()), extenders)
+
+    def _events_of(self, profile: str) -> Mapping[str, Sequence[EventWithHint]]:
+        framework = self.frameworks.get(profile)
+        return _NOTHING_REGISTERED if framework is None else framework.events
+
+    def _build_watches(self) -> Watches:
         pods = PodHandler(
             profiles=self.frameworks,
             cache=self.cache,
@@ -195,75 +226,50 @@ class Daemon:
             reporter=self._reporter,
             observer=self.metrics,
         )
-        self._pods = Reflector(
+        return Watches(
             self._connection,
-            PODS,
-            decode=decode_pods_for(needs),
-            handler=TimedHandler(pods, PodLabels(self.frameworks), self.metrics),
-            random=self._random,
-            observer=self.metrics,
-            field_selector=_TERMINAL_PODS_LEFT_OUT,
-        )
-        node_handler = NodeHandler(cache=self.cache, bus=self._bus, observer=self.metrics)
-        nodes = Reflector(
-            self._connection,
-            NODES,
-            decode=decode_node,
-            handler=TimedHandler(node_handler, NodeLabels(), self.metrics),
-            random=self._random,
-            observer=self.metrics,
-        )
-        others = [self._reflector_of(kind) for kind in sorted(needs.kinds)]
-        return [nodes, self._pods, *others]
-
-    def _reflector_of(self, kind: str) -> Reflector[dict[str, Any]]:
-        resource, event_resource = resource_of(kind)
-        handler = ObjectHandler(
-            kind=kind,
-            resource=event_resource,
-            store=self.cache.table.watch_kind(kind),
+            profiles=self.frameworks,
+            pod_handler=pods,
+            cache=self.cache,
             bus=self._bus,
-            observer=self.metrics,
-        )
-        return Reflector(
-            self._connection,
-            resource,
-            decode=decode_object,
-            handler=TimedHandler(
-                handler, KindLabels(event_resource.value if event_resource else kind), self.metrics
-            ),
+            metrics=self.metrics,
             random=self._random,
-            observer=self.metrics,
-            optional=True,
+            needs=self._generation.needs,
+            gate=self._gate,
         )
 
-    def _build_cycles(self, clock: Clock, sampling: NodeSampling) -> Scheduler:
-        failures = FailureHandler(self.queue, self._reporter, self.pod, clock, self.metrics)
-        binding = BindingCycle(
+    def _build_binding(self, clock: Clock) -> BindingCycle:
+        self._failures = FailureHandler(self.queue, self._reporter, self.pod, clock, self.metrics)
+        return BindingCycle(
             cache=self.cache,
             queue=self.queue,
             bus=self._bus,
             waiting_pods=self._waiting_pods,
             reporter=self._reporter,
-            failures=failures,
+            failures=self._failures,
             reader=PodReader(self._connection, self._random),
             last_look=LastLook(self.cache, self.pod),
             clock=clock,
             observer=self.metrics,
+            gate=self._gate,
         )
+
+    def _build_scheduler(self, clock: Clock) -> Scheduler:
         return Scheduler(
             frameworks=self.frameworks,
             cache=self.cache,
             queue=self.queue,
             waiting_pods=self._waiting_pods,
-            binding=binding,
-            failures=failures,
+            binding=self._binding,
+            failures=self._failures,
             reporter=self._reporter,
             clock=clock,
             random=self._random,
-            sampling=sampling,
+            sampling=self._sampling,
             attempts=self.attempts,
             observer=self.metrics,
+            extenders=lambda: self._generation.extenders,
+            gate=self._gate,
         )
 
     def _show_gauges(self) -> None:
@@ -307,20 +313,18 @@ class Daemon:
         """
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._web.close)
+            stack.push_async_callback(self._close_extenders)
             await stack.enter_async_context(self._writer)
             async with asyncio.TaskGroup() as tasks:
-                background = [
-                    tasks.create_task(reflector.run(), name=f"watch {reflector.resource}")
-                    for reflector in self._reflectors
-                ]
-                background += [
-                    tasks.create_task(recorder.run(), name=f"events of {name}")
-                    for name, recorder in self._recorders.items()
-                ]
-                background += self._start_refreshing(tasks)
+                self._tasks = tasks
+                self._watches.start(self._spawn)
+                for name, recorder in self._recorders.items():
+                    self._spawn(recorder.run(), f"events of {name}")
+                self._generation.start_refreshing(self._spawn)
                 stopping = tasks.create_task(stop.wait(), name="stop")
                 is_lost = await self._prepare(tasks, stopping) and await self._lead(tasks, stopping)
-                for task in (stopping, *background):
+                self._tasks = None
+                for task in (stopping, *self._background):
                     task.cancel()
         if is_lost:
             raise LeadershipLostError
@@ -336,8 +340,7 @@ class Daemon:
         return not stopping.done()
 
     async def _wait_elected(self) -> None:
-        for reflector in self._reflectors:
-            await reflector.wait_synced()
+        await self._watches.wait_synced()
         await self.leadership.acquire()
 
     async def _lead(self, tasks: asyncio.TaskGroup, stopping: asyncio.Task[Any]) -> bool:
@@ -367,19 +370,102 @@ class Daemon:
         await self.scheduler.run()
         await self._writer.drain(_DRAIN_SECONDS)
 
-    def _start_refreshing(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[Any]]:
-        plugins = [plugin for framework in self.frameworks.values() for plugin in framework.plugins.all()]
-        return [
-            tasks.create_task(_keep_fresh(plugin, plugin.refresh_seconds), name=f"refresh {plugin.name}")
-            for plugin in plugins
-            if plugin.refresh_seconds is not None
-        ]
+    async def _close_extenders(self) -> None:
+        for generation in (self._generation, *self._retiring):
+            await generation.extenders.close()
 
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Begin a task that ends with the daemon.
 
-async def _keep_fresh(plugin: Plugin, seconds: float) -> None:
-    while True:
-        try:
-            await plugin.refresh()
-        except Exception:
-            logger.exception("Plugin could not refresh its data", extra={"plugin": plugin.name})
-        await asyncio.sleep(seconds)
+        Raises:
+            SchedulerError: the daemon does not run, or is about to end.
+        """
+        if self._tasks is None:
+            work.close()
+            raise SchedulerError("the scheduler is not running")
+        task = self._tasks.create_task(work, name=name)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    # Another configuration.
+
+    async def reload(self, configuration: Configuration) -> Sequence[str]:
+        """Put another configuration in force, or leave everything as it is.
+
+        Its plugins are built, what they need is read and their data are refreshed while the old ones go on. Then all
+        changes at once between two scheduling cycles. What was begun under the old profiles ends under them.
+
+        Args:
+            configuration: what to run from now on.
+
+        Returns:
+            The paths of fields that were left as they are, since they take a restart.
+
+        Raises:
+            ConfigurationError: a plugin is unknown, broken, has bad arguments or needs what cannot be read.
+            SchedulerError: this is not running.
+        """
+        async with self._reloading:
+            possible, left = keep_what_needs_a_restart(configuration, self.configuration)
+            recorders = dict(self._recorders)
+            generation = self._build(possible, recorders)
+            try:
+                await self._watches.grow(generation.needs)
+                generation.start_refreshing(self._spawn)
+                await generation.wait_refreshed()
+                await self._gate.wait_open()
+                self._swap(generation, recorders)
+            except BaseException:
+                generation.stop_refreshing()
+                await generation.extenders.close()
+                raise
+        return left
+
+    def _swap(self, generation: Generation, recorders: Mapping[str, EventRecorder]) -> None:
+        """Take another generation; nothing here waits, so no cycle sees half of it."""
+        for name in recorders.keys() - self._recorders.keys():
+            self._spawn(recorders[name].run(), f"events of {name}")
+        self._recorders.update(recorders)
+        old, self._generation = self._generation, generation
+        served, settings = frozenset(self.frameworks), generation.configuration.settings
+        for pending in list(self.queue.pods()):
+            pod = pending.queued.pod
+            if pod.scheduler_name not in generation.frameworks:
+                self.queue.delete(pod, "served by no profile any more")
+                self._reporter.outdated(pod.key)
+        self.frameworks.clear()
+        self.frameworks.update(generation.frameworks)
+        self._sampling.configure(percentages_of(settings))
+        self.queue.reload(
+            initial_backoff_seconds=settings.pod_initial_backoff_seconds,
+            max_backoff_seconds=settings.pod_max_backoff_seconds,
+        )
+        self._take_in(generation.frameworks.keys() - served)
+        self.scheduler.wake()
+        self._retiring.append(old)
+        # Begun after the binding cycles of all choices so far, which therefore are under way when it looks.
+        self._spawn(self._retire(old), "old configuration")
+
+    def _take_in(self, names: Iterable[str]) -> None:
+        """Queue the pods that waited for a name to be served."""
+        names, pods = frozenset(names), self._watches.pods
+        for pod in pods.store.values():
+            is_pending = not (pod.node_name or pod.is_terminal)
+            # One that was placed a moment ago is skipped when its turn comes.
+            if pod.scheduler_name in names and is_pending and not pods.is_outdated(pod.key):
+                self.queue.add(pod)
+
+    async def _retire(self, old: Generation) -> None:
+        """Let go of what only old profiles need, once no pod is being bound under them."""
+        await self._binding.wait_ended(list(old.frameworks.values()))
+        await old.extenders.close()
+        async with self._reloading:
+            old.stop_refreshing()
+            self._retiring.remove(old)
+            frameworks = [
+                framework
+                for generation in (self._generation, *self._retiring)
+                for framework in generation.frameworks.values()
+            ]
+            await self._watches.shrink(needs_of(frameworks))

@@ -105,7 +105,7 @@ def pages(
 
     Args:
         daemon: whose.
-        configuration: what it runs.
+        configuration: what it began with; /configz shows what is in force.
         stop: set when it is to stop; from then on it is not ready.
         clock: the time.
         access: who may see what; None is everybody everything.
@@ -125,7 +125,7 @@ def pages(
         health=health,
         live={},
         ready=ready,
-        configuration=configuration,
+        configuration=lambda: daemon.configuration,
         pods=daemon.pods,
         is_leading=daemon.leadership.is_leading,
         explain=lambda key: live_explanation(daemon, key, clock),

@@ -6,15 +6,24 @@ import asyncio
 import logging
 import random
 import signal
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
+from scheduler.app.config_file import ConfigFile
+from scheduler.app.config_map import ConfigMapKey, ConfigMapSource, read_config_map
 from scheduler.app.daemon import Daemon
 from scheduler.app.default_scheduler import refuse_beside_default_scheduler
+from scheduler.app.following import following_config_map, following_file
 from scheduler.app.memory import settle_memory
 from scheduler.app.pages import Serving, serving_pages
+from scheduler.app.reloader import Reloader
+from scheduler.cli.configuration import ConfigFileOption, ConfigMapOption, FollowConfig, WriteConfigTo
 from scheduler.cli.leader_election import (
     LeaderElect,
     LeaseDuration,
@@ -35,10 +44,10 @@ from scheduler.cli.serving import (
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.durations import Duration
-from scheduler.configuration.load import Configuration, default, load
+from scheduler.configuration.load import Configuration, default
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.configuration.write import to_yaml
-from scheduler.errors import LeadershipLostError
+from scheduler.errors import ConfigurationError, FieldError, LeadershipLostError
 from scheduler.logs import LogFormat, configure_logging
 from scheduler.server.access import ALWAYS_ALLOWED
 
@@ -48,12 +57,9 @@ _ALWAYS_ALLOWED = ",".join(ALWAYS_ALLOWED)
 
 
 def run(
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="KubeSchedulerConfiguration file; without it, the default plugins.", metavar="FILE"
-        ),
-    ] = None,
+    config: ConfigFileOption = None,
+    config_map: ConfigMapOption = None,
+    follow_config: FollowConfig = True,
     kubeconfig: Annotated[
         Path | None,
         typer.Option(
@@ -81,10 +87,7 @@ def run(
             parser=duration,
         ),
     ] = "5m",  # type: ignore[assignment]  # noqa: RUF100 - typer parses defaults like what is typed
-    write_config_to: Annotated[
-        Path | None,
-        typer.Option(help="Write the configuration in effect to a file, and end.", metavar="FILE"),
-    ] = None,
+    write_config_to: WriteConfigTo = None,
     no_bind: Annotated[
         bool,
         typer.Option("--no-bind", help="Decide, explain and count, and write nothing, not even the lease."),
@@ -106,18 +109,8 @@ def run(
     """Place the pods whose spec.schedulerName is one of the configuration's profiles."""
     configure_logging(logging.DEBUG if v >= 4 else logging.INFO, logging_format)
     settle_memory()
-    configuration = with_leader_election(
-        default() if config is None else load(config),
-        leader_elect=leader_elect,
-        lease_duration=leader_elect_lease_duration,
-        renew_deadline=leader_elect_renew_deadline,
-        retry_period=leader_elect_retry_period,
-        resource_name=leader_elect_resource_name,
-        resource_namespace=leader_elect_resource_namespace,
-    )
-    if write_config_to is not None:
-        write_config_to.write_text(to_yaml(configuration))
-        return
+    if config is not None and config_map is not None:
+        raise ConfigurationError([FieldError("--config-map", "cannot be given beside --config")])
     serving = Serving(
         bind_address,
         secure_port,
@@ -126,29 +119,47 @@ def run(
         tls_private_key_file,
         [path for path in authorization_always_allow_paths.split(",") if path],
     )
-    for note in configuration.notes:
-        logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
+    overriding = partial(
+        with_leader_election,
+        leader_elect=leader_elect,
+        lease_duration=leader_elect_lease_duration,
+        renew_deadline=leader_elect_renew_deadline,
+        retry_period=leader_elect_retry_period,
+        resource_name=leader_elect_resource_name,
+        resource_namespace=leader_elect_resource_namespace,
+    )
+    work = _run(
+        config,
+        config_map,
+        overriding,
+        kubeconfig=str(kubeconfig) if kubeconfig else None,
+        serving=serving,
+        write_config_to=write_config_to,
+        follow=follow_config,
+        max_in_unschedulable_seconds=pod_max_in_unschedulable_pods_duration.seconds,
+        no_bind=no_bind,
+        may_replace=no_bind or replace_default_scheduler,
+    )
     try:
-        asyncio.run(
-            _run(
-                configuration,
-                str(kubeconfig or configuration.settings.client_connection.kubeconfig),
-                serving,
-                max_in_unschedulable_seconds=pod_max_in_unschedulable_pods_duration.seconds,
-                no_bind=no_bind,
-                may_replace=no_bind or replace_default_scheduler,
-            )
-        )
+        asyncio.run(work)
     except LeadershipLostError as lost:
         logger.error(str(lost))  # noqa: TRY400 - how it came to that was logged where it happened
         raise typer.Exit(1) from lost
 
 
+def _write(configuration: Configuration, path: Path) -> None:
+    path.write_text(to_yaml(configuration))
+
+
 async def _run(
-    configuration: Configuration,
-    kubeconfig: str,
-    serving: Serving,
+    config: Path | None,
+    config_map: ConfigMapKey | None,
+    overriding: Callable[[Configuration], Configuration],
     *,
+    kubeconfig: str | None,
+    serving: Serving,
+    write_config_to: Path | None,
+    follow: bool,
     max_in_unschedulable_seconds: float,
     no_bind: bool,
     may_replace: bool,
@@ -157,20 +168,49 @@ async def _run(
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    async with connect(kubeconfig or None) as connection:
-        if not may_replace:
-            await refuse_beside_default_scheduler(connection, configuration)
+    async with AsyncExitStack() as stack:
+        file = ConfigFile(config) if config is not None else None
+        source: ConfigMapSource | None = None
+        if config_map is not None:
+            connection = await stack.enter_async_context(connect(kubeconfig))
+            folder = stack.enter_context(TemporaryDirectory(prefix="custom-scheduler-"))
+            source = ConfigMapSource(config_map, Path(folder))
+            configuration = overriding(source.first(await read_config_map(connection, config_map)))
+        else:
+            configuration = overriding(default() if file is None else file.load())
+        if write_config_to is not None:
+            _write(configuration, write_config_to)
+            return
+        for note in configuration.notes:
+            logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
+        if config_map is None:
+            kubeconfig = kubeconfig or configuration.settings.client_connection.kubeconfig or None
+            connection = await stack.enter_async_context(connect(kubeconfig))
+
+        async def settle(read: Configuration) -> Configuration:
+            settled = overriding(read)
+            if not may_replace:
+                await refuse_beside_default_scheduler(connection, settled)
+            return settled
+
         clock = SystemClock()
         daemon = Daemon(
             connection,
-            configuration,
+            await settle(configuration),
             clock=clock,
             random=random.Random(),
             no_bind=no_bind,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
         )
-        async with serving_pages(
-            daemon, configuration, serving, connection=connection, stop=stop, clock=clock
-        ):
-            await daemon.run(stop)
+        await stack.enter_async_context(
+            serving_pages(daemon, configuration, serving, connection=connection, stop=stop, clock=clock)
+        )
+        reloader = Reloader(daemon, settle=settle, clock=clock)
+        if follow and file is not None:
+            await stack.enter_async_context(following_file(daemon, reloader, file))
+        if follow and source is not None:
+            await stack.enter_async_context(
+                following_config_map(daemon, reloader, source, connection=connection, kubeconfig=kubeconfig)
+            )
+        await daemon.run(stop)
     logger.info("Stopped")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -40,6 +41,23 @@ _LOADING_ERRORS = (
     AttributeError,
     AssertionError,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialFiles:
+    """Where certificates are, for other clients; None for none.
+
+    Attributes:
+        authority: who signed the server's.
+        certificate: the client's.
+        key: the client's.
+        verifies: whether the server's certificate matters.
+    """
+
+    authority: str | None
+    certificate: str | None
+    key: str | None
+    verifies: bool
 
 
 class Credentials:
@@ -90,6 +108,14 @@ class Credentials:
     def server(self) -> str:
         """The API server's URL."""
         return str(self._configuration.host)
+
+    @property
+    def files(self) -> CredentialFiles:
+        """The present certificates."""
+        found = self._configuration
+        return CredentialFiles(
+            found.ssl_ca_cert or None, found.cert_file or None, found.key_file or None, bool(found.verify_ssl)
+        )
 
     @property
     def server_hostname(self) -> str | None:

@@ -80,6 +80,7 @@ class EventRecorder:
         action: str,
         note: str,
         related: PodInfo | ObjectReference | None = None,
+        is_unique: bool = False,
     ) -> None:
         """Queue an event, or count it if it is one that happened before.
 
@@ -90,12 +91,13 @@ class EventRecorder:
             action: what was done, in one word: `Scheduling`.
             note: for people; cut to 1024 bytes.
             related: the other object in it, as the preemptor when a pod was preempted.
+            is_unique: never counted as one that happened before: its note says something else.
         """
         about = _reference(regarding)
         other = None if related is None else _reference(related)
         key = (type_, action, reason, about, other)
         now = self._clock.utc_now()
-        known = self._known.get(key)
+        known = None if is_unique else self._known.get(key)
         if known is not None:
             known.count += 1
             known.last_observed = now
@@ -120,7 +122,7 @@ class EventRecorder:
             now,
             self._sink.queue_event,
         )
-        if event.queue():
+        if event.queue() and not is_unique:
             self._known[key] = event
             if len(self._known) > KNOWN_LIMIT:
                 self._forget(next(iter(self._known)))

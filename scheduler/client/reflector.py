@@ -113,6 +113,7 @@ class Reflector(Generic[T]):
         self._cursor = Cursor()
         self._backoff = Backoff(random, initial_seconds=0.8, maximum_seconds=30.0)
         self._synced = asyncio.Event()
+        self._listed = asyncio.Event()
         self._progressed = False
         self._refusals = 0
         self._told: int | None = None  # the status last complained about
@@ -134,6 +135,23 @@ class Reflector(Generic[T]):
     async def wait_synced(self) -> None:
         """Wait for the first full list."""
         await self._synced.wait()
+
+    def is_outdated(self, key: str) -> bool:
+        """Say whether an object of the store has a newer version, which nobody can read."""
+        return self._store.is_outdated(key)
+
+    def read_anew(self) -> None:
+        """Have the next `run` list everything and decode it again; none may be running.
+
+        For a `decode` that keeps more than before. The store keeps what it has, and stays synced, meanwhile.
+        """
+        self._store.forget_versions()
+        self._cursor.resource_version = ""
+        self._listed.clear()
+
+    async def wait_listed(self) -> None:
+        """Wait for the first full list since `read_anew`."""
+        await self._listed.wait()
 
     async def run(self) -> NoReturn:
         """List and watch until cancelled."""
@@ -168,13 +186,17 @@ class Reflector(Generic[T]):
             return 0.0 if at_once else self._backoff.next_seconds()
         return self._after(failure, at_once=at_once)
 
+    def _note_listed(self) -> None:
+        self._synced.set()
+        self._listed.set()
+
     def _take(self, step: Step) -> None:
         if step is Mark.REPLACE_BEGINS:
             self._store.begin_replace()
             return
         if step is Mark.REPLACE_ENDS:
             self._store.end_replace()
-            self._synced.set()
+            self._note_listed()
             if self._observer is not None:
                 self._observer.listed(self.resource)
         elif not isinstance(step, Mark):
@@ -200,7 +222,7 @@ class Reflector(Generic[T]):
             if error.status == 404 and self._optional:
                 self._store.begin_replace()
                 self._store.end_replace()
-                self._synced.set()
+                self._note_listed()
             return max(REFUSED_SECONDS, error.retry_after_seconds or 0.0)
         if error.reason == TIMEOUT and error.status == 0:
             self._count_end("stalled")

@@ -6,7 +6,7 @@ No I/O and no waiting: a reflector feeds it.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from scheduler.errors import ObjectError
 
@@ -69,6 +69,16 @@ class Store(Generic[T]):
     @property
     def objects(self) -> Mapping[str, T]:
         return self._objects
+
+    def is_outdated(self, key: str) -> bool:
+        """Say whether an object has a newer version than the one here, which nobody can read."""
+        found: Any = self._objects.get(key)
+        version = self._versions.get(key, ("", ""))[1]
+        return found is not None and bool(version) and found.resource_version != version
+
+    def forget_versions(self) -> None:
+        """Have every object decoded again that comes, the version that is known too; the handler is told of both."""
+        self._versions = {key: (uid, "") for key, (uid, _) in self._versions.items()}
 
     def begin_replace(self) -> None:
         """Begin a full list: what `put` does not name before `end_replace` is gone."""

@@ -55,7 +55,14 @@ def with_scalars(settings: KubeSchedulerConfiguration) -> KubeSchedulerConfigura
 
 def with_profiles(settings: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
     """Merge every profile's plugins with the default ones and fill in arguments."""
-    return replace(settings, profiles=tuple(_with_plugins(profile) for profile in settings.profiles))
+    ignored = [
+        resource.name
+        for extender in settings.extenders
+        for resource in extender.managed_resources
+        if resource.ignored_by_scheduler
+    ]
+    profiles = (_with_plugins(profile) for profile in settings.profiles)
+    return replace(settings, profiles=tuple(_ignoring(profile, ignored) for profile in profiles))
 
 
 _PROTOBUF = KubeSchedulerConfiguration().client_connection.content_type
@@ -94,3 +101,20 @@ def enabled_names(plugins: Plugins) -> tuple[str, ...]:
     """The names of all enabled plugins, each once, in the order of the file's extension points."""
     sets = (getattr(plugins, name) for name in Plugins.__struct_fields__)
     return tuple(dict.fromkeys(plugin.name for plugin_set in sets for plugin in plugin_set.enabled))
+
+
+def _ignoring(profile: Profile, resources: list[str]) -> Profile:
+    """Leave resources to the extenders that manage them, instead of what the profile says itself.
+
+    Source:
+        kube-scheduler v1.36, pkg/scheduler/scheduler.go, buildExtenders.
+    """
+    if not resources:
+        return profile
+    configs = [
+        replace(config, args={**config.args, "ignoredResources": resources})
+        if config.name == "NodeResourcesFit"
+        else config
+        for config in profile.plugin_config
+    ]
+    return replace(profile, plugin_config=tuple(configs))

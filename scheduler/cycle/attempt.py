@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from scheduler.extenders.chain import Extenders
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
@@ -20,11 +21,13 @@ class Attempt:
         framework: the pod's profile.
         queued: the pod, as the queue handed it out.
         began: when the scheduling cycle began, in seconds of the monotonic clock.
+        extenders: the extenders that take part; None without any.
     """
 
     framework: Framework
     queued: QueuedPodInfo
     began: float
+    extenders: Extenders | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,22 @@ Source:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from scheduler.cycle.gate import Gate
 from scheduler.errors import ApiError, SchedulerError
+from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.changes import ASSIGNED_POD_DELETE
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.queue.places import Place
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from scheduler.clock import Clock
     from scheduler.cycle.attempt import Choice
     from scheduler.cycle.event_bus import EventBus
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.scheduling_queue import SchedulingQueue
+    from scheduler.runtime.framework import Framework
     from scheduler.runtime.waiting_pods import WaitingPodsMap
     from scheduler.state.cache import Cache
 
@@ -69,6 +75,7 @@ class BindingCycle:
         last_look: LastLook,
         clock: Clock,
         observer: CycleObserver,
+        gate: Gate | None = None,
     ) -> None:
         self._cache = cache
         self._queue = queue
@@ -80,17 +87,33 @@ class BindingCycle:
         self._last_look = last_look
         self._clock = clock
         self._observer = observer
+        self._gate = gate or Gate()
+        self._under_way = Counter[int]()  # id of a profile -> bindings of its pods
+        self._ended = asyncio.Event()
+
+    async def wait_ended(self, frameworks: Collection[Framework]) -> None:
+        """Wait until no binding is under way that was begun under one of these profiles."""
+        while any(self._under_way[id(framework)] for framework in frameworks):
+            self._ended.clear()
+            await self._ended.wait()
 
     async def run(self, choice: Choice) -> None:
         """Bind the pod, or undo the choice; never raises for what plugins, the API server or we do wrong."""
+        framework = id(choice.attempt.framework)
+        self._under_way[framework] += 1
         self._observer.binding(1)
         try:
             await self._run(choice)
         except Exception:
             logger.exception("Binding cycle broke", extra={"pod": choice.pod.key, "node": choice.node_name})
+            await self._gate.wait_open()
             self.rescue(choice.attempt.queued)
         finally:
             self._observer.binding(-1)
+            self._under_way[framework] -= 1
+            if not self._under_way[framework]:
+                del self._under_way[framework]
+                self._ended.set()
 
     def undo(self, choice: Choice, status: Status) -> None:
         """Take a choice back at once: reservations, the pod on the node, the pod out of the queue.
@@ -114,12 +137,14 @@ class BindingCycle:
             status = await self._carry_out(choice)
         except _NotOursError as why:
             logger.info("Pod is not ours to bind any more", extra={"pod": choice.pod.key, "why": str(why)})
+            await self._gate.wait_open()
             self._queue.done(choice.pod.uid)
             self._tell_released(self._take_back(choice))
             return
         if status.is_success:
             await self._bound(choice)
             return
+        await self._gate.wait_open()
         forgotten = self._take_back(choice)
         if status.is_rejected:
             # The room it held is news for the others, but not for itself: it would not sleep at all.
@@ -154,7 +179,7 @@ class BindingCycle:
         still_fits = self._last_look.judge(choice)
         if not still_fits.is_success:
             return still_fits
-        status = await choice.attempt.framework.run_bind(choice.state, choice.pod, choice.node_name)
+        status = await self._ask_for_bind(choice)
         error = status.error
         if status.is_success or not isinstance(error, ApiError) or error.status not in _UNCLEAR:
             return status
@@ -178,6 +203,17 @@ class BindingCycle:
             extra={"pod": choice.pod.key, "node": choice.node_name, "answer": str(error)},
         )
         return SUCCESS
+
+    async def _ask_for_bind(self, choice: Choice) -> Status:
+        """Have an extender bind the pod, if one wants to, else the plugins."""
+        extenders = choice.attempt.extenders
+        try:
+            if extenders and await extenders.bind(choice.attempt.queued.pod, choice.node_name):
+                return SUCCESS
+        except ExtenderError as error:
+            # It may have bound the pod before it failed.
+            return Status.failed(str(error), ApiError(0, "ExtenderFailed", str(error)))
+        return await choice.attempt.framework.run_bind(choice.state, choice.pod, choice.node_name)
 
     async def _bound(self, choice: Choice) -> None:
         attempt = choice.attempt

@@ -89,12 +89,18 @@ class PodHandler:
             self.on_delete(old)
         elif old.node_name:
             self._cache.add_pod(new)
+            if _is_read_again(old, new):
+                return
             for event in pod_changes(old, new):
                 self._bus.happened(event, old, new)
         elif new.node_name:
             self._was_bound(old, new)
+        elif _is_read_again(old, new):
+            return
         elif self._is_ours(old) or self._is_ours(new):
             self._pending_changed(old, new)
+        elif self._cache.state_of(new.uid) is PodState.ASSUMED and _began_to_go(old, new):
+            self._assumed_is_going(new)
 
     def on_delete(self, pod: PodInfo) -> None:
         """A pod is gone, or ran to its end."""
@@ -103,8 +109,10 @@ class PodHandler:
         if pod.node_name:
             self._cache.remove_pod(pod.uid)
             self._bus.happened(ASSIGNED_POD_DELETE, pod, None)
-        elif self._is_ours(pod):
-            self._leave_queue(pod)
+        else:
+            if self._is_ours(pod):
+                self._leave_queue(pod)
+            # Also of a profile that is ours no longer: what was begun under it is carried out.
             if self._cache.state_of(pod.uid) is PodState.ASSUMED:
                 self._assumed_is_going(pod)
 
@@ -142,7 +150,7 @@ class PodHandler:
         if self._cache.state_of(new.uid) is PodState.ASSUMED:
             if self._queue.place_of(new.uid) is Place.IN_FLIGHT:
                 self._queue.update(old, new)  # it may come back
-            if new.is_terminating and not old.is_terminating:
+            if _began_to_go(old, new):
                 self._assumed_is_going(new)
             return
         nominated = old.pod.status.nominated_node_name
@@ -162,6 +170,8 @@ class PodHandler:
 
     def _leave_queue(self, pod: PodInfo) -> None:
         nominated = self._queue.nominator.node_of(pod.uid)
+        if self._queue.place_of(pod.uid) is Place.GATED:  # of those the queue notes no nomination
+            nominated = nominated or pod.pod.status.nominated_node_name
         self._queue.delete(pod)
         if nominated:
             self._nomination_ended(pod)
@@ -251,6 +261,15 @@ class ObjectHandler:
     def _tell(self, action: ActionType, old: Any, new: Any) -> None:
         event = ClusterEvent(self._resource or EventResource.WILDCARD, action)
         self._bus.happened(event, old, new)
+
+
+def _is_read_again(old: PodInfo, new: PodInfo) -> bool:
+    """Whether nothing happened: the same version, of which other parts are kept now."""
+    return bool(old.resource_version) and old.resource_version == new.resource_version
+
+
+def _began_to_go(old: PodInfo, new: PodInfo) -> bool:
+    return new.is_terminating and not old.is_terminating
 
 
 def _says(pod: PodInfo, message: str) -> bool:

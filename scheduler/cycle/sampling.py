@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduler.configuration.types import KubeSchedulerConfiguration
+    from scheduler.extenders.chain import Extenders
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.runtime.framework import Framework
     from scheduler.snapshot import Rows
@@ -63,19 +64,31 @@ class NodeSampling:
         self._percentages = percentages
         self.next_start = 0
 
-    def cut(self, framework: Framework, rows: Rows, feasible: Rows, diagnosis: Diagnosis) -> Rows:
+    def configure(self, percentages: Mapping[str, int]) -> None:
+        """Take other percentages; the next search begins where it would have begun."""
+        self._percentages = percentages
+
+    def cut(
+        self,
+        framework: Framework,
+        rows: Rows,
+        feasible: Rows,
+        diagnosis: Diagnosis,
+        extenders: Extenders | None = None,
+    ) -> Rows:
         """Return the feasible nodes that the search comes to; the nodes after its end leave the diagnosis.
 
-        A profile without Score plugins takes the first feasible node it comes to.
+        Where nobody ranks nodes and no extender filters them, the first feasible one is enough.
 
         Args:
             framework: the pod's profile.
             rows: the nodes that were judged, ascending.
             feasible: the ones that passed, ascending.
             diagnosis: the verdicts.
+            extenders: who is asked after the plugins.
         """
         enough = nodes_to_find(self._percentages[framework.profile], len(rows))
-        if not framework.scoring.has_scorers:
+        if not framework.scoring.has_scorers and not (extenders and extenders.choose):
             enough = min(enough, 1)
         if len(feasible) <= enough:
             self._advance(len(rows), diagnosis.n_nodes)

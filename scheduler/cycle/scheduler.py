@@ -1,6 +1,7 @@
 """The loop: takes the next pod, decides, assumes, and leaves the rest to a binding task of its own.
 
 From the snapshot to the assumed pod nothing is awaited, so nothing can change in between and no lock is needed.
+Extenders are the exception: while one is asked, the gate keeps changes out.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from scheduler.cycle.attempt import Attempt, Choice
-from scheduler.cycle.scheduling import nominated_others, schedule_pod
+from scheduler.cycle.gate import Gate
+from scheduler.cycle.scheduling import decide, nominated_others, run_now
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.state.pod_states import PodState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from random import Random
 
     from scheduler.clock import Clock
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.observer import CycleObserver
     from scheduler.cycle.reporting import Reporter
     from scheduler.cycle.sampling import NodeSampling
+    from scheduler.extenders.chain import Extenders
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.scheduling_queue import SchedulingQueue
@@ -48,6 +51,8 @@ class Scheduler:
         frameworks: schedulerName -> profile.
         random: breaks ties between nodes.
         sampling: how many nodes are looked at.
+        extenders: the extenders of the configuration in force.
+        gate: closed while an extender is asked.
     """
 
     def __init__(
@@ -65,6 +70,8 @@ class Scheduler:
         sampling: NodeSampling,
         attempts: AttemptLog,
         observer: CycleObserver,
+        extenders: Callable[[], Extenders | None] = lambda: None,
+        gate: Gate | None = None,
     ) -> None:
         self._frameworks = frameworks
         self._cache = cache
@@ -78,6 +85,8 @@ class Scheduler:
         self._sampling = sampling
         self._attempts = attempts
         self._observer = observer
+        self._extenders = extenders
+        self._gate = gate or Gate()
         self._work = asyncio.Event()
         self._stopping = False
 
@@ -100,7 +109,7 @@ class Scheduler:
                 if queued is None:
                     await self._wait_for_work()
                     continue
-                choice = self._attempt(queued)
+                choice = await self._attempt(queued)
                 if choice is not None:
                     binding = tasks.create_task(self._binding.run(choice), name=f"bind {choice.pod.key}")
                     bindings.add(binding)
@@ -109,9 +118,13 @@ class Scheduler:
                 await asyncio.sleep(0)
             await _finish(bindings)
 
-    def _attempt(self, queued: QueuedPodInfo) -> Choice | None:
+    async def _attempt(self, queued: QueuedPodInfo) -> Choice | None:
+        extenders = self._extenders()
         try:
-            return self.schedule_one(queued)
+            if not extenders:
+                return self.schedule_one(queued)
+            with self._gate.closed():
+                return await self._schedule_one(queued, extenders)
         except Exception:
             logger.exception("Scheduling cycle broke", extra={"pod": queued.pod.key})
             self._binding.rescue(queued)
@@ -128,27 +141,31 @@ class Scheduler:
         self._work.clear()
 
     def schedule_one(self, queued: QueuedPodInfo) -> Choice | None:
-        """Run the scheduling cycle of one pod, up to Permit.
+        """Run the scheduling cycle of one pod, up to Permit, without extenders.
 
         Returns:
             What the binding cycle is to carry out; None if the attempt is over, with the pod where it belongs.
         """
+        return run_now(self._schedule_one(queued, None))
+
+    async def _schedule_one(self, queued: QueuedPodInfo, extenders: Extenders | None) -> Choice | None:
         began = self._clock.monotonic()
         pod = queued.pod
         framework = self._frameworks.get(pod.scheduler_name)
         if framework is None or self._is_to_be_skipped(pod):
             self._queue.done(pod.uid)
             return None
-        attempt = Attempt(framework, queued, began)
+        attempt = Attempt(framework, queued, began, extenders)
         framework.measure_plugins(self._random.random() < _PLUGINS_MEASURED)
         snapshot = self._cache.snapshot()
-        decision = schedule_pod(
+        decision = await decide(
             framework,
             pod,
             snapshot,
             nominated=nominated_others(self._queue.nominator, pod, snapshot),
             random=self._random,
             sampling=self._sampling,
+            extenders=extenders,
         )
         self._observer.decided(queued, decision, self._clock.monotonic() - began)
         self._attempts.note(decision, snapshot, number=queued.attempts, at=self._clock.utc_now())

@@ -1,4 +1,4 @@
-"""The scheduling cycle: from a pod and a snapshot to a decision. Nothing in it waits or does I/O.
+"""The scheduling cycle: from a pod and a snapshot to a decision. Only extenders are waited for.
 
 Source:
     kube-scheduler v1.36, schedule_one.go, schedulingAlgorithm and what it calls.
@@ -7,26 +7,30 @@ Source:
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from scheduler.cycle.decision import Decision
+from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis
 from scheduler.framework.status import Code, Status
 from scheduler.runtime.calls import PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
     from random import Random
 
     from scheduler.cycle.sampling import NodeSampling
+    from scheduler.extenders.chain import Extenders
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.nominator import Nominator
     from scheduler.runtime.framework import Framework
     from scheduler.runtime.scoring import Scores
     from scheduler.snapshot import Rows, Snapshot
+
+T = TypeVar("T")
 
 
 def schedule_pod(
@@ -39,6 +43,46 @@ def schedule_pod(
     sampling: NodeSampling | None = None,
     exhaustive: bool = False,
 ) -> Decision:
+    """Decide where a pod goes, without extenders; see `decide`."""
+    return run_now(
+        decide(
+            framework,
+            pod,
+            snapshot,
+            nominated=nominated,
+            random=random,
+            sampling=sampling,
+            exhaustive=exhaustive,
+        )
+    )
+
+
+def run_now(decision: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine comes to that has nothing to wait for.
+
+    Raises:
+        RuntimeError: it waits.
+    """
+    try:
+        decision.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    decision.close()
+    raise RuntimeError("a cycle without extenders waits for something")
+
+
+async def decide(
+    framework: Framework,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    *,
+    nominated: Mapping[int, Sequence[PodInfo]],
+    random: Random,
+    sampling: NodeSampling | None = None,
+    exhaustive: bool = False,
+    extenders: Extenders | None = None,
+) -> Decision:
     """Decide where a pod goes.
 
     Args:
@@ -50,6 +94,7 @@ def schedule_pod(
         sampling: where the search for feasible nodes ends; None looks at all of them.
         exhaustive: look at all nodes and rank the feasible ones also where the choice needs neither: of a pod that
             is nominated to a node, or that a single node can run.
+        extenders: asked as well; the snapshot stays as it is meanwhile. Without them nothing is waited for.
     """
     state = CycleState()
     diagnosis = Diagnosis.blank(snapshot.n_nodes)
@@ -57,12 +102,16 @@ def schedule_pod(
         status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_NODES,))
         return Decision(pod, state, diagnosis, status=status, nominated_node_name="")
     try:
-        feasible = _find_feasible(framework, state, pod, snapshot, diagnosis, nominated, sampling, exhaustive)
+        feasible = await _find_feasible(
+            framework, state, pod, snapshot, diagnosis, nominated, sampling, exhaustive, extenders
+        )
         if not feasible.size:
             return _nothing_fits(framework, state, pod, snapshot, diagnosis)
         if len(feasible) == 1 and not exhaustive:
             return Decision(pod, state, diagnosis, snapshot.name_of(int(feasible[0])))
         scores = framework.scoring.run(state, pod, snapshot, feasible)
+        if extenders:
+            scores = scores.with_others(await extenders.scores(pod, snapshot, feasible))
     except PluginError as error:
         return Decision(pod, state, diagnosis, status=error.status, nominated_node_name="")
     return Decision(pod, state, diagnosis, snapshot.name_of(pick(scores, random)), scores)
@@ -91,7 +140,7 @@ def nominated_others(
     return found
 
 
-def _find_feasible(
+async def _find_feasible(
     framework: Framework,
     state: CycleState,
     pod: PodInfo,
@@ -100,6 +149,7 @@ def _find_feasible(
     nominated: Mapping[int, Sequence[PodInfo]],
     sampling: NodeSampling | None,
     exhaustive: bool,
+    extenders: Extenders | None,
 ) -> Rows:
     nowhere: Rows = np.empty(0, dtype=np.intp)
     status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
@@ -118,6 +168,7 @@ def _find_feasible(
             feasible = framework.filtering.find_feasible(
                 state, pod, snapshot, trial, rows=alone, nominated=nominated
             )
+            feasible = await _left_by_extenders(extenders, pod, snapshot, feasible, trial)
             if feasible.size:
                 return feasible
     rows = diagnosis.feasible
@@ -131,8 +182,20 @@ def _find_feasible(
             diagnosis.leave_out(diagnosis.feasible)
         raise
     if sampling is not None and not exhaustive:
-        feasible = sampling.cut(framework, rows, feasible, diagnosis)
-    return feasible
+        feasible = sampling.cut(framework, rows, feasible, diagnosis, extenders)
+    return await _left_by_extenders(extenders, pod, snapshot, feasible, diagnosis)
+
+
+async def _left_by_extenders(
+    extenders: Extenders | None, pod: PodInfo, snapshot: Snapshot, feasible: Rows, diagnosis: Diagnosis
+) -> Rows:
+    if not extenders:
+        return feasible
+    try:
+        return await extenders.filter(pod, snapshot, feasible, diagnosis)
+    except ExtenderError as error:
+        diagnosis.leave_out(diagnosis.feasible)
+        raise PluginError(Status.failed(str(error), error)) from error
 
 
 def _nothing_fits(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
+from scheduler.metrics.configuration import ConfigurationMetrics
 from scheduler.metrics.families import Counters, Gauges, Histograms, ReadGauges, exponential_buckets
 from scheduler.metrics.process import ProcessMetrics, build_info
 from scheduler.metrics.rest_client import RestClientMetrics
@@ -42,12 +43,18 @@ class Metrics:
 
     Attributes:
         rest_client: is told of requests to the API server.
+        configuration: is told of configurations that are offered while it runs.
     """
 
     def __init__(self) -> None:
         self.rest_client = RestClientMetrics()
+        self.configuration = ConfigurationMetrics()
         self._process = ProcessMetrics()
-        self._families: list[Family] = [build_info(version("custom-scheduler")), *self.rest_client.families]
+        self._families: list[Family] = [
+            build_info(version("custom-scheduler")),
+            *self.rest_client.families,
+            *self.configuration.families,
+        ]
         counters, histograms = self._counters, self._histograms
         self._attempts = counters(
             "scheduler_schedule_attempts_total",
@@ -163,6 +170,11 @@ class Metrics:
             "code",
             exponential_buckets(0.001, 2, 15),
         )
+        self._extender_failures = counters(
+            "custom_scheduler_extender_failures_total",
+            "Requests to HTTP extenders that failed or were answered with nonsense.",
+            "extender verb",
+        )
         self._dropped = counters(
             "custom_scheduler_dropped_writes_total", "Writes for which there was no room.", "queue"
         )
@@ -248,6 +260,10 @@ class Metrics:
 
     def binding(self, change: int) -> None:
         self._tasks.add(("binding",), change)
+
+    def extender_failed(self, extender: str, verb: str) -> None:
+        """An extender could not do one of `filter`, `prioritize`, `preempt` and `bind`."""
+        self._extender_failures.add((extender, verb))
 
     def undecodable(self, kind: str) -> None:
         self._undecodable.add((kind,))

@@ -39,6 +39,11 @@ class BackoffQueue:
         self._rejected = KeyedHeap()
         self._failed = KeyedHeap()
 
+    def configure(self, *, initial_seconds: float, max_seconds: float) -> None:
+        """Change how long pods back off; those that do are to be put anew."""
+        self._initial_seconds = initial_seconds
+        self._max_seconds = max_seconds
+
     def duration(self, queued: QueuedPodInfo) -> float:
         """Return how long a pod backs off after its last attempt, in seconds.
 

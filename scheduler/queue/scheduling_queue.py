@@ -14,6 +14,7 @@ from scheduler.framework.changes import (
     UNSCHEDULABLE_TIMEOUT,
     pod_changes,
 )
+from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.queue.backoff import BackoffQueue
 from scheduler.queue.contents import Contents
@@ -27,13 +28,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from scheduler.clock import Clock
-    from scheduler.framework.events import ClusterEvent, EventWithHint
+    from scheduler.framework.events import EventWithHint
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.observer import QueueObserver
 
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"
+CONFIGURATION_RELOADED = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ConfigurationReloaded")
+"""Everything that was said of a pod may be said differently now."""
 
 _RETRIED = frozenset({Place.ACTIVE, Place.BACKOFF})
 
@@ -121,7 +124,7 @@ class SchedulingQueue(QueueView):
         else:
             self._wake_by_its_update(queued, old, new)
 
-    def delete(self, pod: PodInfo) -> None:
+    def delete(self, pod: PodInfo, why: str = "deleted") -> None:
         """Drop a pod that was deleted, or bound by somebody; one in flight is dropped when its attempt ends."""
         uid = pod.uid
         self.nominator.delete(uid)
@@ -129,7 +132,7 @@ class SchedulingQueue(QueueView):
         if place is Place.IN_FLIGHT:
             self._contents.in_flight.update(uid, None)
         elif place is not Place.OUTSIDE:
-            self._contents.drop(uid, at=self._clock.monotonic(), why="deleted")
+            self._contents.drop(uid, at=self._clock.monotonic(), why=why)
 
     def nominate(self, uid: str, node_name: str | None) -> None:
         """Nominate a pod to a node; "" takes a nomination back, None goes by the pod's status.
@@ -256,6 +259,27 @@ class SchedulingQueue(QueueView):
         if any(event.is_wildcard or self._hints.listeners(profile, event) for profile in in_flight.profiles):
             in_flight.record(event, old, new)
         return moved
+
+    def reload(self, *, initial_backoff_seconds: float, max_backoff_seconds: float) -> None:
+        """Judge every pod anew: the plugins behind `sort_key`, `pre_enqueue` and `hints` are others now.
+
+        Who waits is asked about by PreEnqueue and takes the turn that QueueSort gives; the unschedulable are tried
+        again, and so are those in flight that come back. Pods of names that are served no longer must have been
+        deleted before.
+
+        Args:
+            initial_backoff_seconds: as at the beginning, from now on.
+            max_backoff_seconds: the same.
+        """
+        contents, at, label = self._contents, self._clock.monotonic(), CONFIGURATION_RELOADED.label
+        contents.backoff.configure(initial_seconds=initial_backoff_seconds, max_seconds=max_backoff_seconds)
+        for uid in [uid for uid, move in contents.places.inside() if move.end is not Place.IN_FLIGHT]:
+            queued = contents.pods[uid]
+            is_due = self.place_of(uid) is Place.ACTIVE
+            strategy = Strategy.IMMEDIATELY if is_due else Strategy.AFTER_BACKOFF
+            self._requeue(queued, strategy, label, at=at)
+        if any(contents.in_flight.profiles):
+            contents.in_flight.record(CONFIGURATION_RELOADED, None, None)
 
     def activate(self, uids: Iterable[str]) -> None:
         """Try pods again without further backoff; those in flight, if they come back, after it."""

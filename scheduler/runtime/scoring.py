@@ -40,6 +40,12 @@ class Scores:
     by_plugin: Mapping[str, Int64s]
     total: Int64s
 
+    def with_others(self, others: Mapping[str, Int64s]) -> Scores:
+        """Return these with what others than plugins say, weighted already, (len(rows),) each."""
+        if not others:
+            return self
+        return Scores(self.rows, {**self.by_plugin, **others}, sum(others.values(), self.total))
+
 
 class Scoring:
     """Runs the scoring points of one profile.

@@ -44,7 +44,7 @@ def application(
     live: Mapping[str, Check],
     ready: Mapping[str, Check],
     health: Mapping[str, Check] | None = None,
-    configuration: Configuration | None = None,
+    configuration: Callable[[], Configuration] | None = None,
     pods: Callable[[], Iterable[PodInfo]] | None = None,
     is_leading: Callable[[], bool] = lambda: True,
     explain: Callable[[str], Mapping[str, Any] | None] | None = None,
@@ -57,7 +57,7 @@ def application(
         live: check's name -> check, of /livez; they fail when only a restart can help.
         ready: the same of /readyz; they fail while no pod is placed, or none any more.
         health: the same of /healthz; None is those of /livez.
-        configuration: what /configz shows; None is no such page.
+        configuration: gives what /configz shows; None is no such page.
         pods: what /metrics/resources shows; None is no such page.
         is_leading: whether /metrics/resources shows anything: several schedulers would all show the same.
         explain: tells of a pod by `namespace/name`, None if it is unknown; None is no such page.
@@ -71,7 +71,7 @@ def application(
         web.get("/version", _version),
     ]
     if configuration is not None:
-        routes.append(web.get("/configz", _json(configz(configuration))))
+        routes.append(web.get("/configz", _configz(configuration)))
     if pods is not None:
         routes.append(web.get("/metrics/resources", _pod_resources(pods, is_leading)))
     if explain is not None:
@@ -173,6 +173,13 @@ async def _version(_request: web.Request) -> web.Response:
             "platform": f"{platform.system().lower()}/{platform.machine()}",
         }
     )
+
+
+def _configz(configuration: Callable[[], Configuration]) -> Handler:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=configz(configuration()), content_type="application/json")
+
+    return answer
 
 
 def _json(body: bytes) -> Handler:

@@ -106,7 +106,7 @@ class Life:
         return self._store(PODS)
 
     def _store(self, resource: Resource) -> Mapping[str, Any]:
-        return next(each.store for each in self.daemon._reflectors if each.resource == resource)
+        return next(each.store for each in self.daemon._watches if each.resource == resource)
 
     def _plugins(self) -> dict[str, type[Plugin]]:
         plugins: dict[str, type[Plugin]] = {

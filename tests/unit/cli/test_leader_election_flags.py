@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from scheduler.cli import run as run_module
 from scheduler.cli.go_flags import GoFlagsCommand
 from scheduler.configuration.durations import Duration
+from scheduler.configuration.load import default, load
 from scheduler.errors import ConfigurationError, LeadershipLostError
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, LeaderElect
     app.command("run", cls=GoFlagsCommand)(run_module.run)
     begun: list[Any] = []
 
-    async def begin(configuration: Any, *_: object, **__: object) -> None:
-        begun.append(configuration.settings.leader_election)
+    async def begin(config: Any, _: object, overriding: Any, **__: object) -> None:
+        read = default() if config is None else load(config)
+        begun.append(overriding(read).settings.leader_election)
 
     monkeypatch.setattr(run_module, "_run", begin)
     monkeypatch.setattr(run_module, "configure_logging", lambda *_, **__: None)

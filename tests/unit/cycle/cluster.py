@@ -16,6 +16,8 @@ from scheduler.cycle.binding import BindingCycle
 from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.event_handlers import NodeHandler, PodHandler
 from scheduler.cycle.failure import FailureHandler
+from scheduler.cycle.gate import Gate
+from scheduler.cycle.gated_handler import GatedHandler
 from scheduler.cycle.last_look import LastLook
 from scheduler.cycle.reporting import Reporter
 from scheduler.cycle.sampling import NodeSampling
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from scheduler.cycle.decision import Decision
+    from scheduler.extenders.chain import Extenders
     from scheduler.framework import Plugin, QueuedPodInfo
     from scheduler.objects.pod import PodCondition, PodInfo
     from scheduler.queue import Place
@@ -74,7 +77,7 @@ class Api:
     def __init__(self) -> None:
         self.pods: dict[str, PodInfo] = {}
         self.seen: dict[str, PodInfo] = {}
-        self.handler: PodHandler
+        self.handler: GatedHandler[PodInfo]
         self._unseen: deque[tuple[PodInfo | None, PodInfo | None]] = deque()
         self.watch_seconds = 0.0
         self.bind_seconds = 0.0
@@ -218,6 +221,8 @@ class Cluster:
 
     def __init__(self, *plugins: Plugin, nodes: tuple[str, ...] = ("n1",), seed: int = 1) -> None:
         self.api, self.counts, self.cache = Api(), Counts(), Cache()
+        self.extenders: Extenders | None = None
+        gate = Gate()
         self.clock: Any = LoopClock() if _in_a_loop() else ManualClock(1000.0)
         self.framework = framework_of(PrioritySort(), *plugins, Binder(self.api))
         profiles = {PROFILE: self.framework}
@@ -243,6 +248,7 @@ class Cluster:
             last_look=LastLook(self.cache, self.api.seen.get),
             clock=self.clock,
             observer=self.counts,
+            gate=gate,
         )
         self.scheduler = Scheduler(
             frameworks=profiles,
@@ -257,6 +263,8 @@ class Cluster:
             sampling=NodeSampling({PROFILE: 100}),
             attempts=AttemptLog(),
             observer=self.counts,
+            extenders=lambda: self.extenders,
+            gate=gate,
         )
         self.bus.wake = self.scheduler.wake
         self.pods = PodHandler(
@@ -269,7 +277,7 @@ class Cluster:
             observer=self.counts,
         )
         self.nodes = NodeHandler(cache=self.cache, bus=self.bus, observer=self.counts)
-        self.api.handler = self.pods
+        self.api.handler = GatedHandler(self.pods, gate)
         for name in nodes:
             self.nodes.on_add(node(name))
 

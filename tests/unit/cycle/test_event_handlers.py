@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import pytest
 
+from plugins.scheduling_gates import SchedulingGates
 from scheduler.cycle.event_handlers import ObjectHandler
 from scheduler.errors import ObjectError
 from scheduler.framework import ClusterEvent, EventResource
@@ -45,7 +46,7 @@ class Happenings:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    cluster = Cluster(puppets.NodeFilter("Picky"))
+    cluster = Cluster(SchedulingGates(), puppets.NodeFilter("Picky"))
     yield cluster
     cluster.check()
 
@@ -163,15 +164,17 @@ class TestPods:
         assert cluster.place_of("web") is Place.OUTSIDE
         assert happenings.told == []
 
+    @pytest.mark.parametrize("gates", [pytest.param([], id="not gated"), pytest.param(["wait"], id="gated")])
     @pytest.mark.parametrize("how", ["deleted", "nominated elsewhere"])
     def test_room_kept_for_a_nominated_pod_is_news_for_its_equals_and_lessers(
-        self, cluster: Cluster, how: str
+        self, cluster: Cluster, how: str, gates: list[str]
     ):
-        nominated = pod("web", priority=5, status={"nominatedNodeName": "n1"})
-        elsewhere = pod("web", priority=5, status={"nominatedNodeName": "n2"})
+        nominated = pod("web", priority=5, gates=gates, status={"nominatedNodeName": "n1"})
+        elsewhere = pod("web", priority=5, gates=gates, status={"nominatedNodeName": "n2"})
         for name, priority in [("low", 0), ("equal", 5), ("high", 9)]:
             reject(cluster, name, priority=priority)
         cluster.pods.on_add(nominated)
+        assert cluster.place_of("web") is (Place.GATED if gates else Place.ACTIVE)
         if how == "deleted":
             cluster.pods.on_delete(nominated)
         else:
@@ -180,13 +183,16 @@ class TestPods:
         places = [cluster.place_of(name) for name in ("low", "equal", "high")]
         assert places == [Place.BACKOFF, Place.BACKOFF, Place.UNSCHEDULABLE]
 
+    @pytest.mark.parametrize("status", [{}, {"nominatedNodeName": "n1"}], ids=["plain", "was nominated"])
     def test_a_pod_that_is_deleted_while_assumed_frees_its_room_for_others(
-        self, cluster: Cluster, happenings: Happenings
+        self, cluster: Cluster, happenings: Happenings, status: dict[str, Any]
     ):
-        cluster.pods.on_add(WEB)
+        web = pod("web", status=status)
+        cluster.pods.on_add(web)
         cluster.queue.pop()
-        placed = cluster.cache.assume(WEB, "n1")
-        cluster.pods.on_delete(WEB)
+        placed = cluster.cache.assume(web, "n1")
+        cluster.queue.nominator.delete(web.uid)  # as the cycle does that assumes it
+        cluster.pods.on_delete(web)
 
         assert cluster.cache.state_of(WEB.uid) is PodState.OUTSIDE
         assert happenings.told == [("AssignedPodDelete", placed, None)]

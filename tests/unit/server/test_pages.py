@@ -29,7 +29,7 @@ extenders:
 
 
 def test_the_root_names_every_page() -> None:
-    shown = json.loads(ask(some_pages(configuration=default(), pods=tuple), "/").text)
+    shown = json.loads(ask(some_pages(configuration=default, pods=tuple), "/").text)
 
     assert shown == {
         "paths": [
@@ -65,7 +65,7 @@ def test_metrics_come_as_prometheus_reads_them() -> None:
 
 
 def test_the_configuration_in_effect_is_shown_with_its_defaults() -> None:
-    shown = json.loads(ask(some_pages(configuration=default()), "/configz").text)["componentconfig"]
+    shown = json.loads(ask(some_pages(configuration=default), "/configz").text)["componentconfig"]
 
     assert shown["apiVersion"] == "kubescheduler.config.k8s.io/v1"
     assert shown["kind"] == "KubeSchedulerConfiguration"
@@ -74,7 +74,7 @@ def test_the_configuration_in_effect_is_shown_with_its_defaults() -> None:
 
 
 def test_private_keys_of_extenders_are_not_shown() -> None:
-    text = ask(some_pages(configuration=parse(EXTENDER)), "/configz").text
+    text = ask(some_pages(configuration=lambda: parse(EXTENDER)), "/configz").text
 
     shown = json.loads(text)["componentconfig"]["extenders"]
     assert shown[0]["tlsConfig"]["keyData"] == "REDACTED"

@@ -1,0 +1,139 @@
+"""A configuration that is kept in a ConfigMap, with the plugin files beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import msgspec
+
+from scheduler.app.reloader import Offer, digest_of, nothing
+from scheduler.client.recorded_event import ObjectReference
+from scheduler.client.resources import Resource
+from scheduler.configuration.load import parse
+from scheduler.controllers.config_map import ConfigMap
+from scheduler.errors import ApiError, ConfigurationError, FieldError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scheduler.client.connection import ApiConnection
+    from scheduler.configuration.load import Configuration
+
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
+_PLUGIN_FILE = ".py"
+
+
+class ConfigMapKey(NamedTuple):
+    """Where in which ConfigMap the configuration is; no key means the only one that is no plugin file."""
+
+    namespace: str
+    name: str
+    key: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `namespace/name` or `namespace/name:key`.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        where, _, key = text.partition(":")
+        namespace, _, name = where.partition("/")
+        if not namespace or not name or "/" in name or "/" in key or (":" in text and not key):
+            raise ValueError(f"NAMESPACE/NAME or NAMESPACE/NAME:KEY is expected, was {text!r}")
+        return cls(namespace, name, key)
+
+    @property
+    def source(self) -> str:
+        """For messages."""
+        return f"ConfigMap {self.namespace}/{self.name}"
+
+
+class ConfigMapSource:
+    """Turns versions of a ConfigMap into configurations.
+
+    Args:
+        where: which, and which key.
+        folder: where its plugin files are put, since Python reads files.
+
+    Attributes:
+        digest: of the version that was offered last, plugin files included; empty after a deletion.
+    """
+
+    def __init__(self, where: ConfigMapKey, folder: Path) -> None:
+        self.where = where
+        self.digest = b""
+        self._folder = folder
+
+    def offer(self, found: ConfigMap | None) -> Offer | None:
+        """Return what a version, or the deletion, means; None if it says nothing new."""
+        digest = b"" if found is None else self._digest_of(found)
+        if digest == self.digest:
+            return None
+        self.digest = digest
+        about = ObjectReference(
+            kind=CONFIG_MAPS.kind,
+            namespace=self.where.namespace,
+            name=self.where.name,
+            uid=found.uid if found else "",
+            api_version=CONFIG_MAPS.api_version,
+            resource_version=found.resource_version if found else "",
+        )
+        if found is None:
+            return Offer(self.where.source, about, digest, nothing(self.where.source, "is deleted"))
+        return Offer(self.where.source, about, digest, lambda: self._read(found))
+
+    def first(self, found: ConfigMap) -> Configuration:
+        """Return the configuration to begin with.
+
+        Raises:
+            ConfigurationError: there is none, or everything that is wrong with it.
+        """
+        self.digest = self._digest_of(found)
+        return self._read(found)
+
+    def _read(self, found: ConfigMap) -> Configuration:
+        key = self._key_of(found)
+        self._folder.mkdir(exist_ok=True)
+        for old in self._folder.glob(f"*{_PLUGIN_FILE}"):
+            old.unlink()
+        for name, text in found.data.items():
+            if name.endswith(_PLUGIN_FILE):
+                (self._folder / name).write_text(text, encoding="utf-8")
+        return parse(found.data[key], f"{self.where.source}, {key}", self._folder)
+
+    def _key_of(self, found: ConfigMap) -> str:
+        keys = sorted(name for name in found.data if not name.endswith(_PLUGIN_FILE))
+        has = ", ".join(keys) or "none"
+        if self.where.key:
+            if self.where.key not in found.data:
+                raise self._fault(f"has no key {self.where.key}; it has {has}")
+            return self.where.key
+        if len(keys) != 1:
+            raise self._fault(f"one key is expected beside plugin files, it has {has}; name it as NAME:KEY")
+        return keys[0]
+
+    def _digest_of(self, found: ConfigMap) -> bytes:
+        # Which keys there are counts as well: perhaps the one that is wanted is not.
+        named = sorted((name, text.encode()) for name, text in found.data.items())
+        return digest_of(b"", named)
+
+    def _fault(self, problem: str) -> ConfigurationError:
+        return ConfigurationError([FieldError("", problem)], self.where.source)
+
+
+async def read_config_map(connection: ApiConnection, where: ConfigMapKey) -> ConfigMap:
+    """Ask for a ConfigMap.
+
+    Raises:
+        ConfigurationError: it is not there, or may not be read.
+        ApiError: the API server cannot be asked at present.
+    """
+    try:
+        answer = await connection.request("GET", CONFIG_MAPS.path(where.namespace, where.name))
+    except ApiError as error:
+        if error.status not in {401, 403, 404}:
+            raise
+        problem = "does not exist" if error.status == 404 else f"may not be read: {error}"
+        raise ConfigurationError([FieldError("", problem)], where.source) from error
+    return ConfigMap.of(msgspec.json.decode(answer.body))

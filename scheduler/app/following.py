@@ -1,0 +1,131 @@
+"""Hot reload while a daemon runs: its configuration is followed, wherever it is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from scheduler.app.config_file import lease_of
+from scheduler.app.config_map import read_config_map
+from scheduler.errors import ConfigurationError, SchedulerError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from scheduler.app.config_file import ConfigFile
+    from scheduler.app.config_map import ConfigMapSource
+    from scheduler.app.daemon import Daemon
+    from scheduler.app.reloader import Reloader
+    from scheduler.client.connection import ApiConnection
+    from scheduler.controllers.config_map import ConfigMap
+
+logger = logging.getLogger(__name__)
+
+_FILE, _CONFIG_MAP = "file", "configmap"
+
+
+@asynccontextmanager
+async def following_file(daemon: Daemon, reloader: Reloader, file: ConfigFile) -> AsyncIterator[None]:
+    """Follow a file, and the plugin files it names, while the block runs."""
+    reloader.started_with(file.digest)
+    daemon.metrics.configuration.watch_up[_FILE] = True
+    about = lease_of(daemon.configuration.settings.leader_election)
+    tasks = (
+        asyncio.create_task(reloader.run(), name="reload"),
+        asyncio.create_task(file.follow(reloader.offer, about), name="configuration file"),
+    )
+    try:
+        yield
+    finally:
+        await _end(*tasks)
+
+
+@asynccontextmanager
+async def following_config_map(
+    daemon: Daemon,
+    reloader: Reloader,
+    source: ConfigMapSource,
+    *,
+    connection: ApiConnection,
+    kubeconfig: str | None,
+) -> AsyncIterator[None]:
+    """Follow a ConfigMap with kopf while the block runs."""
+    from scheduler.controllers.config_map_watch import ConfigMapWatch  # kopf takes a while to load
+
+    reloader.started_with(source.digest)
+    listener = _Listener(daemon, reloader, source, connection)
+    where = source.where
+    watch = ConfigMapWatch(
+        where.namespace,
+        where.name,
+        kubeconfig=kubeconfig,
+        began=listener.began,
+        changed=listener.changed,
+        seen=listener.seen,
+    )
+    reloading = asyncio.create_task(reloader.run(), name="reload")
+    watch.start()
+    try:
+        yield
+    finally:
+        await asyncio.gather(watch.stop(), _end(reloading, *listener.tasks))
+
+
+class _Listener:
+    """Hears of a ConfigMap from kopf, in the daemon's loop."""
+
+    def __init__(
+        self, daemon: Daemon, reloader: Reloader, source: ConfigMapSource, connection: ApiConnection
+    ) -> None:
+        self._up = daemon.metrics.configuration.watch_up
+        self._reloader = reloader
+        self._source = source
+        self._connection = connection
+        self._is_silent = True
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._up[_CONFIG_MAP] = False
+
+    def began(self) -> None:
+        """It begins, perhaps again; of what was deleted meanwhile it says nothing."""
+        self._is_silent = True
+        task = asyncio.create_task(self._ask_whether_deleted(), name="configuration")
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def changed(self, found: ConfigMap | None) -> None:
+        self._is_silent = False
+        self._offer(found)
+
+    def seen(self, up: bool) -> None:
+        if up and not self._up[_CONFIG_MAP]:
+            logger.info("Configuration is followed", extra={"source": self._source.where.source})
+        self._up[_CONFIG_MAP] = up
+
+    async def _ask_whether_deleted(self) -> None:
+        try:
+            await read_config_map(self._connection, self._source.where)
+        except ConfigurationError as error:
+            is_gone = getattr(error.__cause__, "status", None) == 404
+            if is_gone and self._is_silent:
+                self._offer(None)
+                self.seen(True)
+            elif not is_gone:
+                fields = {"source": self._source.where.source, "error": str(error)}
+                logger.error("Configuration cannot be followed", extra=fields)  # noqa: TRY400 - no mistake of ours
+        except SchedulerError as error:  # kopf asks on
+            logger.warning("Configuration could not be read", extra={"error": str(error)})
+
+    def _offer(self, found: ConfigMap | None) -> None:
+        offer = self._source.offer(found)
+        if offer is not None:
+            self._reloader.offer(offer)
+
+
+async def _end(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with suppress(asyncio.CancelledError):
+            await task

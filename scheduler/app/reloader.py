@@ -1,0 +1,175 @@
+"""Takes configurations from whoever follows one, and says what became of each: log, event, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from scheduler.configuration.defaults import enabled_names
+from scheduler.errors import ConfigurationError, FieldError, SchedulerError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+    from pathlib import Path
+
+    from scheduler.app.daemon import Daemon
+    from scheduler.client.recorded_event import ObjectReference
+    from scheduler.clock import Clock
+    from scheduler.configuration.load import Configuration
+
+logger = logging.getLogger(__name__)
+
+CONTROLLER = "custom-scheduler"
+"""Who reports events about configurations, whatever the profiles are called."""
+RELOADED, REJECTED, RESTART = "ConfigurationReloaded", "ConfigurationRejected", "ConfigurationNeedsRestart"
+_ACTION = "Reloading"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a source has.
+
+    Attributes:
+        source: for people, as in `ConfigMap kube-system/custom-scheduler`.
+        about: the object that events are about.
+        digest: of the text and of the plugin files beside it.
+        read: gives the configuration, or raises ConfigurationError where there is none.
+    """
+
+    source: str
+    about: ObjectReference
+    digest: bytes
+    read: Callable[[], Configuration]
+
+
+class Reloader:
+    """Puts what is offered in force, one after another; of several that wait only the newest counts.
+
+    Args:
+        daemon: whose configuration changes.
+        settle: completes a configuration as at the start: flags over fields, and what must not be beside what;
+            raises ConfigurationError.
+        clock: the time.
+    """
+
+    def __init__(
+        self,
+        daemon: Daemon,
+        *,
+        settle: Callable[[Configuration], Awaitable[Configuration]],
+        clock: Clock,
+    ) -> None:
+        self._daemon = daemon
+        self._settle = settle
+        self._clock = clock
+        self._metrics = daemon.metrics.configuration
+        self._events = daemon.recorder(CONTROLLER)
+        self._offered: Offer | None = None
+        self._is_offered = asyncio.Event()
+
+    def started_with(self, digest: bytes) -> None:
+        """Note what the daemon began with."""
+        self._metrics.in_force(digest, self._clock.utc_now().timestamp())
+
+    def offer(self, offer: Offer) -> None:
+        """Have a configuration taken as soon as possible, instead of one that still waits."""
+        self._offered = offer
+        self._is_offered.set()
+
+    async def run(self) -> NoReturn:
+        """Take what is offered, until cancelled."""
+        while True:
+            await self._is_offered.wait()
+            self._is_offered.clear()
+            if self._offered is not None:
+                offer, self._offered = self._offered, None
+                await self.take(offer)
+
+    async def take(self, offer: Offer) -> bool:
+        """Put one configuration in force; if it cannot be, the old one stays, which is told and no error.
+
+        Returns:
+            Whether it is in force.
+        """
+        try:
+            configuration = await self._settle(offer.read())
+            left = await self._daemon.reload(configuration)
+        except ConfigurationError as error:
+            self._refused(offer, "; ".join(map(str, error.errors)))
+        except SchedulerError as error:
+            self._refused(offer, str(error))
+        except Exception as error:
+            # Whatever a plugin's code does when it is loaded, the scheduler that runs goes on.
+            logger.exception("Configuration could not be built", extra={"source": offer.source})
+            self._refused(offer, f"{type(error).__name__}: {error}")
+        else:
+            self._taken(offer, configuration, left)
+            return True
+        return False
+
+    def _taken(self, offer: Offer, configuration: Configuration, left: Iterable[str]) -> None:
+        names = sorted(self._daemon.frameworks)
+        logger.info(
+            "Configuration reloaded",
+            extra={"source": offer.source, "profiles": names, "digest": offer.digest.hex()[:12]},
+        )
+        for note in configuration.notes:
+            logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
+        self._metrics.reloaded()
+        self._metrics.in_force(offer.digest, self._clock.utc_now().timestamp())
+        self._metrics.restart_needed = tuple(left)
+        self._tell(offer, "Normal", RELOADED, f"In force now, with the profiles {', '.join(names)}")
+        if self._metrics.restart_needed:
+            paths = ", ".join(self._metrics.restart_needed)
+            logger.warning(
+                "Part of the configuration takes a restart", extra={"source": offer.source, "fields": paths}
+            )
+            self._tell(
+                offer, "Warning", RESTART, f"All but this is in force; restart the scheduler for {paths}"
+            )
+
+    def _refused(self, offer: Offer, problem: str) -> None:
+        logger.error(
+            "Configuration rejected; the one before stays in force",
+            extra={"source": offer.source, "error": problem},
+        )
+        self._metrics.rejected()
+        self._tell(offer, "Warning", REJECTED, f"The configuration before stays in force: {problem}")
+
+    def _tell(self, offer: Offer, type_: str, reason: str, note: str) -> None:
+        """Write an event; all replicas reload, and only what the leader says goes out."""
+        # Another refusal has its own words; as a series of the first they would not be read.
+        self._events.record(
+            offer.about, type_=type_, reason=reason, action=_ACTION, note=note, is_unique=True
+        )
+
+
+def nothing(source: str, problem: str) -> Callable[[], NoReturn]:
+    """Return a `read` of a source that has no configuration."""
+
+    def read() -> NoReturn:
+        raise ConfigurationError([FieldError("", problem)], source)
+
+    return read
+
+
+def plugin_files(configuration: Configuration) -> list[Path]:
+    """Return the .py files that the profiles name, each once."""
+    names = (
+        name.partition(":")[0]
+        for profile in configuration.settings.profiles
+        for name in enabled_names(profile.plugins)
+    )
+    return [configuration.folder / name for name in dict.fromkeys(names) if name.endswith(".py")]
+
+
+def digest_of(text: bytes, files: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return a digest of a configuration's text and of named files."""
+    digest = hashlib.sha256(text)
+    for name, content in files:
+        digest.update(f"\0{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.digest()

@@ -1,0 +1,196 @@
+"""What is watched: nodes and pods always, and every other kind for as long as a plugin needs it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from scheduler.app.needs import PodDecoder, resource_of
+from scheduler.app.timed_handler import KindLabels, NodeLabels, PodLabels, TimedHandler
+from scheduler.client.reflector import Reflector
+from scheduler.client.resources import NODES, PODS
+from scheduler.cycle.event_handlers import NodeHandler, ObjectHandler
+from scheduler.cycle.gated_handler import GatedHandler
+from scheduler.errors import ConfigurationError, FieldError
+from scheduler.objects.decode import decode_node, decode_object
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+    from random import Random
+
+    from scheduler.app.generation import Spawn
+    from scheduler.client.connection import ApiConnection
+    from scheduler.cycle.event_bus import EventBus
+    from scheduler.cycle.event_handlers import PodHandler
+    from scheduler.cycle.gate import Gate
+    from scheduler.framework.interface import Needs
+    from scheduler.metrics import Metrics
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.state.cache import Cache
+
+_TERMINAL_PODS_LEFT_OUT = "status.phase!=Succeeded,status.phase!=Failed"
+GROWTH_SECONDS = 60.0
+"""How long a new configuration waits for the first list of a kind that it needs, before it is refused."""
+
+
+class Watches:
+    """The reflectors and their tasks.
+
+    Args:
+        connection: to the API server.
+        profiles: the schedulerNames that are ours.
+        pod_handler: is told of pods.
+        cache: is told of nodes, and holds the other kinds.
+        bus: is told of events.
+        metrics: count.
+        random: spreads retries.
+        needs: what the plugins need at first.
+        gate: what is seen waits there while a scheduling cycle waits.
+
+    Attributes:
+        pods: all pods that are known and have not ended, whosever they are.
+    """
+
+    def __init__(
+        self,
+        connection: ApiConnection,
+        *,
+        profiles: Container[str],
+        pod_handler: PodHandler,
+        cache: Cache,
+        bus: EventBus,
+        metrics: Metrics,
+        random: Random,
+        needs: Needs,
+        gate: Gate,
+    ) -> None:
+        self._connection = connection
+        self._cache = cache
+        self._bus = bus
+        self._metrics = metrics
+        self._random = random
+        self._gate = gate
+        self._spawn: Spawn | None = None
+        self._tasks: dict[Reflector[Any], asyncio.Task[None]] = {}
+        self._decode_pod = PodDecoder(needs)
+        self.pods: Reflector[PodInfo] = Reflector(
+            connection,
+            PODS,
+            decode=self._decode_pod,
+            handler=GatedHandler(TimedHandler(pod_handler, PodLabels(profiles), metrics), gate),
+            random=random,
+            observer=metrics,
+            field_selector=_TERMINAL_PODS_LEFT_OUT,
+        )
+        self._nodes: Reflector[NodeObject] = Reflector(
+            connection,
+            NODES,
+            decode=decode_node,
+            handler=GatedHandler(
+                TimedHandler(NodeHandler(cache=cache, bus=bus, observer=metrics), NodeLabels(), metrics), gate
+            ),
+            random=random,
+            observer=metrics,
+        )
+        self._others = {kind: self._reflector_of(kind) for kind in sorted(needs.kinds)}
+
+    def __iter__(self) -> Iterator[Reflector[Any]]:
+        yield self._nodes
+        yield self.pods
+        yield from self._others.values()
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether everything that decisions rest on has been read once."""
+        return all(reflector.has_synced for reflector in self)
+
+    def start(self, spawn: Spawn) -> None:
+        """Begin to watch.
+
+        Args:
+            spawn: begins a task that ends with the daemon.
+        """
+        self._spawn = spawn
+        for reflector in self:
+            self._start(reflector)
+
+    async def wait_synced(self) -> None:
+        """Wait until `has_synced`."""
+        for reflector in list(self):
+            await reflector.wait_synced()
+
+    async def grow(self, needs: Needs) -> None:
+        """Watch and keep what is needed besides what is already; returns when all of it is there.
+
+        Raises:
+            ConfigurationError: it could not be read in time, and is not watched.
+        """
+        try:
+            fresh = {kind: self._reflector_of(kind) for kind in sorted(needs.kinds - self._others.keys())}
+        except ValueError as error:
+            raise ConfigurationError([FieldError("profiles", f"needs of a plugin: {error}")]) from error
+        try:
+            for reflector in fresh.values():
+                self._start(reflector)
+            keeps_more = self._decode_pod.keep_also(needs)
+            if keeps_more:
+                await self._stop(self.pods)
+                self.pods.read_anew()
+                self._start(self.pods)
+            async with asyncio.timeout(GROWTH_SECONDS):
+                for reflector in fresh.values():
+                    await reflector.wait_synced()
+                if keeps_more:
+                    await self.pods.wait_listed()
+        except BaseException as error:
+            unread = [kind for kind, reflector in fresh.items() if not reflector.has_synced] or ["v1/pods"]
+            for kind, reflector in fresh.items():
+                await self._stop(reflector)
+                self._cache.table.watch_kind(kind).clear()
+            if isinstance(error, TimeoutError):
+                problem = f"plugins need {', '.join(unread)}, not read within {GROWTH_SECONDS:.0f} seconds"
+                raise ConfigurationError([FieldError("profiles", problem)]) from error
+            raise
+        self._others |= fresh
+
+    async def shrink(self, needs: Needs) -> None:
+        """Watch no more than what is needed; pods that are known keep what they have until they change."""
+        for kind in sorted(self._others.keys() - needs.kinds):
+            await self._stop(self._others.pop(kind))
+            self._cache.table.watch_kind(kind).clear()
+        self._decode_pod.needs = needs
+
+    def _start(self, reflector: Reflector[Any]) -> None:
+        assert self._spawn is not None, "reload before run"
+        self._tasks[reflector] = self._spawn(reflector.run(), f"watch {reflector.resource}")
+
+    async def _stop(self, reflector: Reflector[Any]) -> None:
+        task = self._tasks.pop(reflector, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def _reflector_of(self, kind: str) -> Reflector[dict[str, Any]]:
+        resource, event_resource = resource_of(kind)
+        handler = ObjectHandler(
+            kind=kind,
+            resource=event_resource,
+            store=self._cache.table.watch_kind(kind),
+            bus=self._bus,
+            observer=self._metrics,
+        )
+        return Reflector(
+            self._connection,
+            resource,
+            decode=decode_object,
+            handler=GatedHandler(
+                TimedHandler(
+                    handler, KindLabels(event_resource.value if event_resource else kind), self._metrics
+                ),
+                self._gate,
+            ),
+            random=self._random,
+            observer=self._metrics,
+            optional=True,
+        )

@@ -1,0 +1,274 @@
+"""What is said to an extender and what it answers: JSON with the field names of Go.
+
+The types upstream have no JSON names, so the fields are written as in Go ("NodeNames") and read whatever their
+case, as Go's decoder does: many an extender answers in lower case.
+
+Source:
+    kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/extender/v1/types.go, and encoding/json.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from scheduler.errors import SchedulerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+
+MAX_EXTENDER_PRIORITY = 10
+"""The best score an extender can give; the worst is 0."""
+
+_INT64 = range(-(1 << 63), 1 << 63)
+
+T = TypeVar("T")
+
+
+class ExtenderError(SchedulerError):
+    """An extender could not be asked, or what it answered makes no sense."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterAnswer:
+    """What an extender says of nodes.
+
+    Attributes:
+        node_names: those that can run the pod, in its order.
+        failed: name -> why not, though preempting pods there may help.
+        unresolvable: name -> why not, whoever leaves.
+    """
+
+    node_names: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    unresolvable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MetaVictims:
+    """Pods to preempt on a node, as an extender names them.
+
+    Attributes:
+        uids: of the pods.
+        pdb_violations: how many disruption budgets that breaks.
+    """
+
+    uids: tuple[str, ...]
+    pdb_violations: int
+
+
+def arguments(pod: PodInfo, nodes: Sequence[NodeObject], *, names_only: bool) -> bytes:
+    """Return ExtenderArgs: a pod and the nodes to filter or to rank.
+
+    Args:
+        pod: a pending pod, whose bytes are kept.
+        nodes: the nodes.
+        names_only: whether the extender knows the nodes itself.
+    """
+    if names_only:
+        names = msgspec.json.encode([node.name for node in nodes])
+        return b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (_bytes_of(pod), names)
+    items = b",".join(node.raw for node in nodes)
+    return b'{"Pod":%b,"Nodes":{"metadata":{},"items":[%b]},"NodeNames":null}' % (_bytes_of(pod), items)
+
+
+def binding_arguments(pod: PodInfo, node_name: str) -> bytes:
+    """Return ExtenderBindingArgs."""
+    return msgspec.json.encode(
+        {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node_name}
+    )
+
+
+def preemption_arguments(
+    pod: PodInfo, victims: Mapping[str, tuple[Sequence[PodInfo], int]], *, names_only: bool
+) -> bytes:
+    """Return ExtenderPreemptionArgs.
+
+    Args:
+        pod: the pod that needs room.
+        victims: node name -> the pods that would have to go, and how many disruption budgets that breaks.
+        names_only: whether the extender knows the pods itself; else they are sent as far as they are kept.
+    """
+    if names_only:
+        meta = {
+            name: {"Pods": [{"UID": each.uid} for each in pods], "NumPDBViolations": violations}
+            for name, (pods, violations) in victims.items()
+        }
+        return b'{"Pod":%b,"NodeNameToVictims":null,"NodeNameToMetaVictims":%b}' % (
+            _bytes_of(pod),
+            msgspec.json.encode(meta),
+        )
+    whole = {
+        name: {
+            "Pods": [msgspec.Raw(_bytes_of(each)) for each in pods],
+            "NumPDBViolations": violations,
+        }
+        for name, (pods, violations) in victims.items()
+    }
+    return b'{"Pod":%b,"NodeNameToVictims":%b,"NodeNameToMetaVictims":null}' % (
+        _bytes_of(pod),
+        msgspec.json.encode(whole),
+    )
+
+
+def _bytes_of(pod: PodInfo) -> bytes:
+    """Return a pod as the API server sent it; of a bound pod, what is kept of it."""
+    return pod.raw if pod.raw is not None else msgspec.json.encode(pod.pod)
+
+
+def filter_answer(body: bytes, asked: Iterable[str], *, names_only: bool) -> FilterAnswer:
+    """Read ExtenderFilterResult.
+
+    Args:
+        body: the answer.
+        asked: the names of the nodes that were sent.
+        names_only: whether names were sent.
+
+    Raises:
+        ExtenderError: it is none, tells of an error, or names a node that was not sent.
+    """
+    fields = _object(body)
+    error = _field(fields, "Error", str, "")
+    if error:
+        raise ExtenderError(error)
+    names = _field(fields, "NodeNames", list, None)
+    nodes = _field(fields, "Nodes", dict, None)
+    passed: Sequence[Any] = ()
+    if names_only and names is not None:
+        passed = [_typed(name, str, f"NodeNames[{place}]") for place, name in enumerate(names)]
+    elif nodes is not None:
+        items = _field(_folded(nodes), "items", list, [], "Nodes.items")
+        passed = [_node_name(item, f"Nodes.items[{place}]") for place, item in enumerate(items)]
+    known = frozenset(asked)
+    for name in passed:
+        if name not in known:
+            raise ExtenderError(
+                f"claims a filtered node {_quoted(name)} which is not found in the input node list"
+            )
+    return FilterAnswer(
+        tuple(dict.fromkeys(passed)),
+        _reasons(fields, "FailedNodes"),
+        _reasons(fields, "FailedAndUnresolvableNodes"),
+    )
+
+
+def priorities_answer(body: bytes) -> Sequence[tuple[str, int]]:
+    """Read HostPriorityList: (node name, score) in the extender's order.
+
+    Raises:
+        ExtenderError: it is none, or a score is not 0 to 10.
+    """
+    items = _typed(_json(body), list, "", empty=[])
+    found = []
+    for place, item in enumerate(items):
+        fields = _folded(_typed(item, dict, f"[{place}]", empty={}))
+        host = _field(fields, "Host", str, "", f"[{place}].Host")
+        score = _field(fields, "Score", int, 0, f"[{place}].Score")
+        if not 0 <= score <= MAX_EXTENDER_PRIORITY:
+            raise ExtenderError(
+                f"gave node {_quoted(host)} the score {score}, which is not 0 to {MAX_EXTENDER_PRIORITY}"
+            )
+        found.append((host, score))
+    return found
+
+
+def binding_answer(body: bytes) -> None:
+    """Read ExtenderBindingResult.
+
+    Raises:
+        ExtenderError: it is none, or tells of an error.
+    """
+    error = _field(_object(body), "Error", str, "")
+    if error:
+        raise ExtenderError(error)
+
+
+def preemption_answer(body: bytes) -> Mapping[str, MetaVictims]:
+    """Read ExtenderPreemptionResult: node name -> victims.
+
+    Raises:
+        ExtenderError: it is none.
+    """
+    name = "NodeNameToMetaVictims"
+    of_nodes = _field(_object(body), name, dict, {})
+    return {node: _meta_victims(of_nodes[node], f"{name}[{node}]") for node in of_nodes}
+
+
+def _meta_victims(value: Any, path: str) -> MetaVictims:
+    fields = _folded(_typed(value, dict, path, empty={}))
+    pods = _field(fields, "Pods", list, [], f"{path}.Pods")
+    uids = tuple(
+        _field(
+            _folded(_typed(pod, dict, f"{path}.Pods[{place}]", empty={})),
+            "UID",
+            str,
+            "",
+            f"{path}.Pods[{place}].UID",
+        )
+        for place, pod in enumerate(pods)
+    )
+    return MetaVictims(uids, _field(fields, "NumPDBViolations", int, 0, f"{path}.NumPDBViolations"))
+
+
+def _reasons(fields: Mapping[str, Any], name: str) -> Mapping[str, str]:
+    reasons = _field(fields, name, dict, {})
+    return {node: _typed(reason, str, f"{name}[{node}]", empty="") for node, reason in reasons.items()}
+
+
+def _node_name(item: Any, path: str) -> str:
+    metadata = _field(_folded(_typed(item, dict, path)), "metadata", dict, {}, f"{path}.metadata")
+    return _field(_folded(metadata), "name", str, "", f"{path}.metadata.name")
+
+
+def _json(body: bytes) -> Any:
+    """Decode the first JSON value of an answer; what follows it is ignored, as Go's decoder does."""
+    import json  # only this decoder stops after the first value
+
+    try:
+        value, _ = json.JSONDecoder().raw_decode(body.decode("utf-8", "replace").lstrip())
+    except ValueError as error:
+        shown = body[:100].decode("utf-8", "replace")
+        raise ExtenderError(f"answered what is no JSON: {_quoted(shown)}") from error
+    return value
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    return _folded(_typed(_json(body), dict, "", empty={}))
+
+
+def _folded(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return fields by lower-case name."""
+    return {name.lower(): value for name, value in fields.items()}
+
+
+def _field(fields: Mapping[str, Any], name: str, kind: type[T], absent: Any, path: str = "") -> T:
+    value = fields.get(name.lower())
+    found: T = absent if value is None else _typed(value, kind, path or name)
+    return found
+
+
+def _typed(value: Any, kind: type[T], path: str, *, empty: T | None = None) -> T:
+    if value is None and empty is not None:
+        return empty
+    is_no_number = kind is int and (isinstance(value, bool) or value not in _INT64)
+    if isinstance(value, kind) and not is_no_number:
+        return value
+    where = f" at {path}" if path else ""
+    raise ExtenderError(f"answered {_shown(value)}{where}, expected {_KINDS[kind]}")
+
+
+def _shown(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 100 else f"{text[:100]}..."
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+_KINDS: Mapping[type, str] = {str: "text", int: "an integer", list: "a list", dict: "an object"}

@@ -1,0 +1,93 @@
+"""Which configuration is in force, and what became of the last one that was offered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.metrics.families import Counters, ReadGauges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from scheduler.metrics.families import Family
+
+    Numbers = Iterable[tuple[tuple[str, ...], float]]
+
+RELOADED, REJECTED = "reloaded", "rejected"
+
+
+class ConfigurationMetrics:
+    """Metrics of hot reload; all but the counter have no series where nothing is followed.
+
+    Attributes:
+        restart_needed: paths of fields whose new value takes a restart.
+        watch_up: what is followed, `file` or `configmap` -> whether its changes are seen at present.
+    """
+
+    def __init__(self) -> None:
+        self.restart_needed: Sequence[str] = ()
+        self.watch_up: dict[str, bool] = {}
+        self._successful: Mapping[str, float] = {}  # "" -> 0 or 1, once anything was taken or refused
+        self._succeeded_at: Mapping[str, float] = {}
+        self._hash: Mapping[str, float] = {}
+        self._reloads = Counters(
+            "custom_scheduler_config_reloads_total",
+            "Configurations that were offered to the running scheduler, by what became of them.",
+            ["result"],
+        )
+        for result in (RELOADED, REJECTED):
+            self._reloads.add((result,), 0.0)
+
+    @property
+    def families(self) -> list[Family]:
+        return [
+            self._reloads,
+            ReadGauges(
+                "custom_scheduler_config_last_reload_successful",
+                "Whether the last configuration that was offered is in force.",
+                (),
+                lambda: _unlabelled(self._successful),
+            ),
+            ReadGauges(
+                "custom_scheduler_config_last_reload_success_timestamp_seconds",
+                "When the configuration in force was taken.",
+                (),
+                lambda: _unlabelled(self._succeeded_at),
+            ),
+            ReadGauges(
+                "custom_scheduler_config_hash",
+                "A number made of the configuration in force and its plugin files: equal where those are.",
+                (),
+                lambda: _unlabelled(self._hash),
+            ),
+            ReadGauges(
+                "custom_scheduler_config_restart_needed",
+                "Fields of the configuration whose new value takes a restart.",
+                ("field",),
+                lambda: [((path,), 1.0) for path in self.restart_needed],
+            ),
+            ReadGauges(
+                "custom_scheduler_config_watch_up",
+                "Whether changes of the configuration are seen.",
+                ("source",),
+                lambda: [((source,), float(up)) for source, up in self.watch_up.items()],
+            ),
+        ]
+
+    def in_force(self, digest: bytes, at: float) -> None:
+        """Note a configuration that is in force, by its digest, since when in Unix seconds."""
+        self._successful, self._succeeded_at = {"": 1.0}, {"": at}
+        self._hash = {"": float(int.from_bytes(digest[:6]))}  # 48 bits: a float holds them exactly
+
+    def reloaded(self) -> None:
+        """Count one that was taken."""
+        self._reloads.add((RELOADED,))
+
+    def rejected(self) -> None:
+        """Count one that was refused."""
+        self._successful = {"": 0.0}
+        self._reloads.add((REJECTED,))
+
+
+def _unlabelled(number: Mapping[str, float]) -> Numbers:
+    return [((), value) for value in number.values()]

@@ -1,0 +1,83 @@
+"""What is followed becomes an offer, in virtual time: a file, and a ConfigMap without kopf."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from scheduler.app.config_file import ConfigFile
+from scheduler.app.config_map import ConfigMapKey, ConfigMapSource
+from scheduler.app.following import _Listener
+from scheduler.controllers.config_map import ConfigMap
+from tests.daemon_harness import cluster
+from tests.reloading import ABOUT, reloader_of
+from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scheduler.app.reloader import Offer
+
+TEXT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+UP = 'custom_scheduler_config_watch_up{source="configmap"} '
+
+
+@virtually
+async def test_a_file_is_offered_when_it_changed_and_rests_and_not_when_it_says_the_same(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(TEXT)
+    file = ConfigFile(path)
+    offers: list[Offer] = []
+    file.load()
+    following = asyncio.create_task(file.follow(offers.append, ABOUT))
+    await asyncio.sleep(60)
+    assert offers == []
+
+    for lines in range(1, 10):  # written piece by piece
+        path.write_text(TEXT + "# more\n" * lines)
+        await asyncio.sleep(1.5)
+    assert offers == []
+    await asyncio.sleep(60)
+    assert [offer.source for offer in offers] == [str(path)]
+
+    path.unlink()
+    path.write_text(TEXT + "# more\n" * 9)
+    await asyncio.sleep(60)
+    assert len(offers) == 1
+
+    path.unlink()
+    await asyncio.sleep(60)
+    assert len(offers) == 2
+    following.cancel()
+
+
+@virtually
+async def test_a_config_map_that_was_deleted_while_kopf_was_away_is_missed_and_said_so(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        source = ConfigMapSource(ConfigMapKey("default", "cs"), tmp_path / "plugins")
+        source.first(ConfigMap("default", "cs", data={"a": TEXT}))
+        reloader = reloader_of(daemon)
+        reloading = asyncio.create_task(reloader.run())
+        listener = _Listener(daemon, reloader, source, daemon._connection)
+
+        def up() -> bool:
+            return f"{UP}1" in daemon.metrics.text()[0].decode()
+
+        assert not up()
+        listener.changed(ConfigMap("default", "cs", data={"a": TEXT}))
+        listener.seen(True)
+        assert up()
+        listener.seen(False)
+        assert not up()
+        assert it.notes("cs", "ConfigurationRejected") == []
+
+        listener.began()
+
+        await it.until(lambda: it.notes("cs", "ConfigurationRejected"))
+        assert "is deleted" in it.notes("cs", "ConfigurationRejected")[0]
+        assert up()
+        reloading.cancel()

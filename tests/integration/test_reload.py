@@ -1,0 +1,625 @@
+"""Another configuration in the running daemon, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pytest
+
+from scheduler.configuration.load import parse
+from scheduler.errors import ConfigurationError
+from scheduler.framework import (
+    FilterPlugin,
+    Needs,
+    Outcomes,
+    PermitPlugin,
+    PreEnqueuePlugin,
+    ScorePlugin,
+    Status,
+    Wait,
+    WaitingPods,
+)
+from scheduler.queue.places import Place
+from scheduler.simulator.faults import binds
+from tests.builders import node_object, pod_object
+from tests.daemon_harness import cluster
+from tests.reloading import offer_of, reloader_of
+from tests.replicas import replica
+from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scheduler.app.daemon import Daemon
+    from scheduler.configuration.load import Configuration
+    from tests.daemon_harness import Cluster
+
+
+class PreferA(ScorePlugin):
+    name = "PreferA"
+    node = "a"
+
+    def score_node(self, state: Any, pod: Any, node: Any) -> int:
+        return 100 if node.name == self.node else 0
+
+
+class PreferB(PreferA):
+    name = "PreferB"
+    node = "b"
+
+
+class Nowhere(FilterPlugin):
+    name = "Nowhere"
+
+    def filter(self, state: Any, pod: Any, snapshot: Any, rows: Any) -> Outcomes:
+        return Outcomes.refuse(np.ones(snapshot.n_nodes, dtype=bool), "nowhere")
+
+
+class Curfew(PreEnqueuePlugin):
+    name = "Curfew"
+
+    def pre_enqueue(self, pod: Any) -> Status:
+        return Status.unschedulable("curfew")
+
+
+class Hold(PermitPlugin):
+    name = "Hold"
+
+    def __init__(self, *, waiting: WaitingPods) -> None:
+        self._waiting = waiting
+
+    def permit(self, state: Any, pod: Any, node_name: str) -> Wait:
+        return Wait(60.0)
+
+
+PLUGINS = {each.name: each for each in (PreferA, PreferB, Nowhere, Curfew, Hold)}
+
+
+def profile(name: str = "custom-scheduler", score: str = "", **points: str) -> str:
+    """One profile of YAML; a point names one plugin."""
+    scorers = f"score: {{disabled: [{{name: '*'}}], enabled: [{score}]}}" if score else ""
+    others = "\n".join(f"      {point}: {{enabled: [{{name: {each}}}]}}" for point, each in points.items())
+    body = f"\n      {scorers}\n{others}" if scorers or others else " {}"
+    return f"  - schedulerName: {name}\n    plugins:{body}"
+
+
+def configuration(*profiles: str, more: str = "") -> str:
+    listed = "\n".join(profiles or (profile(),))
+    return (
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        f"{more}\nprofiles:\n{listed}\n"
+    )
+
+
+def prefer(node: str, name: str = "custom-scheduler") -> str:
+    a, b = (10, 1) if node == "a" else (1, 10)
+    return profile(name, f"{{name: PreferA, weight: {a}}}, {{name: PreferB, weight: {b}}}")
+
+
+async def two_nodes(it: Cluster, daemon: Daemon) -> None:
+    it.add_nodes(node_object("a", cpu="64", pods=1000), node_object("b", cpu="64", pods=1000))
+    await it.until(lambda: daemon.cache.table.n_nodes == 2)
+
+
+async def place(it: Cluster, name: str, **fields: Any) -> str:
+    it.add_pods(pod_object(name, cpu="10m", **fields))
+    await it.until(lambda: it.node_of(name))
+    return it.node_of(name)
+
+
+def metrics(daemon: Daemon) -> list[str]:
+    prefix = "custom_scheduler_config_"
+    lines = daemon.metrics.text()[0].decode().splitlines()
+    return [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
+
+
+@virtually
+async def test_a_changed_weight_counts_from_the_next_pod_on(tmp_path: Path) -> None:
+    async with (
+        cluster(tmp_path) as it,
+        it.daemon(configuration(prefer("a")), plugins=PLUGINS) as daemon,
+    ):
+        await two_nodes(it, daemon)
+        assert await place(it, "first") == "a"
+
+        await daemon.reload(parse(configuration(prefer("b"))))
+
+        assert await place(it, "second") == "b"
+
+
+BROKEN = {
+    "yaml that is none": ("profiles: [", "line"),
+    "nothing": ("", "is empty"),
+    "an unknown field": (configuration(more="profile: []"), "profile: unknown field"),
+    "an unknown plugin": (configuration(profile(filter="Nowhare")), "Nowhare"),
+    "a plugin that is twice there": (
+        configuration(profile(score="{name: PreferA}, {name: PreferA}")),
+        "profiles[0].plugins.score.enabled[1]",
+    ),
+    "a plugin that cannot be built": (configuration(profile(filter="broken.py")), "no licence server"),
+    "a plugin file with a syntax error": (configuration(profile(filter="syntax.py")), "SyntaxError"),
+    "a plugin file that is not there": (configuration(profile(filter="gone.py")), "no such file"),
+    "needs that are no kind": (configuration(profile(filter="needy.py")), "nonsense"),
+}
+
+BROKEN_FILES = {
+    "broken.py": """\
+from scheduler.framework import FilterPlugin
+class Broken(FilterPlugin):
+    name = "Broken"
+    def __init__(self):
+        raise RuntimeError("no licence server")
+    def filter_node(self, state, pod, node):
+        ...
+""",
+    "syntax.py": "class Broken(:\n",
+    "needy.py": """\
+from scheduler.framework import FilterPlugin, Needs
+class Needy(FilterPlugin):
+    name = "Needy"
+    needs = Needs(kinds=frozenset({"nonsense"}))
+    def filter_node(self, state, pod, node):
+        ...
+""",
+}
+
+
+@pytest.mark.parametrize(("text", "told"), BROKEN.values(), ids=BROKEN)
+@virtually
+async def test_what_is_wrong_is_refused_and_said_and_the_old_configuration_stays(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    for name, content in BROKEN_FILES.items():
+        (tmp_path / name).write_text(content)
+    async with (
+        cluster(tmp_path) as it,
+        it.daemon(configuration(prefer("a")), plugins=PLUGINS) as daemon,
+    ):
+        await two_nodes(it, daemon)
+        reloader, before = reloader_of(daemon), daemon.configuration
+        reloader.started_with(b"beginning")
+
+        taken = await reloader.take(offer_of(text, tmp_path))
+
+        assert not taken
+        assert daemon.configuration is before
+        assert await place(it, "web") == "a"
+        await it.until(lambda: it.notes("cs", "ConfigurationRejected"))
+        (note,) = it.notes("cs", "ConfigurationRejected")
+        assert note.startswith("The configuration before stays in force: ")
+        assert told in note
+        assert "last_reload_successful 0" in metrics(daemon)
+        assert 'reloads_total{result="rejected"} 1' in metrics(daemon)
+
+
+@virtually
+async def test_each_refusal_is_an_event_of_its_own_with_its_own_words(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        reloader = reloader_of(daemon)
+
+        for text in ("profiles: [", configuration(more="profile: []"), configuration(more="profile: []")):
+            await reloader.take(offer_of(text))
+
+        await it.until(lambda: len(it.notes("cs", "ConfigurationRejected")) == 3)
+        first, second, third = it.notes("cs", "ConfigurationRejected")
+        assert first != second == third
+
+
+def no_space_left() -> Configuration:
+    raise OSError("no space left on device")
+
+
+@virtually
+async def test_a_plugin_that_does_the_unexpected_when_it_is_loaded_costs_the_reload_only(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "odd.py").write_text("from scheduler.framework import FilterPlugin\nraise SystemExit(3)\n")
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        await two_nodes(it, daemon)
+
+        assert not await reloader_of(daemon).take(offer_of(configuration(profile(filter="odd.py")), tmp_path))
+        full = dataclasses.replace(offer_of(""), read=no_space_left)
+        assert not await reloader_of(daemon).take(full)
+
+        assert await place(it, "web")
+
+
+@virtually
+async def test_pods_of_a_newly_served_name_are_placed_and_those_of_a_dropped_one_left_alone(
+    tmp_path: Path,
+) -> None:
+    both = {"filter": "Nowhere"}
+    async with (
+        cluster(tmp_path) as it,
+        it.daemon(configuration(profile("one", **both)), plugins=PLUGINS) as daemon,
+    ):
+        await two_nodes(it, daemon)
+        it.add_pods(
+            pod_object("first", scheduler_name="one"),
+            pod_object("second", scheduler_name="two"),
+            pod_object("theirs", scheduler_name="default-scheduler"),
+        )
+        await it.until(lambda: it.condition("first"))
+
+        await daemon.reload(parse(configuration(prefer("b", "two"))))
+
+        await it.until(lambda: it.node_of("second"))
+        assert it.node_of("second") == "b"
+        await it.until(lambda: it.notes("second", "Scheduled"))
+        assert [pending.queued.pod.name for pending in daemon.queue.pods()] == []
+        uid = it.pod("first")["metadata"]["uid"]
+        assert daemon.queue.story(uid)[-1].why == "served by no profile any more"
+        assert await place(it, "third", scheduler_name="two") == "b"
+        assert not it.node_of("first")
+
+        await daemon.reload(parse(configuration(prefer("a", "one"), prefer("a", "two"))))
+
+        await it.until(lambda: it.node_of("first") == "a")
+        assert not it.node_of("theirs")
+        daemon.queue.check()
+        daemon.cache.check()
+
+
+@pytest.mark.parametrize("fate", ["allowed", "rejected", "deleted", "going"])
+@virtually
+async def test_a_pod_held_at_permit_ends_under_its_old_profile_though_its_name_is_served_no_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fate: str
+) -> None:
+    async with (
+        cluster(tmp_path) as it,
+        it.daemon(configuration(profile("one", permit="Hold")), plugins=PLUGINS) as daemon,
+    ):
+        await two_nodes(it, daemon)
+        pod = pod_object("web", cpu="1", scheduler_name="one")
+        finalizers = ["example.com/wait"] if fate == "going" else []
+        it.add_pods({**pod, "metadata": {**pod["metadata"], "finalizers": finalizers}})
+        uid = it.pod("web")["metadata"]["uid"]
+        await it.until(lambda: daemon._waiting_pods.holds(uid))
+
+        await daemon.reload(parse(configuration(profile("two"))))
+        it.add_nodes(node_object("c"))  # an event that nobody has a hint for, for a profile that is none
+        await it.until(lambda: daemon.cache.table.n_nodes == 3)
+        if fate == "allowed":
+            daemon._waiting_pods.allow(uid, "Hold")
+            await it.until(lambda: it.node_of("web") and it.notes("web", "Scheduled"))
+        elif fate == "rejected":
+            daemon._waiting_pods.reject(uid, "Hold", "no")
+        else:
+            it.server.store.delete("pods", "web")
+
+        await it.until(lambda: daemon.cache.counts()["assumed_pods"] == 0, seconds=5)
+        await it.until(lambda: not daemon._retiring, seconds=5)
+        assert daemon.queue.place_of(uid) is Place.OUTSIDE
+        assert daemon.queue.in_flight == 0
+        assert "Event handler failed" not in caplog.messages
+        daemon.queue.check()
+        daemon.cache.check()
+
+
+@virtually
+async def test_a_pod_that_cannot_be_read_is_not_tried_by_its_earlier_version_when_its_name_is_served(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon(configuration(profile("one"))) as daemon:
+        await two_nodes(it, daemon)
+        it.add_pods(pod_object("web", scheduler_name="two"))
+        await it.until(lambda: daemon.pod("default/web"))
+        it.garbled[b'"garbled"'] = b"7"
+        it.label_pod("web", odd="garbled")
+        await it.until(lambda: daemon._watches.pods.is_outdated("default/web"))
+
+        await daemon.reload(parse(configuration(profile("two"))))
+        await asyncio.sleep(30)
+        assert not it.node_of("web")
+
+        it.label_pod("web", odd="fine")
+        await it.until(lambda: it.node_of("web"))
+
+
+@virtually
+async def test_unschedulable_pods_are_tried_again_because_the_configuration_changed(tmp_path: Path) -> None:
+    async with (
+        cluster(tmp_path) as it,
+        it.daemon(configuration(profile(filter="Nowhere")), plugins=PLUGINS) as daemon,
+    ):
+        await two_nodes(it, daemon)
+        it.add_pods(pod_object("web", cpu="1"))
+        await it.until(lambda: it.condition("web"))
+        await asyncio.sleep(30.0)  # its backoff is over
+        uid = it.pod("web")["metadata"]["uid"]
+        assert daemon.queue.place_of(uid) is Place.UNSCHEDULABLE
+
+        await daemon.reload(parse(configuration()))
+
+        await it.until(lambda: it.node_of("web"), seconds=1)
+        assert "ConfigurationReloaded" in [move.why for move in daemon.queue.story(uid)]
+        incoming = daemon.metrics.text()[0].decode()
+        assert 'queue_incoming_pods_total{queue="active",event="ConfigurationReloaded"} 1' in incoming
+
+
+@virtually
+async def test_a_pod_that_is_rejected_by_the_old_profile_during_the_reload_is_tried_again(
+    tmp_path: Path,
+) -> None:
+    async with (
+        cluster(tmp_path) as it,
+        it.daemon(configuration(profile(permit="Hold")), plugins=PLUGINS) as daemon,
+    ):
+        await two_nodes(it, daemon)
+        it.add_pods(pod_object("web", cpu="1"))
+        uid = it.pod("web")["metadata"]["uid"]
+        await it.until(lambda: daemon._waiting_pods.holds(uid))
+
+        await daemon.reload(parse(configuration()))
+        daemon._waiting_pods.reject(uid, "Hold", "no")
+
+        await it.until(lambda: it.node_of("web"), seconds=5)
+
+
+@virtually
+async def test_gated_pods_are_judged_by_the_new_gates_and_so_are_those_that_wait_for_their_turn(
+    tmp_path: Path,
+) -> None:
+    async with (
+        cluster(tmp_path) as it,
+        it.daemon(configuration(profile(preEnqueue="Curfew")), plugins=PLUGINS) as daemon,
+    ):
+        await two_nodes(it, daemon)
+        it.add_pods(pod_object("web", cpu="1"), pod_object("nap", gates=["later"]))
+        uid = it.pod("web")["metadata"]["uid"]
+        await it.until(lambda: daemon.queue.gated == 2)
+
+        await daemon.reload(parse(configuration(profile(filter="Nowhere"))))
+        await it.until(lambda: it.condition("web"))
+        assert daemon.queue.gated == 1
+
+        it.add_nodes(node_object("c"))  # to backoffQ with it
+        await it.until(lambda: daemon.queue.place_of(uid) is Place.UNSCHEDULABLE)
+        await daemon.reload(parse(configuration(profile(preEnqueue="Curfew"))))
+        assert daemon.queue.gated == 2
+
+        await daemon.reload(parse(configuration()))
+        await it.until(lambda: it.node_of("web"))
+        assert daemon.queue.gated == 1
+        daemon.queue.check()
+
+
+class NeedsConfigMaps(FilterPlugin):
+    """Passes nodes and remembers what it saw."""
+
+    name = "NeedsConfigMaps"
+    needs = Needs(kinds=frozenset({"v1/configmaps"}), bound_pod_annotations=True)
+    seen: ClassVar[list[tuple[int, str]]] = []
+
+    def filter(self, state: Any, pod: Any, snapshot: Any, rows: Any) -> Outcomes:
+        notes = [
+            bound.pod.metadata.annotations.get("note", "")
+            for row in range(snapshot.n_nodes)
+            for bound in snapshot.pods_on(row)
+        ]
+        self.seen.append((len(snapshot.objects("v1/configmaps")), "".join(notes)))
+        return Outcomes.all_pass(snapshot.n_nodes)
+
+
+@virtually
+async def test_what_new_plugins_need_is_there_before_their_first_pod_and_let_go_afterwards(
+    tmp_path: Path,
+) -> None:
+    NeedsConfigMaps.seen.clear()
+    plugins = {**PLUGINS, "NeedsConfigMaps": NeedsConfigMaps}
+    async with cluster(tmp_path) as it, it.daemon(configuration(), plugins=plugins) as daemon:
+        it.server.store.create("configmaps", {"metadata": {"name": "prices"}})
+        await two_nodes(it, daemon)
+        before = len(list(daemon._watches))
+        it.add_pods(pod_object("bound", node="a", annotations={"note": "kept"}))
+        await it.until(lambda: daemon.cache.counts()["pods"] == 1)
+
+        await daemon.reload(parse(configuration(profile(filter="NeedsConfigMaps"))))
+        await place(it, "web")
+
+        assert NeedsConfigMaps.seen == [(1, "kept")]
+
+        await daemon.reload(parse(configuration()))
+        await it.until(lambda: len(list(daemon._watches)) == before)
+        asked = len(it.server.requests)
+        it.add_pods(pod_object("later", node="b", annotations={"note": "not kept"}))
+        await asyncio.sleep(1200)
+        later = [each for each in list(it.server.requests)[asked:] if each.path.endswith("/configmaps")]
+        assert later == []
+        assert not daemon.cache.table.watch_kind("v1/configmaps")
+        known = daemon.pod("default/later")
+        assert known is not None
+        assert known.pod.metadata.annotations == {}
+
+
+@virtually
+async def test_a_kind_that_cannot_be_read_is_a_reason_to_refuse(tmp_path: Path) -> None:
+    plugins = {**PLUGINS, "NeedsConfigMaps": NeedsConfigMaps}
+    async with cluster(tmp_path) as it, it.daemon(configuration(prefer("a")), plugins=plugins) as daemon:
+        await two_nodes(it, daemon)
+        before = len(list(daemon._watches))
+        it.server.faults.refuse(403, lambda info: info.path.endswith("/configmaps"))
+
+        with pytest.raises(ConfigurationError, match="need v1/configmaps, not read within 60 seconds"):
+            await daemon.reload(parse(configuration(profile(filter="NeedsConfigMaps"))))
+
+        assert len(list(daemon._watches)) == before
+        assert daemon.has_synced
+        assert await place(it, "web") == "a"
+
+
+class Fresh(ScorePlugin):
+    """Counts how often it was refreshed, by its arguments' name."""
+
+    name = "Fresh"
+    refresh_seconds = 1.0
+    times: ClassVar[Counter[int]] = Counter()  # plugin's number -> refreshes
+    made = 0
+
+    def __init__(self) -> None:
+        type(self).made += 1
+        self.number = type(self).made
+
+    async def refresh(self) -> None:
+        self.times[self.number] += 1
+
+    def score_node(self, state: Any, pod: Any, node: Any) -> int:
+        assert self.times[self.number], "asked before its data were read"
+        return 1
+
+
+@virtually
+async def test_old_plugins_are_refreshed_until_the_last_binding_of_theirs_ends_and_new_ones_from_the_start(
+    tmp_path: Path,
+) -> None:
+    Fresh.times.clear()
+    Fresh.made = 0
+    plugins = {**PLUGINS, "Fresh": Fresh}
+    text = configuration(profile(score="{name: Fresh}"))
+    async with cluster(tmp_path) as it, it.daemon(text, plugins=plugins) as daemon:
+        await two_nodes(it, daemon)
+        it.server.faults.delay(10.0, binds)
+        it.add_pods(pod_object("slow", cpu="1"))
+        await it.until(lambda: daemon.queue.in_flight == 1)
+
+        await daemon.reload(parse(text))
+        before = Counter(Fresh.times)
+        assert before[2] == 1
+        await asyncio.sleep(5.0)
+        assert Fresh.times[1] > before[1]
+        assert Fresh.times[2] > before[2]
+        await it.until(lambda: it.node_of("slow") and not daemon._retiring)
+        ended = Fresh.times[1]
+        await asyncio.sleep(5.0)
+        assert Fresh.times[1] == ended
+
+
+@virtually
+async def test_what_takes_a_restart_is_named_and_left_while_the_rest_is_taken(tmp_path: Path) -> None:
+    more = "leaderElection: {leaseDuration: 20s}\nclientConnection: {qps: 7}\nextenders: [{urlPrefix: 'http://x', filterVerb: f}]"
+    async with (
+        cluster(tmp_path) as it,
+        it.daemon(configuration(prefer("a")), plugins=PLUGINS) as daemon,
+    ):
+        await two_nodes(it, daemon)
+        reloader = reloader_of(daemon)
+
+        assert await reloader.take(offer_of(configuration(prefer("b"), more=more)))
+
+        await it.until(lambda: it.notes("cs", "ConfigurationNeedsRestart"))
+        (note,) = it.notes("cs", "ConfigurationNeedsRestart")
+        paths = ("clientConnection.qps", "extenders", "leaderElection.leaseDuration")
+        assert note.endswith(f"for {', '.join(paths)}")
+        assert [line for line in metrics(daemon) if line.startswith("restart_needed")] == [
+            f'restart_needed{{field="{path}"}} 1' for path in paths
+        ]
+        assert daemon.configuration.settings.client_connection.qps == 0
+        assert await place(it, "web") == "b"
+
+        assert await reloader.take(offer_of(configuration(prefer("b"))))
+        assert not [line for line in metrics(daemon) if line.startswith("restart_needed")]
+
+
+@virtually
+async def test_backoffs_change_for_pods_that_back_off_already(tmp_path: Path) -> None:
+    slow = "podInitialBackoffSeconds: 500\npodMaxBackoffSeconds: 1000"
+    async with (
+        cluster(tmp_path) as it,
+        it.daemon(configuration(profile(filter="Nowhere"), more=slow), plugins=PLUGINS) as daemon,
+    ):
+        await two_nodes(it, daemon)
+        it.add_pods(pod_object("web", cpu="1"))
+        await it.until(lambda: it.condition("web"))
+
+        await daemon.reload(parse(configuration(profile(permit="Hold"), more=slow)))
+        uid = it.pod("web")["metadata"]["uid"]
+        await it.until(lambda: daemon._waiting_pods.holds(uid))
+        daemon._waiting_pods.reject(uid, "", "an error")
+        await it.until(lambda: daemon.queue.place_of(uid) is Place.BACKOFF)
+        await asyncio.sleep(20.0)
+        assert daemon.queue.place_of(uid) is Place.BACKOFF
+
+        await daemon.reload(parse(configuration()))
+
+        await it.until(lambda: it.node_of("web"), seconds=2)
+
+
+@virtually
+async def test_every_replica_reloads_and_only_the_leader_says_so(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, replica(it, "r1", plugins=PLUGINS) as leader:
+        await it.until(lambda: leader.is_leading)
+        async with replica(it, "r2", plugins=PLUGINS) as standby:
+            await two_nodes(it, standby.daemon)
+            it.add_pods(pod_object("web", scheduler_name="two"))
+            await it.until(lambda: standby.daemon.pod("default/web"))
+
+            for each in (standby, leader):
+                text = configuration(prefer("b"), prefer("b", "two"))
+                assert await reloader_of(each.daemon, leader_elect=True).take(offer_of(text))
+
+            await it.until(lambda: it.node_of("web") == "b")
+            await it.until(lambda: it.notes("cs", "ConfigurationReloaded"))
+            await asyncio.sleep(5.0)
+            assert len(it.notes("cs", "ConfigurationReloaded")) == 1
+            assert standby.writes() == []
+
+            await leader.stop()
+            await it.until(lambda: standby.is_leading)
+            assert await place(it, "late", scheduler_name="two") == "b"
+
+
+@virtually
+async def test_under_load_every_pod_is_placed_once_by_the_configuration_in_force(tmp_path: Path) -> None:
+    names, pods = ("one", "two"), 300
+    async with (
+        cluster(tmp_path) as it,
+        it.daemon(configuration(prefer("a", "one"), prefer("a", "two")), plugins=PLUGINS) as daemon,
+    ):
+        await two_nodes(it, daemon)
+        it.server.faults.delay(0.3, binds)
+        reloader = reloader_of(daemon)
+        wanted: dict[str, set[str]] = {}  # pod -> nodes that a configuration in force while it waited prefers
+        preferred, served = "a", {"one", "two"}
+
+        async def create() -> None:
+            for number in range(pods):
+                name = f"p-{number}"
+                wanted[name] = {preferred} if names[number % 2] in served else set()
+                it.add_pods(pod_object(name, cpu="10m", scheduler_name=names[number % 2]))
+                await asyncio.sleep(0.05)
+
+        creating = asyncio.create_task(create())
+        for turn in range(30):
+            await asyncio.sleep(0.5)
+            if turn % 3 == 2:
+                assert not await reloader.take(offer_of(configuration(profile(filter="Nowhare"))))
+                continue
+            new, new_served = "ab"[turn % 2], [{"one", "two"}, {"one"}, set(), {"two"}][turn % 4] or {"two"}
+            for name, nodes in wanted.items():
+                if not it.node_of(name):
+                    nodes.add(new)
+            texts = [prefer(new, each) for each in sorted(new_served)]
+            assert await reloader.take(offer_of(configuration(*texts)))
+            preferred, served = new, new_served
+        await creating
+        for name, nodes in wanted.items():
+            if not it.node_of(name):
+                nodes.add("b")
+        assert await reloader.take(offer_of(configuration(prefer("b", "one"), prefer("b", "two"))))
+
+        await it.until(lambda: all(it.node_of(name) for name in wanted))
+        await it.until(lambda: daemon.cache.counts()["assumed_pods"] == 0 and not daemon._retiring)
+
+        astray = {name: it.node_of(name) for name in wanted if it.node_of(name) not in wanted[name]}
+        assert astray == {}
+        posted = Counter(each.path for each in it.server.requests if each.path.endswith("/binding"))
+        assert len(posted) == pods
+        assert set(posted.values()) == {1}
+        assert {it.node_of(name) for name in wanted} == {"a", "b"}
+        daemon.queue.check()
+        daemon.cache.check()
+        assert not list(daemon.queue.pods())

@@ -1,0 +1,33 @@
+"""Offers of configurations to a daemon of the harness, as a source that follows one makes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.app.reloader import Offer, Reloader, digest_of
+from scheduler.client.recorded_event import ObjectReference
+from scheduler.configuration.load import parse
+from scheduler.configuration.overrides import with_leader_election
+from tests.virtual_time import LoopClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scheduler.app.daemon import Daemon
+    from scheduler.configuration.load import Configuration
+
+ABOUT = ObjectReference(kind="ConfigMap", namespace="default", name="cs", uid="u1", api_version="v1")
+
+
+def reloader_of(daemon: Daemon, *, leader_elect: bool = False) -> Reloader:
+    """Return one that settles what it is offered as the harness does."""
+
+    async def settle(configuration: Configuration) -> Configuration:
+        return with_leader_election(configuration, leader_elect=leader_elect)
+
+    return Reloader(daemon, settle=settle, clock=LoopClock())
+
+
+def offer_of(text: str, folder: Path | None = None) -> Offer:
+    """Return an offer of a configuration in YAML."""
+    return Offer("a test", ABOUT, digest_of(text.encode(), ()), lambda: parse(text, "a test", folder))

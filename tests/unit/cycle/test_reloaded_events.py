@@ -1,0 +1,54 @@
+"""Watch events about pods that an earlier configuration had to do with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from scheduler.objects.decode import decode_pod
+from scheduler.state.pod_states import PodState
+from tests import puppets
+from tests.builders import node, pod, pod_object
+from tests.unit.cycle.cluster import Cluster
+
+
+def told(cluster: Cluster) -> list[str]:
+    """Return the labels of the events that the queue is told of from now on."""
+    labels: list[str] = []
+
+    def move_all(event: Any, *_: Any) -> int:
+        labels.append(event.label)
+        return 0
+
+    cluster.queue.move_all = move_all  # type: ignore[method-assign]
+    return labels
+
+
+def test_the_room_of_a_pod_that_is_deleted_while_it_is_bound_for_a_profile_that_is_gone_is_free() -> None:
+    cluster = Cluster(puppets.NodeFilter("Picky"))
+    cluster.cache.add_node(node("n1"))
+    theirs = pod("web", scheduler_name="gone")
+    cluster.cache.assume(theirs, "n1")
+    labels = told(cluster)
+
+    cluster.pods.on_delete(theirs)
+
+    assert cluster.cache.state_of(theirs.uid) is PodState.OUTSIDE
+    assert labels == ["AssignedPodDelete"]
+
+
+def test_a_version_that_is_read_again_is_kept_and_no_event() -> None:
+    cluster = Cluster(puppets.NodeFilter("Picky"))
+    cluster.cache.add_node(node("n1"))
+    whole = pod_object("web", node="n1", annotations={"note": "kept"})
+    whole["metadata"]["resourceVersion"] = "7"
+    trimmed = {**whole, "metadata": {**whole["metadata"], "annotations": {}}}
+    before, after = (decode_pod(msgspec.json.encode(each)) for each in (trimmed, whole))
+    cluster.pods.on_add(before)
+    labels = told(cluster)
+
+    cluster.pods.on_update(before, after)
+
+    assert labels == []
+    assert cluster.cache.pod(after.uid) is after
