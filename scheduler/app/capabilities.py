@@ -14,6 +14,7 @@ from scheduler.framework import (
     WaitForEvent,
     WaitingPods,
 )
+from scheduler.framework.preemption import Preemptions, VictimReview
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -81,6 +82,8 @@ def capabilities(
     waiting_pods: WaitingPodsMap,
     web: WebClient,
     events: PodEvents,
+    preemptions: Preemptions,
+    review: VictimReview,
 ) -> Mapping[type, object]:
     """Return everything one profile's plugins may ask for: Protocol -> what fulfils it."""
     return {
@@ -91,4 +94,6 @@ def capabilities(
         WaitingPods: waiting_pods,
         Sleep: LoopSleep(),
         HttpGet: web,
+        Preemptions: preemptions,
+        VictimReview: review,
     }

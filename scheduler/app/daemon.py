@@ -15,6 +15,7 @@ from scheduler.app.generation import Generation
 from scheduler.app.needs import needs_of
 from scheduler.app.reload_fields import keep_what_needs_a_restart
 from scheduler.app.standby import StandbyReporter
+from scheduler.app.victim_review import ExtenderReview
 from scheduler.app.watches import Watches
 from scheduler.client.events import EventRecorder
 from scheduler.client.leadership import GuardedRequests, Leadership, Unopposed
@@ -30,6 +31,7 @@ from scheduler.cycle.event_handlers import PodHandler
 from scheduler.cycle.failure import FailureHandler
 from scheduler.cycle.gate import Gate
 from scheduler.cycle.last_look import LastLook
+from scheduler.cycle.preemption import PreemptionExecutor
 from scheduler.cycle.sampling import NodeSampling, percentages_of
 from scheduler.cycle.scheduler import Scheduler
 from scheduler.errors import LeadershipLostError, SchedulerError
@@ -123,6 +125,20 @@ class Daemon:
         self.leadership = Unopposed() if no_bind else self._build_leadership(settings.leader_election, clock)
         writes = self._build_writes(settings.client_connection, no_bind=no_bind)
         self._writer = ApiWriter(writes, clock, random=random, newest=self.pod, observer=self.metrics)
+        self._preemptions = PreemptionExecutor(
+            queue=self.queue,
+            bus=self._bus,
+            waiting_pods=self._waiting_pods,
+            cancel_pre_bind=self._cancel_pre_bind,
+            writer=self._writer,
+            events=lambda profile: self._recorders[profile],
+            newest=self.pod,
+            is_node=lambda name: self.cache.table.row_of(name) is not None,
+            spawn=self._spawn,
+            clock=clock,
+            observer=self.metrics,
+        )
+        self._review = ExtenderReview(lambda: self._generation.extenders)
         # Those of names that are served no longer stay: bindings end under them, and series of events later still.
         self._recorders: dict[str, EventRecorder] = {}
         self._generation = self._build(configuration, self._recorders)
@@ -166,6 +182,9 @@ class Daemon:
         """Return a recorder of unique events about anything; what it records is written only while leading."""
         return EventRecorder(self._writer, self._clock, controller)
 
+    def _cancel_pre_bind(self, uid: str, plugin: str, reason: str) -> bool:
+        return self._binding.cancel_pre_bind(uid, plugin, reason)  # built later than who asks
+
     def _build_writes(self, settings: ClientConnection, *, no_bind: bool) -> Requests:
         if no_bind:
             return Rehearsal()
@@ -206,6 +225,8 @@ class Daemon:
                 waiting_pods=self._waiting_pods,
                 web=self._web,
                 events=recorders[profile],
+                preemptions=self._preemptions,
+                review=self._review,
             ),
             self.metrics,
         )

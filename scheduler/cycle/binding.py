@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.cycle.gate import Gate
@@ -59,6 +59,14 @@ class PodReader(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _PreBind:
+    """PreBind of one pod, and why it was stopped, if it was."""
+
+    task: asyncio.Future[Status]
+    cancelled: Status | None = None
+
+
 class BindingCycle:
     """Carries choices out."""
 
@@ -88,6 +96,7 @@ class BindingCycle:
         self._clock = clock
         self._observer = observer
         self._gate = gate or Gate()
+        self._pre_binding: dict[str, _PreBind] = {}  # pod uid -> what its PreBind plugins are at
         self._under_way = Counter[int]()  # id of a profile -> bindings of its pods
         self._ended = asyncio.Event()
 
@@ -167,11 +176,36 @@ class BindingCycle:
         if not permitted.is_success:
             return permitted
         self._queue.ignore_events(pod.uid)  # PreBind may take minutes
-        status = await framework.run_pre_bind(state, pod, choice.node_name, busy)
+        status = await self._pre_bind(choice, busy)
         if status.is_success:
             status = await self._bind(choice)
         # No cluster event can mend what fails from here on, so nobody is named whose events the pod would wait for.
         return status if status.is_success else replace(status, plugin="")
+
+    async def _pre_bind(self, choice: Choice, busy: frozenset[str]) -> Status:
+        uid = choice.pod.uid
+        work = choice.attempt.framework.run_pre_bind(choice.state, choice.pod, choice.node_name, busy)
+        if not busy:
+            return await work
+        running = self._pre_binding[uid] = _PreBind(asyncio.ensure_future(work))
+        try:
+            return await running.task
+        except asyncio.CancelledError:
+            if running.cancelled is None or not running.task.cancelled():
+                raise
+            return running.cancelled
+        finally:
+            running.task.cancel()
+            del self._pre_binding[uid]
+
+    def cancel_pre_bind(self, uid: str, plugin: str, reason: str) -> bool:
+        """Stop PreBind of a pod for a plugin that wants it to go; whether there was anything to stop."""
+        running = self._pre_binding.get(uid)
+        if running is None or running.task.done():
+            return False
+        running.cancelled = Status(Code.UNSCHEDULABLE, (reason,), plugin)
+        running.task.cancel()
+        return True
 
     async def _bind(self, choice: Choice) -> Status:
         if not self._last_look.pod_is_ours(choice):

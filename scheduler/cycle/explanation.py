@@ -4,10 +4,11 @@
      "preFilter": {"plugin", "code", "reasons"} | null, "preFilterNodes": [name] (where PreFilter narrowed the search),
      "nodes": {name: {"feasible": true, "scores": {plugin: number}, "total": number}
                    | {"feasible": false, "plugin", "code", "reasons"}},
-     "preemption": null}
+     "preemption": {"candidates": {name: {"victims": ["ns/name"], "pdbViolations": number}}, "nominated": [name]} | null}
 
 Scores are normalised and weighted, and name exactly the plugins that ran; where none did there is no `scores`, and
-where ranking was not reached no `total` either.
+where ranking was not reached no `total` either. `preemption` is there where room was looked for: the nodes that would
+run the pod without some of their pods, most important first, and the best of them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED
+from scheduler.framework.preemption import REPORT, PreemptionReport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scheduler.cycle.decision import Decision
+    from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.outcomes import Outcome
     from scheduler.framework.status import Status
@@ -55,8 +58,19 @@ def explain(decision: Decision, names: Sequence[str]) -> Explanation:
     if diagnosis.narrowed_to is not None:
         explanation["preFilterNodes"] = sorted(diagnosis.narrowed_to)
     explanation["nodes"] = {} if rejection is not None else _nodes(diagnosis, decision.scores, names)
-    explanation["preemption"] = None
+    explanation["preemption"] = _preemption(decision.state, names)
     return explanation
+
+
+def _preemption(state: CycleState, names: Sequence[str]) -> dict[str, Any] | None:
+    if REPORT not in state:
+        return None
+    report = state.read(REPORT, PreemptionReport)
+    candidates = {
+        names[row]: {"victims": [victim.key for victim in victims], "pdbViolations": violations}
+        for row, (victims, violations) in report.candidates.items()
+    }
+    return {"candidates": candidates, "nominated": sorted(names[row] for row in report.nominated)}
 
 
 def refusal(plugin: str, outcome: Status | Outcome) -> dict[str, Any]:

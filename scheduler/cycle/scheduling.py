@@ -96,7 +96,7 @@ async def decide(
             is nominated to a node, or that a single node can run.
         extenders: asked as well; the snapshot stays as it is meanwhile. Without them nothing is waited for.
     """
-    state = CycleState()
+    state = CycleState(nominated, exhaustive=exhaustive)
     diagnosis = Diagnosis.blank(snapshot.n_nodes)
     if snapshot.n_nodes == 0:
         status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_NODES,))
@@ -106,7 +106,7 @@ async def decide(
             framework, state, pod, snapshot, diagnosis, nominated, sampling, exhaustive, extenders
         )
         if not feasible.size:
-            return _nothing_fits(framework, state, pod, snapshot, diagnosis)
+            return await _nothing_fits(framework, state, pod, snapshot, diagnosis)
         if len(feasible) == 1 and not exhaustive:
             return Decision(pod, state, diagnosis, snapshot.name_of(int(feasible[0])))
         scores = framework.scoring.run(state, pod, snapshot, feasible)
@@ -198,12 +198,12 @@ async def _left_by_extenders(
         raise PluginError(Status.failed(str(error), error)) from error
 
 
-def _nothing_fits(
+async def _nothing_fits(
     framework: Framework, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
 ) -> Decision:
     nominated_node_name: str | None = ""
     if framework.filtering.has_post_filter:
-        result = framework.filtering.run_post_filter(state, pod, snapshot, diagnosis)
+        result = await framework.filtering.run_post_filter(state, pod, snapshot, diagnosis)
         diagnosis.post_filter_message = result.status.message
         nominated_node_name = result.nominated_node_name
     status = Status(Code.UNSCHEDULABLE, (diagnosis.message(),))

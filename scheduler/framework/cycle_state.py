@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Self
+
+    from scheduler.objects.pod import PodInfo
 
 T = TypeVar("T")
 
@@ -28,11 +31,17 @@ class CycleState:
     Attributes:
         skipped_filters: plugins whose PreFilter had nothing to say, so that their Filter is not asked.
         skipped_scores: plugins whose PreScore had nothing to say, so that their Score is not asked.
+        nominated: row -> other pods of equal or higher priority that are expected there soon.
+        exhaustive: whether somebody wants to see everything, also what the choice does not need.
     """
 
-    __slots__ = ("_data", "_own", "skipped_filters", "skipped_scores")
+    __slots__ = ("_data", "_own", "exhaustive", "nominated", "skipped_filters", "skipped_scores")
 
-    def __init__(self) -> None:
+    def __init__(
+        self, nominated: Mapping[int, Sequence[PodInfo]] | None = None, *, exhaustive: bool = False
+    ) -> None:
+        self.nominated: Mapping[int, Sequence[PodInfo]] = {} if nominated is None else nominated
+        self.exhaustive = exhaustive
         self._data: dict[str, Any] = {}
         self._own: set[str] = set()  # keys whose data no other state shares
         self.skipped_filters: frozenset[str] = frozenset()
@@ -81,7 +90,7 @@ class CycleState:
 
     def clone(self) -> CycleState:
         """Return an independent state that shares data until one of the two changes it."""
-        twin = CycleState()
+        twin = CycleState(self.nominated, exhaustive=self.exhaustive)
         twin._data = dict(self._data)
         twin.skipped_filters = self.skipped_filters
         twin.skipped_scores = self.skipped_scores

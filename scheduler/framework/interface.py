@@ -9,7 +9,7 @@ A plugin is one class that inherits the points it takes part in. The points run 
     PreBind, Bind, PostBind        the choice is carried out
 
 Everything up to Permit is a plain `def`: it runs while nothing else changes, so it neither waits nor does I/O.
-PreBind, Bind, PostBind and `refresh` are `async def`. A plugin that raises fails that attempt with an error that
+PreBind, Bind, PostBind and `refresh` are `async def`, PostFilter may be. A plugin that raises fails that attempt with an error that
 names it; the daemon goes on.
 """
 
@@ -28,7 +28,7 @@ from scheduler.framework.outcomes import Outcomes
 from scheduler.framework.status import SUCCESS
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Awaitable, Hashable, Iterable, Sequence
 
     from scheduler.errors import FieldError
     from scheduler.framework.cycle_state import CycleState
@@ -243,8 +243,11 @@ class PostFilterPlugin(Plugin):
     @abstractmethod
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
-    ) -> PostFilterResult:
-        """Arrange for the pod to fit later, or say that it cannot be done."""
+    ) -> PostFilterResult | Awaitable[PostFilterResult]:
+        """Arrange for the pod to fit later, or say that it cannot be done.
+
+        May be an `async def`, which waits for extenders and for nothing else: the next pod waits as well.
+        """
 
 
 class PreScorePlugin(Plugin):

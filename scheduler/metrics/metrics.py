@@ -89,6 +89,17 @@ class Metrics:
             "",
             exponential_buckets(1, 2, 7),
         )
+        self._preemption_seconds = histograms(
+            "scheduler_preemption_goroutines_duration_seconds",
+            "Duration in seconds of telling the victims of one preemption.",
+            "result",
+            exponential_buckets(0.01, 2, 20),
+        )
+        self._preemption_runs = counters(
+            "scheduler_preemption_goroutines_execution_total",
+            "Number of preemptions whose victims were told, or could not be.",
+            "result",
+        )
         self._point_seconds = histograms(
             "scheduler_framework_extension_point_duration_seconds",
             "Latency for running all plugins of a specific extension point.",
@@ -227,6 +238,11 @@ class Metrics:
     def preempted(self, victims: int) -> None:
         """A node was chosen, on which so many pods have to leave."""
         self._victims.observe((), victims)
+
+    def preemption_ended(self, result: str, seconds: float) -> None:
+        """The victims of one preemption were all told (`success`), or not (`error`)."""
+        self._preemption_seconds.observe((result,), seconds)
+        self._preemption_runs.add((result,))
 
     # What the queue tells.
 

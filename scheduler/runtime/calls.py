@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,7 +12,7 @@ from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.runtime.answers import is_anything, is_none
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
     from types import TracebackType
     from typing import Self
@@ -183,6 +184,30 @@ class PluginCalls:
         if self.measuring:
             self._instruments.plugin(plugin.name, point, status.code, self._clock() - begin)
         return status
+
+    async def perhaps_awaited(
+        self,
+        plugin: Plugin,
+        point: ExtensionPoint,
+        call: Callable[..., T | Awaitable[T]],
+        *args: object,
+        expects: Callable[[object], bool],
+        allows: AbstractSet[Code] = REJECTIONS,
+    ) -> T | Status:
+        """Call a plugin as `guarded`; what it answers is awaited where its method is an `async def`."""
+        begin = self._clock() if self.measuring else 0.0
+        answer: T | Status
+        try:
+            said = call(*args)
+            answer = self._checked(
+                plugin, point, await said if isinstance(said, Awaitable) else said, expects, allows
+            )
+        except Exception as error:  # noqa: BLE001 - whatever an author's code raises
+            answer = self._failure(plugin, point, error)
+        if self.measuring:
+            code = answer.code if isinstance(answer, Status) else Code.SUCCESS
+            self._instruments.plugin(plugin.name, point, code, self._clock() - begin)
+        return answer
 
     def completed(
         self, plugin: Plugin, point: ExtensionPoint, status: Status, allows: AbstractSet[Code] = REJECTIONS

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.errors import PluginLoadError
 from scheduler.framework import capabilities as known
+from scheduler.framework import preemption
 from scheduler.framework.interface import (
     API_VERSION,
     FilterPlugin,
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 CAPABILITIES: Mapping[str, type] = {
     name: found
-    for name, found in vars(known).items()
-    if isinstance(found, type) and found.__module__ == known.__name__
+    for module in (known, preemption)
+    for name, found in vars(module).items()
+    if getattr(found, "_is_protocol", False) and found.__module__ == module.__name__
 }
 """Capability's name -> its Protocol."""
 
@@ -87,6 +89,10 @@ def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
         yield from _signature_faults(plugin, contract, method)
 
 
+_EITHER = frozenset({"post_filter"})
+"""Methods that may be a plain def or an async def."""
+
+
 def _overrides(plugin: type[Plugin], contract: type[Plugin], *methods: str) -> bool:
     return any(getattr(plugin, method) is not getattr(contract, method) for method in methods)
 
@@ -98,7 +104,7 @@ def _signature_faults(plugin: type[Plugin], contract: type[Plugin], method: str)
     if not callable(found):
         yield f"{method}: a method is expected, was {found!r}"
         return
-    if inspect.iscoroutinefunction(found) != inspect.iscoroutinefunction(wanted):
+    if method not in _EITHER and inspect.iscoroutinefunction(found) != inspect.iscoroutinefunction(wanted):
         kind = "async def" if inspect.iscoroutinefunction(wanted) else "a plain def"
         yield f"{method}: {kind} is expected"
         return

@@ -13,7 +13,7 @@ from scheduler.runtime.answers import checked_outcomes, is_pre_filter
 from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginError
 from scheduler.runtime.equivalence import KeptVerdicts, is_kept
 from scheduler.runtime.per_node import filter_nodes
-from scheduler.runtime.points import overrides
+from scheduler.runtime.points import keeps_rows_apart, overrides
 from scheduler.runtime.post_filters import ask_post_filters
 
 if TYPE_CHECKING:
@@ -159,11 +159,30 @@ class Filtering:
             kube-scheduler v1.36, framework/runtime/framework.go, RunFilterPluginsWithNominatedPods.
         """
         with self._call.point(ExtensionPoint.FILTER):
-            if nominated:
-                rows = self._pass_with_nominated(state, pod, snapshot, diagnosis, rows, nominated)
-            feasible = self.run_filters(state, pod, snapshot, rows, diagnosis)
+            feasible = self.passing(state, pod, snapshot, diagnosis, rows=rows, nominated=nominated)
             _raise_first_error(diagnosis, snapshot)
         return feasible
+
+    def passing(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
+        *,
+        rows: Rows,
+        nominated: Mapping[int, Sequence[PodInfo]],
+    ) -> Rows:
+        """Return the nodes that pass with the pods nominated to them, and without; see `find_feasible`.
+
+        A node of which a plugin says ERROR counts as refused.
+
+        Raises:
+            PluginError: a plugin raised, or gave a malformed answer.
+        """
+        if nominated:
+            rows = self._pass_with_nominated(state, pod, snapshot, diagnosis, rows, nominated)
+        return self.run_filters(state, pod, snapshot, rows, diagnosis)
 
     def _pass_with_nominated(
         self,
@@ -176,16 +195,26 @@ class Filtering:
     ) -> Rows:
         standing = np.zeros(snapshot.n_nodes, dtype=bool)
         standing[rows] = True
-        # A loop over the few nodes with nominations: each sees its own nominated pods and nobody else's.
-        for row, pods in nominated.items():
-            if standing[row]:
-                added = [(row, other) for other in pods]
-                what_if = snapshot.overlay(add=added)
-                its_state = state.clone()
-                self.run_add_pods(its_state, pod, added, what_if)
-                its_row = np.array([row], dtype=np.intp)
-                standing[row] = bool(self.run_filters(its_state, pod, what_if, its_row, diagnosis).size)
+        crowded = [row for row in nominated if standing[row]]
+        # Each node sees its own nominated pods and nobody else's.
+        for together in self.apart(state, crowded):
+            added = [(row, other) for row in together for other in nominated[row]]
+            what_if = snapshot.overlay(add=added)
+            its_state = state.clone()
+            self.run_add_pods(its_state, pod, added, what_if)
+            standing[together] = False
+            asked = np.array(sorted(together), dtype=np.intp)
+            standing[self.run_filters(its_state, pod, what_if, asked, diagnosis)] = True
         return np.flatnonzero(standing)
+
+    def apart(self, state: CycleState, rows: Sequence[int]) -> Sequence[Sequence[int]]:
+        """Return which rows may be judged together when pods come to them or leave them.
+
+        All of them, if each plugin that is asked judges a row by its own pods; else one at a time.
+        """
+        if not rows or keeps_rows_apart((*self._pre_filter, *self._filter), state.skipped_filters):
+            return [rows] if rows else []
+        return [[row] for row in rows]
 
     def run_add_pods(
         self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
@@ -231,12 +260,12 @@ class Filtering:
             if not status.is_success:
                 raise PluginError(status)
 
-    def run_post_filter(
+    async def run_post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> PostFilterResult:
         """Ask PostFilter plugins until one succeeds or fails; the reasons of all asked are joined."""
         with self._call.point(ExtensionPoint.POST_FILTER) as told:
-            result = ask_post_filters(self._call, self._post_filter, state, pod, snapshot, diagnosis)
+            result = await ask_post_filters(self._call, self._post_filter, state, pod, snapshot, diagnosis)
             told.code = result.status.code
         return result
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from scheduler.framework.interface import (
     BindPlugin,
     FilterPlugin,
+    Locality,
     PermitPlugin,
     Plugin,
     PostBindPlugin,
@@ -18,6 +21,9 @@ from scheduler.framework.interface import (
     ScorePlugin,
 )
 from scheduler.framework.points import ExtensionPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CLASS_OF: dict[ExtensionPoint, type[Plugin]] = {
     ExtensionPoint.PRE_ENQUEUE: PreEnqueuePlugin,
@@ -58,3 +64,17 @@ def points_of(plugin: type[Plugin]) -> frozenset[ExtensionPoint]:
 def overrides(plugin: Plugin, contract: type[Plugin], method: str) -> bool:
     """Say whether a plugin has a method of its own instead of the contract's."""
     return getattr(type(plugin), method) is not getattr(contract, method)
+
+
+def keeps_rows_apart(
+    plugins: Iterable[FilterPlugin | PreFilterPlugin], skipped: frozenset[str] = frozenset()
+) -> bool:
+    """Say whether pods of several nodes may come and go at once, each node being judged by its own alone."""
+    return all(plugin.name in skipped or _is_apart(plugin) for plugin in plugins)
+
+
+def _is_apart(plugin: FilterPlugin | PreFilterPlugin) -> bool:
+    if not isinstance(plugin, PreFilterPlugin):
+        return plugin.locality is Locality.NODE
+    is_told = any(overrides(plugin, PreFilterPlugin, method) for method in ("add_pods", "remove_pods"))
+    return plugin.keeps_rows_apart or (plugin.locality is Locality.NODE and not is_told)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Snapshot
 
 
-def ask_post_filters(
+async def ask_post_filters(
     call: PluginCalls,
     plugins: Sequence[PostFilterPlugin],
     state: CycleState,
@@ -41,7 +41,7 @@ def ask_post_filters(
     rejected_by = ""
     nominated: str | None = None
     for plugin in plugins:
-        result = call.guarded(
+        result = await call.perhaps_awaited(
             plugin,
             ExtensionPoint.POST_FILTER,
             plugin.post_filter,

@@ -11,7 +11,9 @@ from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.expand import expand_profiles
 from scheduler.errors import ConfigurationError, FieldError, PluginLoadError
 from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.preemption import PreemptionDryRun
 from scheduler.runtime.construction import build_plugin
+from scheduler.runtime.dry_run import DryRun
 from scheduler.runtime.framework import EnabledPlugins, Framework
 from scheduler.runtime.points import points_of
 
@@ -65,11 +67,14 @@ def build_frameworks(
     for path, profile in _profiles(configuration):
         name = profile.scheduler_name
         try:
-            plugins = _build(path, expansions[name], loader, capabilities(name))
+            dry_run = DryRun()
+            own: Mapping[type, object] = {**capabilities(name), PreemptionDryRun: dry_run}
+            plugins = _build(path, expansions[name], loader, own)
         except ConfigurationError as error:
             faults.extend(error.errors)
         else:
             frameworks[name] = Framework(name, plugins, instruments)
+            dry_run.filtering = frameworks[name].filtering
     if faults:
         raise ConfigurationError(faults, configuration.source)
     return frameworks

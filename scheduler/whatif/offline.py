@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from scheduler.app.capabilities import WebClient, capabilities
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of, trimmed
+from scheduler.app.victim_review import ExtenderReview
 from scheduler.clock import SystemClock
 from scheduler.cycle.event_bus import EventBus
+from scheduler.cycle.preemption import NoPreemptions
 from scheduler.objects.decode import decode_object
 from scheduler.queue.observer import NoObserver
 from scheduler.queue.scheduling_queue import SchedulingQueue
@@ -38,6 +40,7 @@ class OfflineScheduler:
         cluster: what there is.
         configuration: what to run.
         in_tree: name -> class, of plugins that need no path.
+        refresh: whether plugins may fetch their background data.
 
     Attributes:
         frameworks: schedulerName -> profile.
@@ -58,6 +61,7 @@ class OfflineScheduler:
         configuration: Configuration,
         *,
         in_tree: Mapping[str, type[Plugin]] = IN_TREE,
+        refresh: bool = True,
     ) -> None:
         self.frameworks: dict[str, Framework] = {}
         self.cache = Cache()
@@ -81,11 +85,14 @@ class OfflineScheduler:
                     waiting_pods=self.waiting_pods,
                     web=self._web,
                     events=_RecordsNothing(),
+                    preemptions=NoPreemptions(),
+                    review=ExtenderReview(lambda: None),
                 ),
             )
         )
         self.needs = needs_of(self.frameworks.values())
-        self._refresh()
+        if refresh:
+            self._refresh()
         self._fill(cluster)
 
     def _fill(self, cluster: ClusterFile) -> None:

@@ -18,13 +18,13 @@ from plugins.registry import IN_TREE
 from scheduler.app.memory import settle_memory
 from scheduler.configuration.load import default
 from scheduler.cycle.scheduling import schedule_pod
-from scheduler.framework import PodBinder
 from scheduler.objects.decode import decode_pod
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.state.cache import Cache
 from tests.bench.across_nodes import KINDS, pending, running_cluster
 from tests.builders import node, pod, pod_object
+from tests.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -35,13 +35,9 @@ _DECISIONS = 500
 _RUNS = 5
 
 
-class _NoBinder:
-    async def bind(self, pod: PodInfo, node_name: str) -> None: ...
-
-
 def _framework() -> Framework:
     logging.disable(logging.WARNING)
-    built = build_frameworks(default(), Registry(IN_TREE), lambda _: {PodBinder: _NoBinder()})
+    built = build_frameworks(default(), Registry(IN_TREE), lambda _: OFFLINE)
     return built["custom-scheduler"]
 
 

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugins.registry import IN_TREE
+from scheduler.app.victim_review import ExtenderReview
+from scheduler.cycle.preemption import NoPreemptions
 from scheduler.framework import FilterPlugin, PreEnqueuePlugin, ScorePlugin
+from scheduler.runtime.dry_run import DryRun
 from tests.contract.checks import CHECKS, subject
 
 if TYPE_CHECKING:
@@ -23,10 +26,18 @@ class NowhereBinder:
         raise AssertionError(f"nothing is bound here, was {pod} to {node_name}")
 
 
+CAPABILITIES = {
+    "binder": NowhereBinder(),
+    "dry_run": DryRun(),
+    "preemptions": NoPreemptions(),
+    "review": ExtenderReview(lambda: None),
+}
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("plugin", IN_TREE.values(), ids=lambda plugin: plugin.name)
 def test_contract(plugin: type[Plugin], check: Callable[[Subject], None]):
-    check(subject(plugin, binder=NowhereBinder()))
+    check(subject(plugin, **CAPABILITIES))
 
 
 @pytest.mark.parametrize(

@@ -11,26 +11,19 @@ from plugins.registry import IN_TREE
 from scheduler.configuration.load import default
 from scheduler.cycle.attempt import Attempt, Choice
 from scheduler.cycle.last_look import LastLook
-from scheduler.framework import CycleState, PodBinder, QueuedPodInfo
+from scheduler.framework import CycleState, QueuedPodInfo
 from scheduler.objects.decode import decode_pod
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.state.cache import Cache
 from tests.builders import node, pod, pod_object
+from tests.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.objects.pod import PodInfo
 
-
-class NoBinder:
-    async def bind(self, pod: PodInfo, node_name: str) -> None: ...
-
-
-FRAMEWORK = build_frameworks(default(), Registry(IN_TREE), lambda _: {PodBinder: NoBinder()})[
-    "custom-scheduler"
-]
+FRAMEWORK = build_frameworks(default(), Registry(IN_TREE), lambda _: OFFLINE)["custom-scheduler"]
 
 
 class Chosen:

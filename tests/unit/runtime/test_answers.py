@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from scheduler.cycle.scheduling import run_now
 from scheduler.framework import (
     SKIP,
     SUCCESS,
@@ -91,7 +92,7 @@ POINTS: dict[str, tuple[type[Puppet], str, Run]] = {
     "post_filter": (
         puppets.PostFilter,
         "PostFilter",
-        lambda it: it.filtering.run_post_filter(STATE, POD, SNAPSHOT, Diagnosis.blank(2)).status,
+        lambda it: run_now(it.filtering.run_post_filter(STATE, POD, SNAPSHOT, Diagnosis.blank(2))).status,
     ),
     "pre_score": (puppets.PreScore, "PreScore", pre_scoring),
     "score": (puppets.Score, "Score", scoring),

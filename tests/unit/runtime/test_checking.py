@@ -227,5 +227,8 @@ def test_every_protocol_of_the_contract_is_a_capability():
         "PodEvents",
         "PodActivator",
         "WaitingPods",
+        "PreemptionDryRun",
+        "Preemptions",
+        "VictimReview",
     } == set(CAPABILITIES)
     assert CAPABILITIES["HttpGet"] is HttpGet

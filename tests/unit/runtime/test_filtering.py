@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from scheduler.cycle.scheduling import run_now
 from scheduler.framework import (
     SKIP,
     SUCCESS,
@@ -285,9 +286,10 @@ def unschedulable(*reasons: str, node_name: str | None = None) -> PostFilterResu
 
 class TestPostFilter:
     def run(self, *plugins: PostFilter) -> PostFilterResult:
-        return framework_of(*plugins).filtering.run_post_filter(
+        asked = framework_of(*plugins).filtering.run_post_filter(
             CycleState(), POD, SNAPSHOT, Diagnosis.blank(4)
         )
+        return run_now(asked)
 
     @pytest.mark.parametrize(
         ("answer", "code"),

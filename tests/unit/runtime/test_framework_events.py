@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from plugins.registry import IN_TREE
 from scheduler.configuration.load import default
-from scheduler.framework import ActionType, ClusterEvent, EventResource, PodBinder
+from scheduler.framework import ActionType, ClusterEvent, EventResource
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
-
-
-class NoBinder:
-    async def bind(self, pod: object, node_name: str) -> None: ...
+from tests.offline_capabilities import OFFLINE
 
 
 def heard_by(plugin: str) -> list[ClusterEvent]:
-    built = build_frameworks(default(), Registry(IN_TREE), lambda _: {PodBinder: NoBinder()})
+    built = build_frameworks(default(), Registry(IN_TREE), lambda _: OFFLINE)
     return [event.event for event in built["custom-scheduler"].events[plugin]]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from scheduler.cycle.scheduling import run_now
 from scheduler.framework import Code, CycleState, Diagnosis, Locality, QueuedPodInfo, Status, Wait
 from scheduler.framework.points import ExtensionPoint
 from scheduler.runtime.calls import PluginError
@@ -57,7 +58,7 @@ def run_all(framework: Framework) -> None:
     framework.sort_key(QueuedPodInfo(POD, 0.0))
     framework.filtering.run_pre_filter(state, POD, SNAPSHOT, diagnosis)
     framework.filtering.find_feasible(state, POD, SNAPSHOT, diagnosis, rows=rows, nominated={})
-    framework.filtering.run_post_filter(state, POD, SNAPSHOT, diagnosis)
+    run_now(framework.filtering.run_post_filter(state, POD, SNAPSHOT, diagnosis))
     framework.scoring.run(state, POD, SNAPSHOT, rows)
     framework.run_reserve(state, POD, "n0")
     framework.run_permit(state, POD, "n0")

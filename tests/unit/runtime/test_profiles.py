@@ -23,6 +23,7 @@ from scheduler.framework.capabilities import HttpGet, PodBinder, Sleep
 from scheduler.framework.points import ExtensionPoint
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
+from tests.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,7 +49,7 @@ def built(
     folder: Path | None = None,
 ) -> dict[str, Framework]:
     registry = Registry({**IN_TREE, **{plugin.__name__: plugin for plugin in plugins}})
-    given = {PodBinder: BINDER, **(capabilities or {})}
+    given = {**OFFLINE, PodBinder: BINDER, **(capabilities or {})}
     return build_frameworks(parse(HEAD + profiles, "my.yaml", folder), registry, lambda _profile: given)
 
 
@@ -118,7 +119,7 @@ def test_upstreams_plugins_that_are_not_here_are_left_out_with_one_warning(caplo
     with caplog.at_level(logging.WARNING):
         registry = Registry({name: IN_TREE[name] for name in ("PrioritySort", "DefaultBinder")})
         two = parse(f"{HEAD}profiles:\n- schedulerName: a\n- schedulerName: b\n")
-        frameworks = build_frameworks(two, registry, lambda _profile: {PodBinder: BINDER})
+        frameworks = build_frameworks(two, registry, lambda _profile: OFFLINE)
 
     [record] = caplog.records
     assert record.getMessage() == "Plugins of kube-scheduler that are not here yet are left out"

@@ -1,0 +1,164 @@
+"""Where preempting pods would make room for another, and what to say where it would not.
+
+Source:
+    kube-scheduler v1.36, framework/preemption/preemption.go, findCandidates and DryRunPreemption, and
+    plugins/defaultpreemption/default_preemption.go, PodEligibleToPreemptOthers and SelectVictimsOnNode.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from plugins.disruption_budgets import split
+from plugins.preemption_ranking import Candidate, by_importance
+from scheduler.framework.diagnosis import FEASIBLE, NARROWED, NOT_EXAMINED
+from scheduler.framework.status import Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from plugins.disruption_budgets import Budget
+    from scheduler.framework import CycleState, Diagnosis
+    from scheduler.framework.preemption import PreemptionDryRun
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows, Snapshot
+
+NEVER: Final = "not eligible due to preemptionPolicy=Never."
+VICTIMS_ARE_LEAVING: Final = "not eligible due to a terminating pod on the nominated node."
+
+_NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+_NO_VICTIMS = Status.unschedulable("No preemption victims found for incoming pod", resolvable=False)
+
+
+@dataclass(slots=True)
+class Search:
+    """What the search for candidates found.
+
+    Attributes:
+        candidates: those that break no disruption budget come first.
+        refusals: row -> why preempting does not help there, of rows that were tried.
+    """
+
+    candidates: list[Candidate] = field(default_factory=list)
+    refusals: dict[int, Status] = field(default_factory=dict)
+
+    def message(self, n_nodes: int) -> str:
+        """Return what is said when there is no candidate, in the form of FitError."""
+        counts = Counter(reason for status in self.refusals.values() for reason in status.reasons)
+        if n_nodes > len(self.refusals):
+            counts[_NOT_HELPFUL] += n_nodes - len(self.refusals)
+        told = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+        return f"0/{n_nodes} nodes are available: {told}."
+
+
+def why_not_eligible(pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis) -> str:
+    """Return why a pod may not preempt now; "" if it may.
+
+    While victims of an earlier preemption are still leaving the node the pod is nominated to, it waits for them.
+    """
+    if pod.pod.spec.preemption_policy == "Never":
+        return NEVER
+    row = snapshot.row_of(pod.pod.status.nominated_node_name)
+    if row is None:
+        return ""
+    found = diagnosis.outcome_of(row)
+    # A node nobody looked at counts as one that no preemption would help.
+    hopeless = diagnosis.rejected_by[row] == NOT_EXAMINED and diagnosis.pre_filter_status is None
+    if hopeless or (found is not None and found[1].code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
+        return ""
+    leaving = any(other.priority < pod.priority and _was_preempted(other) for other in snapshot.pods_on(row))
+    return VICTIMS_ARE_LEAVING if leaving else ""
+
+
+def _was_preempted(pod: PodInfo) -> bool:
+    if not pod.is_terminating:
+        return False
+    for condition in pod.pod.status.conditions:
+        if condition.type == "DisruptionTarget":
+            return condition.status == "True" and condition.reason == "PreemptionByScheduler"
+    return False
+
+
+def rows_to_try(diagnosis: Diagnosis) -> Rows:
+    """Return the nodes that refused the pod for a reason which other pods' absence might mend, ascending."""
+    if diagnosis.pre_filter_status is not None:
+        mendable = diagnosis.pre_filter_status.code is Code.UNSCHEDULABLE
+        return np.arange(diagnosis.n_nodes if mendable else 0, dtype=np.intp)
+    found = np.zeros(diagnosis.n_nodes, dtype=bool)
+    for place, table in enumerate(diagnosis.tables):
+        mendable_outcomes = np.array([outcome.code is Code.UNSCHEDULABLE for outcome in table])
+        rows = np.flatnonzero(diagnosis.rejected_by == place)
+        found[rows] = mendable_outcomes[diagnosis.index[rows]]
+    assert not found[np.isin(diagnosis.rejected_by, (FEASIBLE, NARROWED, NOT_EXAMINED))].any()
+    return np.flatnonzero(found)
+
+
+def search(
+    dry_run: PreemptionDryRun,
+    state: CycleState,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    rows: Iterable[int],
+    *,
+    budgets: Sequence[Budget],
+    nominated: Mapping[int, Sequence[PodInfo]],
+    enough: int,
+) -> Search:
+    """Try nodes in the order given, until there are enough candidates and one of them breaks no budget.
+
+    Raises:
+        PluginError: a Filter failed as a whole.
+    """
+    found = Search()
+    kind: list[Candidate] = []
+    harmful: list[Candidate] = []
+    todo = list(rows)
+    step = max(enough, 1)
+    for start in range(0, len(todo), step):
+        several = todo[start : start + step]
+        for candidate in _tried(dry_run, state, pod, snapshot, several, budgets, nominated, found):
+            (harmful if candidate.violations else kind).append(candidate)
+            if kind and len(kind) + len(harmful) >= enough:
+                found.candidates = kind + harmful[:step]
+                return found
+    found.candidates = kind + harmful[:step]
+    return found
+
+
+def _tried(
+    dry_run: PreemptionDryRun,
+    state: CycleState,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    rows: Sequence[int],
+    budgets: Sequence[Budget],
+    nominated: Mapping[int, Sequence[PodInfo]],
+    found: Search,
+) -> list[Candidate]:
+    violating: dict[int, frozenset[str]] = {}
+    removable: dict[int, list[PodInfo]] = {}
+    for row in rows:
+        victims = by_importance(other for other in snapshot.pods_on(row) if other.priority < pod.priority)
+        if not victims:
+            found.refusals[row] = _NO_VICTIMS
+            continue
+        protected, others = split(victims, budgets)
+        violating[row] = frozenset(victim.uid for victim in protected)
+        removable[row] = protected + others  # who is protected comes back first
+    candidates = []
+    for row, result in dry_run.dry_run(state, pod, snapshot, removable, nominated).items():
+        if isinstance(result, Status):
+            found.refusals[row] = result
+        elif not result:
+            found.refusals[row] = Status.failed(
+                f'expected at least one victim pod on node "{snapshot.name_of(row)}"'
+            )
+        else:
+            broken = sum(victim.uid in violating[row] for victim in result)
+            candidates.append(Candidate(row, tuple(by_importance(result)), broken))
+    order = {row: place for place, row in enumerate(rows)}
+    return sorted(candidates, key=lambda candidate: order[candidate.row])

@@ -1,0 +1,250 @@
+"""Carries preemptions out: tells the victims to leave, while the pod they make room for waits outside activeQ.
+
+Source:
+    kube-scheduler v1.36, framework/preemption/executor.go, with its feature SchedulerAsyncPreemption.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from scheduler.errors import ApiError
+from scheduler.objects.pod import PodCondition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Any
+
+    from scheduler.clock import Clock
+    from scheduler.cycle.event_bus import EventBus
+    from scheduler.objects.pod import PodInfo
+    from scheduler.queue.scheduling_queue import SchedulingQueue
+    from scheduler.runtime.waiting_pods import WaitingPodsMap
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 16
+"""Victims of one preemption that are told at a time. Source: kube-scheduler v1.36, parallelism's default."""
+_GONE = frozenset({404, 409})
+"""Answers that mean that this pod is there no more; 409 is another one by its name."""
+
+
+class VictimWriter(Protocol):
+    """What is said to the API server about victims."""
+
+    async def wait_pod_status_patched(self, pod: PodInfo, *, condition: PodCondition | None = None) -> None:
+        """Patch a pod's status, and wait until it is done; raises ApiError."""
+        ...
+
+    def patch_pod_status(self, pod: PodInfo, *, nominated_node_name: str | None = None) -> bool:
+        """Queue a patch of a pod's status; "" takes a nomination back."""
+        ...
+
+    async def delete_pod(self, pod: PodInfo) -> object:
+        """Delete a pod gracefully, if it is still this pod; raises ApiError."""
+        ...
+
+
+class RelatedEventSink(Protocol):
+    """Queues events about one object with another in it."""
+
+    def record(
+        self, regarding: PodInfo, *, type_: str, reason: str, action: str, note: str, related: PodInfo
+    ) -> None:
+        """Queue one event."""
+        ...
+
+
+class PreemptionObserver(Protocol):
+    """Who counts."""
+
+    def preemption_attempted(self) -> None:
+        """Room was looked for."""
+        ...
+
+    def preempted(self, victims: int) -> None:
+        """A node was chosen, on which so many pods have to leave."""
+        ...
+
+    def preemption_ended(self, result: str, seconds: float) -> None:
+        """All victims were told; `result` is `success` or `error`."""
+        ...
+
+
+class PreemptionExecutor:
+    """Fulfils `Preemptions`.
+
+    Args:
+        queue: knows who is nominated, and takes a preemptor back whose preemption failed.
+        bus: wakes the loop.
+        waiting_pods: victims held at Permit are sent back instead of being deleted.
+        cancel_pre_bind: does the same with those PreBind plugins are at work for; see `BindingCycle`.
+        writer: says it to the API server.
+        events: gives, for a schedulerName, who records the events of that profile.
+        newest: `namespace/name` -> the pod as the API server last showed it.
+        is_node: whether there is a node of that name.
+        spawn: begins a task that ends with the daemon.
+        clock: the time.
+        observer: counts.
+    """
+
+    def __init__(
+        self,
+        *,
+        queue: SchedulingQueue,
+        bus: EventBus,
+        waiting_pods: WaitingPodsMap,
+        cancel_pre_bind: Callable[[str, str, str], bool],
+        writer: VictimWriter,
+        events: Callable[[str], RelatedEventSink],
+        newest: Callable[[str], PodInfo | None],
+        is_node: Callable[[str], bool],
+        spawn: Callable[[Coroutine[Any, Any, None], str], object],
+        clock: Clock,
+        observer: PreemptionObserver,
+    ) -> None:
+        self._queue = queue
+        self._bus = bus
+        self._waiting_pods = waiting_pods
+        self._cancel_pre_bind = cancel_pre_bind
+        self._writer = writer
+        self._events = events
+        self._newest = newest
+        self._is_node = is_node
+        self._spawn = spawn
+        self._clock = clock
+        self._observer = observer
+        self._running: dict[
+            str, PodInfo | None
+        ] = {}  # preemptor's uid -> the victim that is told last, once it is
+
+    def attempted(self) -> None:
+        self._observer.preemption_attempted()
+
+    def is_running(self, uid: str) -> bool:
+        """Whether pods are still being told to leave for this pod.
+
+        The last of them is looked at itself: its leaving may be seen before the answer to our request, and must not
+        find the preemptor shut out.
+        """
+        if uid not in self._running:
+            return False
+        last = self._running[uid]
+        if last is None:
+            return True
+        found = self._newest(last.key)
+        return found is not None and found.uid == last.uid and not found.is_terminating
+
+    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+        staying = [victim for victim in victims if not victim.is_terminating]
+        if not staying:
+            return  # the room will be there without another word
+        self._observer.preempted(len(victims))
+        self._running[preemptor.uid] = None
+        work = self._run(preemptor, node_name, staying, plugin)
+        self._spawn(work, f"preemption for {preemptor.key}")
+
+    async def _run(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+        began = self._clock.monotonic()
+        is_done = False
+        try:
+            is_done = await self._make_room(preemptor, node_name, victims, plugin)
+        finally:
+            self._running.pop(preemptor.uid, None)
+            result = "success" if is_done else "error"
+            self._observer.preemption_ended(result, self._clock.monotonic() - began)
+        if not is_done:
+            # No event may come that would bring the preemptor back.
+            self._queue.activate([preemptor.uid])
+            self._bus.wake()
+
+    async def _make_room(
+        self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str
+    ) -> bool:
+        """Return whether all victims were told."""
+        logger.info(
+            "Preempting", extra={"pod": preemptor.key, "node": node_name, "victims": [v.key for v in victims]}
+        )
+        self._take_back_nominations(preemptor, node_name)
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def tell(victim: PodInfo) -> bool:
+            async with limit:
+                return self._still_helps(preemptor, node_name) and await self._tell(
+                    victim, preemptor, node_name, plugin
+                )
+
+        *others, last = victims
+        if not all(await asyncio.gather(*map(tell, others))):
+            return False
+        self._running[preemptor.uid] = last
+        return await tell(last)
+
+    def _take_back_nominations(self, preemptor: PodInfo, node_name: str) -> None:
+        """Let go of pods of lower priority that were to have room there: they had better look elsewhere."""
+        for other in self._queue.nominator.nominated_pods_for_node(node_name):
+            if other.uid != preemptor.uid and other.priority < preemptor.priority:
+                self._writer.patch_pod_status(other, nominated_node_name="")
+
+    def _still_helps(self, preemptor: PodInfo, node_name: str) -> bool:
+        """Whether the room is still wanted: nobody is to leave in vain."""
+        found = self._newest(preemptor.key)
+        wanted = (
+            found is not None
+            and found.uid == preemptor.uid
+            and not found.is_terminating
+            and not found.node_name
+            and self._is_node(node_name)
+        )
+        if not wanted:
+            logger.info("Preemption is not needed any more", extra={"pod": preemptor.key, "node": node_name})
+        return wanted
+
+    async def _tell(self, victim: PodInfo, preemptor: PodInfo, node_name: str, plugin: str) -> bool:
+        """Make one pod leave; whether it does."""
+        note = f"Preempted by pod {preemptor.uid} on node {node_name}"
+        if self._waiting_pods.holds(victim.uid):
+            self._waiting_pods.reject(victim.uid, plugin, "preempted")
+            note += " (in kube-scheduler memory)."
+        elif self._cancel_pre_bind(victim.uid, plugin, f"preempted by {plugin}"):
+            note += " (in kube-scheduler memory)."
+        else:
+            try:
+                await self._delete(victim, preemptor)
+            except ApiError as error:
+                if error.status in _GONE:
+                    return True
+                logger.warning(
+                    "Victim could not be preempted",
+                    extra={"pod": preemptor.key, "victim": victim.key, "error": str(error)},
+                )
+                return False
+        self._events(preemptor.scheduler_name).record(
+            victim, type_="Normal", reason="Preempted", action="Preempting", note=note, related=preemptor
+        )
+        return True
+
+    async def _delete(self, victim: PodInfo, preemptor: PodInfo) -> None:
+        condition = PodCondition(
+            type="DisruptionTarget",
+            status="True",
+            reason="PreemptionByScheduler",
+            message=f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod",
+        )
+        await self._writer.wait_pod_status_patched(self._newest(victim.key) or victim, condition=condition)
+        await self._writer.delete_pod(victim)
+
+
+class NoPreemptions:
+    """Fulfils `Preemptions` where no decision is carried out."""
+
+    def attempted(self) -> None:
+        return
+
+    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+        return
+
+    def is_running(self, uid: str) -> bool:
+        return False

@@ -1,0 +1,105 @@
+"""Preemption: what a plugin that makes room may ask of its surroundings, and what it leaves for explanations.
+
+It tries what would happen if pods were gone, asks the extenders, and hands the rest over: making pods go takes
+requests to the API server, which is nobody's business within a cycle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scheduler.framework.cycle_state import CycleState
+    from scheduler.framework.status import Status
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
+
+
+@runtime_checkable
+class PreemptionDryRun(Protocol):
+    """Finds the pods that must go from each of some nodes; nothing is changed by it."""
+
+    def dry_run(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        removable: Mapping[int, Sequence[PodInfo]],
+        nominated: Mapping[int, Sequence[PodInfo]],
+    ) -> Mapping[int, Status | tuple[PodInfo, ...]]:
+        """Take all removable pods away, then give back, one after another, each that the pod fits beside.
+
+        Args:
+            state: what PreFilter wrote; it stays as it is.
+            pod: the pod to make room for.
+            snapshot: the cluster.
+            removable: row -> pods of that node, in the order in which they are to be given back.
+            nominated: row -> other pods of equal or higher priority that are expected there soon.
+
+        Returns:
+            Row -> the pods that had to stay away, in the order given, or why the pod does not fit even without all.
+        """
+        ...
+
+
+@runtime_checkable
+class VictimReview(Protocol):
+    """Lets extenders take nodes and victims back before any pod has to go."""
+
+    async def review(
+        self, pod: PodInfo, snapshot: Snapshot, victims: Mapping[int, tuple[Sequence[PodInfo], int]]
+    ) -> Mapping[int, tuple[Sequence[PodInfo], int]]:
+        """Return what is left of row -> (victims, how many disruption budgets that breaks).
+
+        Raises:
+            SchedulerError: an extender that is needed failed.
+        """
+        ...
+
+
+@runtime_checkable
+class Preemptions(Protocol):
+    """Carries preemptions out, in the background."""
+
+    def attempted(self) -> None:
+        """Count that room was looked for."""
+        ...
+
+    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+        """Begin to make pods leave a node for another pod; those that are leaving already are left alone.
+
+        The preemptor must not be tried before that is done: see `is_running`. If it fails, the preemptor is tried
+        again at once.
+
+        Args:
+            preemptor: the pod that needs the room.
+            node_name: where.
+            victims: the pods on that node that have to leave.
+            plugin: who wants it.
+        """
+        ...
+
+    def is_running(self, uid: str) -> bool:
+        """Whether pods are still being told to leave for this pod."""
+        ...
+
+
+REPORT: Final = "Preemption"
+"""Where in the cycle state the `PreemptionReport` of a plugin is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionReport:
+    """What a search for room found, for explanations.
+
+    Attributes:
+        candidates: row -> (the pods that would have to leave, most important first; how many of them break a
+            disruption budget).
+        nominated: the rows of the best candidates, of which one was chosen.
+    """
+
+    candidates: Mapping[int, tuple[Sequence[PodInfo], int]]
+    nominated: Sequence[int]

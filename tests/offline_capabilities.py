@@ -1,0 +1,29 @@
+"""What plugins may ask for where nothing is carried out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.app.victim_review import ExtenderReview
+from scheduler.cycle.preemption import NoPreemptions
+from scheduler.framework import PodBinder
+from scheduler.framework.preemption import Preemptions, VictimReview
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.objects.pod import PodInfo
+
+
+class NoBinder:
+    """Binds nothing."""
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None: ...
+
+
+OFFLINE: Mapping[type, object] = {
+    PodBinder: NoBinder(),
+    Preemptions: NoPreemptions(),
+    VictimReview: ExtenderReview(lambda: None),
+}
+"""Protocol -> what fulfils it."""

@@ -1,0 +1,69 @@
+"""Who may preempt, and where the search for candidates ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from plugins.node_resources_fit import NodeResourcesFit
+from plugins.preemption_candidates import NEVER, VICTIMS_ARE_LEAVING, search, why_not_eligible
+from scheduler.framework import CycleState, Diagnosis
+from scheduler.runtime.dry_run import DryRun
+from tests.builders import node, pod
+from tests.puppets import framework_of
+from tests.snapshots import snapshot_of
+
+if TYPE_CHECKING:
+    from plugins.preemption_candidates import Search
+    from scheduler.snapshot import Snapshot
+
+NODES = [node(f"n{row}", cpu="2") for row in range(4)]
+POD = pod("p", cpu="2", priority=5)
+
+
+def searched(snapshot: Snapshot, rows: list[int], enough: int) -> Search:
+    fit = NodeResourcesFit(args=NodeResourcesFit.Args())
+    filtering, state = framework_of(fit).filtering, CycleState()
+    filtering.run_pre_filter(state, POD, snapshot, Diagnosis.blank(snapshot.n_nodes))
+    dry_run = DryRun()
+    dry_run.filtering = filtering
+    return search(dry_run, state, POD, snapshot, rows, budgets=[], nominated={}, enough=enough)
+
+
+@pytest.mark.parametrize(
+    ("enough", "found"), [(1, [2]), (2, [2, 3]), (9, [2, 3, 0])], ids=["one", "two", "all there are"]
+)
+def test_the_search_ends_with_enough_candidates_in_the_order_given(enough: int, found: list[int]) -> None:
+    victims = [pod(f"v{row}", cpu="1", node=f"n{row}") for row in (0, 2, 3)]
+    result = searched(snapshot_of(*NODES, pods=victims), [2, 3, 0, 1], enough)
+
+    assert [candidate.row for candidate in result.candidates] == found
+
+
+def test_pods_of_the_same_priority_are_no_victims() -> None:
+    peers = [pod("peer", cpu="2", node="n0", priority=5)]
+    result = searched(snapshot_of(*NODES, pods=peers), [0], 9)
+
+    assert result.message(4) == (
+        "0/4 nodes are available: 1 No preemption victims found for incoming pod, "
+        "3 Preemption is not helpful for scheduling."
+    )
+
+
+def test_a_pod_whose_policy_is_never_does_not_preempt() -> None:
+    never = pod("p", priority=5, preemption_policy="Never")
+    assert why_not_eligible(never, snapshot_of(*NODES), Diagnosis.blank(4)) == NEVER
+
+
+@pytest.mark.parametrize(("reason", "told"), [("PreemptionByScheduler", VICTIMS_ARE_LEAVING), ("Other", "")])
+def test_a_pod_waits_for_victims_that_preemption_sent_away(reason: str, told: str) -> None:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    leaving = pod("v", node="n0", status={"conditions": [condition]})
+    metadata = type(leaving.pod.metadata)(
+        name="v", namespace="default", uid="v", deletion_timestamp="2026-03-01T08:00:00Z"
+    )
+    leaving = type(leaving)(type(leaving.pod)(metadata, leaving.pod.spec, leaving.pod.status))
+    nominated = pod("p", priority=5, status={"nominatedNodeName": "n0"})
+
+    assert why_not_eligible(nominated, snapshot_of(*NODES, pods=[leaving]), Diagnosis.blank(4)) == told

@@ -1,0 +1,64 @@
+"""Which victims matter more, and where preempting does the least harm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from plugins.preemption_ranking import Candidate, best, by_importance
+from tests.builders import pod
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
+
+
+def victim(name: str, priority: int = 0, started: str = "") -> PodInfo:
+    return pod(name, node="n", priority=priority, status={"startTime": started} if started else {})
+
+
+EARLY, LATE = "2026-03-01T08:00:00Z", "2026-03-01T09:00:00Z"
+
+
+def test_priority_comes_before_running_time_and_a_pod_not_yet_started_is_last() -> None:
+    pods = [victim("new"), victim("late", 0, LATE), victim("early", 0, EARLY), victim("high", 1, LATE)]
+
+    assert [each.name for each in by_importance(pods)] == ["high", "early", "late", "new"]
+
+
+@pytest.mark.parametrize(
+    ("winner", "loser"),
+    [
+        pytest.param(([victim("a", 9)], 0), ([victim("b", 1)], 1), id="fewer broken budgets"),
+        pytest.param(
+            ([victim("a", 1), victim("b", 1)], 0), ([victim("c", 2)], 0), id="lower highest priority"
+        ),
+        pytest.param(
+            ([victim("a", 2), victim("b", 0)], 0),
+            ([victim("c", 2), victim("d", 1)], 0),
+            id="lower sum of priorities",
+        ),
+        pytest.param(
+            ([victim("a", -5)], 0), ([victim("b", -5), victim("c", -5)], 0), id="negative priorities"
+        ),
+        pytest.param(([victim("a", 0, LATE)], 0), ([victim("b", 0, EARLY)], 0), id="later start"),
+        pytest.param(
+            ([victim("a", 1, LATE), victim("b", 0, EARLY)], 0),
+            ([victim("c", 1, EARLY), victim("d", 0, LATE)], 0),
+            id="start of the highest priority only",
+        ),
+    ],
+)
+def test_the_node_with_the_least_harm_wins(
+    winner: tuple[list[PodInfo], int], loser: tuple[list[PodInfo], int]
+) -> None:
+    better, worse = Candidate(0, tuple(winner[0]), winner[1]), Candidate(1, tuple(loser[0]), loser[1])
+
+    assert best([worse, better]) == [better]
+
+
+def test_candidates_that_nothing_tells_apart_all_win() -> None:
+    twins = [Candidate(row, (victim("a", 0, EARLY),), 0) for row in range(2)]
+
+    assert best(twins) == twins
+    assert best([]) == []
