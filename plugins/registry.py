@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from plugins.default_binder import DefaultBinder
 from plugins.default_preemption import DefaultPreemption
+from plugins.dynamic_resources import DynamicResources
 from plugins.image_locality import ImageLocality
 from plugins.inter_pod_affinity import InterPodAffinity
 from plugins.node_affinity import NodeAffinity
@@ -41,6 +42,7 @@ _ALL: tuple[type[Plugin], ...] = (
     NodeResourcesFit,
     PodTopologySpread,
     InterPodAffinity,
+    DynamicResources,
     DefaultPreemption,
     NodeResourcesBalancedAllocation,
     ImageLocality,

@@ -78,6 +78,12 @@ class Volume(ApiStruct, frozen=True):
     image: ImageVolumeSource | None = None
 
 
+class PodResourceClaim(ApiStruct, frozen=True):
+    """v1.PodResourceClaim, as far as scheduling reads it."""
+
+    name: str = ""
+
+
 class PodSpec(ApiStruct, frozen=True):
     """v1.PodSpec, as far as scheduling reads it."""
 
@@ -97,6 +103,7 @@ class PodSpec(ApiStruct, frozen=True):
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
     termination_grace_period_seconds: int = 30
 
 

@@ -215,7 +215,7 @@ class PluginCalls:
         """Return a plugin's status with its name; as an ERROR if the contract does not allow it there."""
         if status.code is Code.SUCCESS:
             return status
-        if not _is_worded(status):
+        if not is_worded(status):
             return self._malformed(plugin, point, status)
         if status.code is Code.ERROR:
             told = f"{_running(plugin, point)}: {status.message}"
@@ -259,7 +259,7 @@ def _running(plugin: Plugin, point: ExtensionPoint) -> str:
     return f'running {point.metric_name} plugin "{plugin.name}"'
 
 
-def _is_worded(status: Status) -> bool:
+def is_worded(status: Status) -> bool:
     """Whether the reasons are a tuple of texts; one text alone would be read letter by letter."""
     reasons: object = status.reasons
     return isinstance(reasons, tuple) and all(isinstance(reason, str) for reason in reasons)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
 import typing
 from typing import TYPE_CHECKING, Any
 
+from scheduler import clock
 from scheduler.errors import PluginLoadError
 from scheduler.framework import capabilities as known
 from scheduler.framework import preemption
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 CAPABILITIES: Mapping[str, type] = {
     name: found
-    for module in (known, preemption)
+    for module in (known, preemption, clock)
     for name, found in vars(module).items()
     if getattr(found, "_is_protocol", False) and found.__module__ == module.__name__
 }
@@ -61,14 +63,19 @@ def _faults(plugin: type[Plugin]) -> Iterator[str]:
         yield f"locality: Locality.NODE or Locality.CLUSTER is expected, was {locality!r}"
     if not isinstance(needs, Needs):
         yield f"needs: scheduler.framework.Needs is expected, was {needs!r}"
-    seconds: object = plugin.refresh_seconds
-    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
-        yield f"refresh_seconds: a positive number of seconds or None is expected, was {seconds!r}"
+    yield from refresh_faults(plugin)
     yield from _method_faults(plugin)
     try:
         constructor_wants(plugin)
     except TypeError as error:
         yield f"__init__: {error}"
+
+
+def refresh_faults(plugin: type[Plugin] | Plugin) -> Iterator[str]:
+    """Yield what is wrong with how often a plugin wants to be refreshed; a constructor may have set it."""
+    seconds: object = plugin.refresh_seconds
+    if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
+        yield f"refresh_seconds: a positive number of seconds or None is expected, was {seconds!r}"
 
 
 def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
@@ -84,7 +91,9 @@ def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
     contracts = [
         (CLASS_OF[point], method) for point in CLASS_OF if point in points for method in METHODS_OF[point]
     ]
-    contracts += [(Plugin, method) for method in ("signature", "version", "events", "refresh")]
+    contracts += [
+        (Plugin, method) for method in ("signature", "version", "events", "refresh", "nodes_without_data")
+    ]
     for contract, method in contracts:
         yield from _signature_faults(plugin, contract, method)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.errors import PluginLoadError
 from scheduler.framework.events import ClusterEvent, EventWithHint
-from scheduler.runtime.checking import constructor_wants
+from scheduler.runtime.checking import constructor_wants, refresh_faults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +39,8 @@ def build_plugin(plugin: type[Plugin], args: PluginArgs, capabilities: Mapping[t
     except Exception as error:
         told = f"cannot be built: {type(error).__name__}: {error}"
         raise PluginLoadError(plugin.name, told) from error
+    for fault in refresh_faults(built):
+        raise PluginLoadError(plugin.name, fault)
     _check_events(built)
     return built
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scheduler.framework.interface import PostFilterResult
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code, Status
 from scheduler.runtime.answers import is_post_filter
-from scheduler.runtime.calls import NO_OTHER
+from scheduler.runtime.calls import NO_OTHER, is_worded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +56,9 @@ async def ask_post_filters(
         if isinstance(result, Status):
             return PostFilterResult(result)
         status = call.completed(plugin, ExtensionPoint.POST_FILTER, result.status)
+        if result.status.code is Code.ERROR and is_worded(result.status):
+            # It ends the point in its own words, which follow those of the plugins that refused the pod.
+            return PostFilterResult(replace(result.status, plugin=plugin.name))
         if status.code is Code.ERROR:
             return PostFilterResult(status)
         if not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:

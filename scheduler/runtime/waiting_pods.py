@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from scheduler.configuration.durations import Duration
 from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.objects.durations import Duration
 from scheduler.runtime.instruments import NoInstruments
 
 if TYPE_CHECKING:
