@@ -149,3 +149,41 @@ async def test_other_extenders_are_taken_without_a_restart(tmp_path: Path) -> No
             it.add_pods(pod_object("second"))
             await it.until(lambda: it.node_of("second"))
             assert (it.node_of("first"), it.node_of("second")) == ("a", "b")
+
+
+@virtually
+async def test_an_extender_has_a_say_in_whom_to_preempt(tmp_path: Path) -> None:
+    def spare_a(said: Any) -> Any:
+        victims = said["NodeNameToMetaVictims"]
+        return {"NodeNameToMetaVictims": {name: victims[name] for name in victims if name != "a"}}
+
+    async with cluster(tmp_path, kubelet=True) as it, scripted_extender({"preempt": spare_a}) as extender:
+        it.add_nodes(node_object("a", cpu="1"), node_object("b", cpu="1"))
+        it.add_pods(pod_object("on-a", cpu="1", node="a"), pod_object("on-b", cpu="1", node="b", priority=5))
+        settings = f"{{urlPrefix: {extender.url}, preemptVerb: preempt, nodeCacheCapable: true}}"
+        async with it.daemon(configuration(settings)):
+            it.add_pods(pod_object("important", cpu="1", priority=10))
+            await it.until(lambda: it.node_of("important"))
+            assert it.node_of("important") == "b"  # without a say it would have been a: its pod matters less
+            names = {pod["metadata"]["name"] for pod in it.pods()}
+            assert names == {"on-a", "important"}
+            assert extender.asked[0][1]["NodeNameToMetaVictims"].keys() == {"a", "b"}
+
+
+@virtually
+async def test_an_extender_that_fails_keeps_pods_from_being_preempted(tmp_path: Path) -> None:
+    answers: dict[str, Any] = {"preempt": 500}
+    async with cluster(tmp_path, kubelet=True) as it, scripted_extender(answers) as extender:
+        it.add_nodes(node_object("a", cpu="1"))
+        it.add_pods(pod_object("on-a", cpu="800m", node="a"), pod_object("small", cpu="100m", node="a"))
+        settings = f"{{urlPrefix: {extender.url}, preemptVerb: preempt, nodeCacheCapable: true}}"
+        async with it.daemon(configuration(settings)):
+            it.add_pods(pod_object("important", cpu="1", priority=10))
+            await it.until(lambda: it.notes("important", "FailedScheduling"))
+            assert (
+                f'extender "{extender.url}": failed preempt' in it.notes("important", "FailedScheduling")[0]
+            )
+            assert "deletionTimestamp" not in it.pod("on-a")["metadata"]
+            answers["preempt"] = lambda said: {"NodeNameToMetaVictims": said["NodeNameToMetaVictims"]}
+            it.server.store.delete("pods", "small")  # too little, but worth another try
+            await it.until(lambda: it.node_of("important"))
