@@ -13,8 +13,8 @@ from scheduler.extenders.wire import ExtenderError
 if TYPE_CHECKING:
     import aiohttp
 
-    from scheduler.configuration.durations import Duration
     from scheduler.configuration.types import Extender, ExtenderTLS
+    from scheduler.objects.durations import Duration
 
 _DEFAULT_SECONDS = 5.0
 _LONGEST_ANSWER_BYTES = 256 * 1024 * 1024

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_EXTENDER_PRIORITY = 10
 """The best score an extender can give; the worst is 0."""
 
-_INT64 = range(-(1 << 63), 1 << 63)
+_LARGEST = (1 << 63) - 1
 
 T = TypeVar("T")
 
@@ -255,11 +255,17 @@ def _field(fields: Mapping[str, Any], name: str, kind: type[T], absent: Any, pat
 def _typed(value: Any, kind: type[T], path: str, *, empty: T | None = None) -> T:
     if value is None and empty is not None:
         return empty
-    is_no_number = kind is int and (isinstance(value, bool) or value not in _INT64)
-    if isinstance(value, kind) and not is_no_number:
-        return value
+    if _is_of(value, kind):
+        typed: T = value
+        return typed
     where = f" at {path}" if path else ""
     raise ExtenderError(f"answered {_shown(value)}{where}, expected {_KINDS[kind]}")
+
+
+def _is_of(value: Any, kind: type) -> bool:
+    if kind is int:  # of Go: 64 bits, and no boolean
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST
+    return isinstance(value, kind)
 
 
 def _shown(value: Any) -> str:

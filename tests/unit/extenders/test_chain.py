@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.configuration.durations import Duration
 from scheduler.configuration.types import Extender, ManagedResource
 from scheduler.extenders.chain import LEFT_OUT, Extenders
 from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.status import Code
+from scheduler.objects.durations import Duration
 from tests.builders import pod
 from tests.extender_server import Hangs, scripted_extender
 from tests.snapshots import snapshot_of
@@ -214,14 +214,15 @@ async def test_only_pods_that_ask_for_a_managed_resource_are_told_of() -> None:
 async def test_the_first_binder_that_works_binds() -> None:
     broken, works = {"bind": {"Error": "no"}}, {"bind": {}}
     bind = {"bind_verb": "bind"}
-    async with chain_of((broken, {**bind, "ignorable": True}), (works, bind)) as (chain, served, heard):
+    ignorable = {**bind, "ignorable": True}
+    async with chain_of((broken, ignorable), (works, ignorable)) as (chain, served, heard):
         assert await chain.bind(POD, "n1")
         assert served[1].asked[0][1]["Node"] == "n1"
         assert heard.failures == [("bind", "default/web", f'extender "{served[0].url}": no')]
     async with chain_of((broken, bind)) as (chain, _, _):
         with pytest.raises(ExtenderError, match=r"no$"):
             await chain.bind(POD, "n1")
-    async with chain_of((broken, {**bind, "ignorable": True})) as (chain, _, _):
+    async with chain_of((broken, ignorable)) as (chain, _, _):
         assert not await chain.bind(POD, "n1")
 
 
@@ -279,3 +280,13 @@ async def test_an_ignorable_extender_without_victims_only_takes_the_node_away() 
 
 def test_no_extenders_are_no_chain() -> None:
     assert not Extenders([], Heard())
+
+
+@virtually
+async def test_those_that_may_be_ignored_are_asked_after_all_others() -> None:
+    first: dict[str, Any] = {"ask": {"NodeNames": ["n1", "n2"]}}
+    second: dict[str, Any] = {"ask": {"NodeNames": ["n1"]}}
+    async with chain_of((first, {**FILTER, "ignorable": True}), (second, FILTER)) as (chain, served, _):
+        assert (await filtered(chain))[0] == [0]
+        assert served[1].asked[0][1]["NodeNames"] == ["n1", "n2", "n3"]
+        assert served[0].asked[0][1]["NodeNames"] == ["n1"]
