@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from scheduler.errors import ApiError
 from scheduler.framework import (
+    ApiGet,
+    Clock,
     HttpGet,
     PodActivator,
     PodBinder,
@@ -19,8 +22,8 @@ from scheduler.framework.preemption import Preemptions, VictimReview
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import aiohttp
-
+    from scheduler.app.web_client import WebClient
+    from scheduler.client.connection import Requests
     from scheduler.cycle.event_bus import EventBus
     from scheduler.queue.scheduling_queue import SchedulingQueue
     from scheduler.runtime.waiting_pods import WaitingPodsMap
@@ -33,33 +36,22 @@ class LoopSleep:
         await asyncio.sleep(seconds)
 
 
-class WebClient:
-    """Asks web servers through one pool of connections, opened when first used."""
+class ApiReads:
+    """Reads from the API server over the daemon's connection.
 
-    def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
+    Args:
+        requests: the connection.
+    """
 
-    async def http_get(
-        self, url: str, *, headers: Mapping[str, str] | None = None, timeout_seconds: float = 5.0
-    ) -> bytes:
-        import aiohttp  # half of what `explain` would take to start, and few profiles ask the web
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
 
-        if self._session is None:
-            self._session = aiohttp.ClientSession()
-        timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+    async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
         try:
-            async with self._session.get(url, headers=headers, timeout=timeout) as answer:
-                body = await answer.read()
-                if not answer.ok:
-                    raise OSError(f"GET {url}: {answer.status} {answer.reason}: {body[:256]!r}")
-                return body
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise OSError(f"GET {url}: {type(error).__name__}: {error}") from error
-
-    async def close(self) -> None:
-        """Close the pool."""
-        if self._session is not None:
-            await self._session.close()
+            answer = await self._requests.request("GET", path, timeout_seconds=timeout_seconds)
+        except ApiError as error:
+            raise OSError(f"GET {path}: {error}") from error
+        return answer.body
 
 
 class QueueActivator:
@@ -81,6 +73,8 @@ def capabilities(
     bus: EventBus,
     waiting_pods: WaitingPodsMap,
     web: WebClient,
+    api: ApiGet,
+    clock: Clock,
     events: PodEvents,
     preemptions: Preemptions,
     review: VictimReview,
@@ -94,6 +88,8 @@ def capabilities(
         WaitingPods: waiting_pods,
         Sleep: LoopSleep(),
         HttpGet: web,
+        ApiGet: api,
+        Clock: clock,
         Preemptions: preemptions,
         VictimReview: review,
     }

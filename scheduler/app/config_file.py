@@ -1,4 +1,4 @@
-"""Follows a configuration file, and the plugin files it names.
+"""Follows a configuration file, and the files it names: plugins, and a policy.
 
 Their state is asked for every two seconds: a ConfigMap that is mounted changes once a minute at best, by a symbolic
 link that is swapped, and notifications of the kernel neither follow links nor cross network file systems.
@@ -7,21 +7,24 @@ link that is swapped, and notifications of the kernel neither follow links nor c
 from __future__ import annotations
 
 import asyncio
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
-from scheduler.app.reloader import Offer, digest_of, plugin_files
+from scheduler.app.reloader import Offer, digest_of, named_files
 from scheduler.client.recorded_event import ObjectReference
 from scheduler.configuration.load import load
 from scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import LeaderElection
+    from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
 
 POLL_SECONDS = 2.0
+_NO_POLICIES: Mapping[PolicyConfigMap, str] = MappingProxyType({})
 
 _State = list[
     tuple[int, int, int] | None
@@ -33,14 +36,16 @@ class ConfigFile:
 
     Args:
         path: of the configuration.
+        policies: texts of policies in ConfigMaps; read once, at the start.
 
     Attributes:
         digest: of the version that was read last, plugin files included.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, policies: Mapping[PolicyConfigMap, str] = _NO_POLICIES) -> None:
         self._path = path
-        self._plugins: Sequence[Path] = ()
+        self._policies = policies
+        self._named: Sequence[Path] = ()
         self._state: _State = []
         self.digest = b""
 
@@ -51,8 +56,8 @@ class ConfigFile:
             ConfigurationError: as `configuration.load`.
         """
         self._look()
-        configuration = load(self._path)
-        self._plugins = plugin_files(configuration)
+        configuration = load(self._path, policies=self._policies)
+        self._named = named_files(configuration)
         self._look()
         return configuration
 
@@ -92,11 +97,11 @@ class ConfigFile:
 
     def _look(self) -> None:
         self._state = self._states()
-        files = ((str(path), _content(path)) for path in self._plugins)
+        files = ((str(path), _content(path)) for path in self._named)
         self.digest = digest_of(_content(self._path), files)
 
     def _states(self) -> _State:
-        return [_state_of(path) for path in (self._path, *self._plugins)]
+        return [_state_of(path) for path in (self._path, *self._named)]
 
 
 def lease_of(election: LeaderElection) -> ObjectReference:

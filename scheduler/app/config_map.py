@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
@@ -14,13 +15,16 @@ from scheduler.controllers.config_map import ConfigMap
 from scheduler.errors import ApiError, ConfigurationError, FieldError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from scheduler.client.connection import ApiConnection
     from scheduler.configuration.load import Configuration
+    from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
 _PLUGIN_FILE = ".py"
+_NO_POLICIES: Mapping[PolicyConfigMap, str] = MappingProxyType({})
 
 
 class ConfigMapKey(NamedTuple):
@@ -55,13 +59,17 @@ class ConfigMapSource:
     Args:
         where: which, and which key.
         folder: where its plugin files are put, since Python reads files.
+        policies: texts of policies in other ConfigMaps; read once, at the start.
 
     Attributes:
         digest: of the version that was offered last, plugin files included; empty after a deletion.
     """
 
-    def __init__(self, where: ConfigMapKey, folder: Path) -> None:
+    def __init__(
+        self, where: ConfigMapKey, folder: Path, policies: Mapping[PolicyConfigMap, str] = _NO_POLICIES
+    ) -> None:
         self.where = where
+        self._policies = policies
         self.digest = b""
         self._folder = folder
 
@@ -100,7 +108,7 @@ class ConfigMapSource:
         for name, text in found.data.items():
             if name.endswith(_PLUGIN_FILE):
                 (self._folder / name).write_text(text, encoding="utf-8")
-        return parse(found.data[key], f"{self.where.source}, {key}", self._folder)
+        return parse(found.data[key], f"{self.where.source}, {key}", self._folder, policies=self._policies)
 
     def _key_of(self, found: ConfigMap) -> str:
         keys = sorted(name for name in found.data if not name.endswith(_PLUGIN_FILE))

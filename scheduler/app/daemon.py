@@ -8,15 +8,16 @@ import math
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from plugins.registry import IN_TREE
-from scheduler.app.capabilities import WebClient, capabilities
+from scheduler.app.capabilities import ApiReads, capabilities
 from scheduler.app.failed_extenders import FailedExtenders
 from scheduler.app.generation import Generation
+from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of
 from scheduler.app.reload_fields import keep_what_needs_a_restart
 from scheduler.app.standby import StandbyReporter
 from scheduler.app.victim_review import ExtenderReview
 from scheduler.app.watches import Watches
+from scheduler.app.web_client import WebClient
 from scheduler.client.events import EventRecorder
 from scheduler.client.leadership import GuardedRequests, Leadership, Unopposed
 from scheduler.client.lease import LeaderElector, new_identity
@@ -43,6 +44,7 @@ from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.runtime.waiting_pods import WaitingPodsMap
 from scheduler.state.cache import Cache
+from scheduler.wasm.library import GuestLibrary, guest_urls
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -103,6 +105,7 @@ class Daemon:
         self._clock = clock
         self._random = random
         self._in_tree = in_tree
+        self._guests = GuestLibrary()
         self.metrics = Metrics()
         connection.observer = self.metrics.rest_client
         self.frameworks: dict[str, Framework] = {}
@@ -217,13 +220,15 @@ class Daemon:
                 recorders[name] = EventRecorder(self._writer, self._clock, name)
         frameworks = build_frameworks(
             configuration,
-            Registry(self._in_tree),
+            Registry(self._in_tree, self._guests),
             lambda profile: capabilities(
                 binder=self._writer,
                 queue=self.queue,
                 bus=self._bus,
                 waiting_pods=self._waiting_pods,
                 web=self._web,
+                api=ApiReads(self._connection),
+                clock=self._clock,
                 events=recorders[profile],
                 preemptions=self._preemptions,
                 review=self._review,
@@ -231,7 +236,8 @@ class Daemon:
             self.metrics,
         )
         extenders = Extenders(configuration.settings.extenders, FailedExtenders(recorders, self.metrics))
-        return Generation(configuration, frameworks, needs_of(frameworks.values()), extenders)
+        needs = needs_of(frameworks.values())
+        return Generation(configuration, frameworks, needs, extenders, self.metrics.refreshes, self._clock)
 
     def _events_of(self, profile: str) -> Mapping[str, Sequence[EventWithHint]]:
         framework = self.frameworks.get(profile)
@@ -325,6 +331,10 @@ class Daemon:
             ("plugin", "profile"),
             queue.rejections.items,
         )
+
+        refreshes = self.metrics.refreshes
+        refreshes.ages = lambda: self._generation.refresh_ages()  # noqa: PLW0108 - of whichever is in force
+        refreshes.nodes_without_data = lambda: self._generation.nodes_without_data(self.cache.snapshot())
 
     async def run(self, stop: asyncio.Event) -> None:
         """Stand by until elected, schedule until `stop` is set, then finish what was begun and make room.
@@ -429,6 +439,9 @@ class Daemon:
         """
         async with self._reloading:
             possible, left = keep_what_needs_a_restart(configuration, self.configuration)
+            if any(guest_urls(possible)):
+                # They are read and compiled while the old profiles go on.
+                await asyncio.to_thread(self._guests.prepare, possible)
             recorders = dict(self._recorders)
             generation = self._build(possible, recorders)
             try:

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
+    from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.extenders.chain import Extenders
     from scheduler.framework.interface import Needs, Plugin
+    from scheduler.metrics.plugin_refresh import RefreshMetrics
     from scheduler.runtime.framework import Framework
+    from scheduler.snapshot import Snapshot
 
     Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
@@ -32,24 +35,29 @@ class Generation:
         frameworks: schedulerName -> profile.
         needs: what all their plugins need together.
         extenders: the extenders of all profiles.
+        metrics: is told how fresh the data are.
+        clock: the time.
     """
 
     configuration: Configuration
     frameworks: Mapping[str, Framework]
     needs: Needs
     extenders: Extenders
+    metrics: RefreshMetrics
+    clock: Clock
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _first: list[asyncio.Event] = field(default_factory=list)
+    _fresh_at: dict[tuple[str, str], float] = field(
+        default_factory=dict
+    )  # (plugin, profile) -> last success, or start
 
     def start_refreshing(self, spawn: Spawn) -> None:
         """Begin to refresh the data of every plugin that wants it."""
-        for framework in self.frameworks.values():
-            for plugin in framework.plugins.all():
-                if plugin.refresh_seconds is not None:
-                    first = asyncio.Event()
-                    self._first.append(first)
-                    refreshing = _keep_fresh(plugin, plugin.refresh_seconds, first)
-                    self._tasks.append(spawn(refreshing, f"refresh {plugin.name}"))
+        for profile, plugin, seconds in self._refreshing():
+            first = asyncio.Event()
+            self._first.append(first)
+            refreshing = self._keep_fresh(profile, plugin, seconds, first)
+            self._tasks.append(spawn(refreshing, f"refresh {plugin.name}"))
 
     async def wait_refreshed(self) -> None:
         """Wait until every plugin was refreshed once, or tried to, but not for ever."""
@@ -66,15 +74,48 @@ class Generation:
             task.cancel()
         self._tasks.clear()
 
+    def refresh_ages(self) -> Iterable[tuple[tuple[str, str], float]]:
+        """Return ((plugin, profile), seconds since it last got data, or since it began to try)."""
+        now = self.clock.monotonic()
+        return [(labels, now - at) for labels, at in self._fresh_at.items()]
+
+    def nodes_without_data(self, snapshot: Snapshot) -> Iterable[tuple[tuple[str, str], float]]:
+        """Yield ((plugin, profile), number) for each plugin that has data about nodes."""
+        for profile, plugin, _ in self._refreshing():
+            number = plugin.nodes_without_data(snapshot)
+            if number is not None:
+                yield (plugin.name, profile), float(number)
+
+    def _refreshing(self) -> Iterable[tuple[str, Plugin, float]]:
+        """Yield the plugins with background data: profile, plugin, seconds between two refreshes."""
+        for profile, framework in self.frameworks.items():
+            for plugin in framework.plugins.all():
+                if plugin.refresh_seconds is not None:
+                    yield profile, plugin, plugin.refresh_seconds
+
     def _fields(self) -> dict[str, object]:
         return {"profiles": sorted(self.frameworks), "seconds": FIRST_REFRESH_SECONDS}
 
-
-async def _keep_fresh(plugin: Plugin, seconds: float, first: asyncio.Event) -> None:
-    while True:
-        try:
-            await plugin.refresh()
-        except Exception:
-            logger.exception("Plugin could not refresh its data", extra={"plugin": plugin.name})
-        first.set()
-        await asyncio.sleep(seconds)
+    async def _keep_fresh(self, profile: str, plugin: Plugin, seconds: float, first: asyncio.Event) -> None:
+        fields, name = {"plugin": plugin.name, "profile": profile}, plugin.name
+        self.metrics.began(name, profile)
+        self._fresh_at[name, profile] = self.clock.monotonic()
+        failures = 0
+        while True:
+            try:
+                await plugin.refresh()
+            except Exception as error:
+                failures += 1
+                self.metrics.failed(name, profile)
+                if not isinstance(error, OSError):
+                    logger.exception("Plugin could not refresh its data", extra=fields)
+                elif failures == 1:  # while a server is away, each further one says the same
+                    logger.warning("Plugin could not refresh its data", extra={**fields, "error": str(error)})
+            else:
+                self.metrics.refreshed(name, profile)
+                self._fresh_at[name, profile] = self.clock.monotonic()
+                if failures:
+                    logger.info("Plugin has fresh data again", extra={**fields, "failures": failures})
+                failures = 0
+            first.set()
+            await asyncio.sleep(seconds)

@@ -1,5 +1,46 @@
-"""The plugins that come with the scheduler, for the layers above that build profiles but no daemon."""
+"""The plugins that need no path: those that come with the scheduler, and those that a command was built with."""
 
-from plugins.registry import IN_TREE
+from __future__ import annotations
 
-__all__ = ["IN_TREE"]
+from collections import ChainMap
+from typing import TYPE_CHECKING
+
+from plugins.registry import IN_TREE as _OURS
+from scheduler.errors import PluginLoadError
+from scheduler.runtime.checking import check_plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.framework.interface import Plugin
+
+_ADDED: dict[str, type[Plugin]] = {}
+
+IN_TREE: Mapping[str, type[Plugin]] = ChainMap(_ADDED, dict(_OURS))
+"""Name in a profile -> class."""
+
+
+def add_plugins(plugins: Mapping[str, type[Plugin]]) -> None:
+    """Let profiles name further plugins, in every command of this process.
+
+    Args:
+        plugins: name in a profile -> class, whose `name` it is.
+
+    Raises:
+        PluginLoadError: a class is not a whole plugin, has another name, or the name is taken; none is added then.
+
+    Source:
+        kube-scheduler v1.36, cmd/kube-scheduler/app/server.go, WithPlugin.
+    """
+    checked: dict[str, type[Plugin]] = {}
+    for name, candidate in plugins.items():
+        plugin = check_plugin(candidate, f"main(plugins={{{name!r}: ...}})")
+        if plugin.name != name:
+            told = f"{plugin.__name__}.name is {plugin.name!r}; give it under that name"
+            raise PluginLoadError(name, told)
+        if name in IN_TREE:
+            raise PluginLoadError(
+                name, f"there is a plugin of that name, {IN_TREE[name].__module__}; choose another"
+            )
+        checked[name] = plugin
+    _ADDED.update(checked)

@@ -156,14 +156,15 @@ def nothing(source: str, problem: str) -> Callable[[], NoReturn]:
     return read
 
 
-def plugin_files(configuration: Configuration) -> list[Path]:
-    """Return the .py files that the profiles name, each once."""
+def named_files(configuration: Configuration) -> list[Path]:
+    """Return the files that are read with a configuration, each once: plugins that profiles name, and a policy."""
     names = (
         name.partition(":")[0]
         for profile in configuration.settings.profiles
         for name in enabled_names(profile.plugins)
     )
-    return [configuration.folder / name for name in dict.fromkeys(names) if name.endswith(".py")]
+    plugins = [configuration.folder / name for name in dict.fromkeys(names) if name.endswith(".py")]
+    return [*plugins, *configuration.files]
 
 
 def digest_of(text: bytes, files: Iterable[tuple[str, bytes]]) -> bytes:

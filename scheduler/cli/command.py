@@ -13,7 +13,7 @@ from scheduler.errors import ConfigurationError, SchedulerError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-COMMANDS = ("run", "explain", "demo", "api-server")
+COMMANDS = ("run", "check", "explain", "demo", "api-server")
 
 app = typer.Typer(
     name="custom-scheduler",
@@ -54,6 +54,10 @@ def _command(name: str) -> Callable[..., Any]:
             from scheduler.cli.explain import explain
 
             return explain
+        case "check":
+            from scheduler.cli.check import check
+
+            return check
         case "demo":
             from scheduler.cli.demo import demo
 

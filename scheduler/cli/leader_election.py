@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from scheduler.configuration.durations import Duration
+from scheduler.objects.durations import Duration
 
 
 def duration(text: str) -> Duration:

@@ -7,7 +7,7 @@ import logging
 import random
 import signal
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +22,7 @@ from scheduler.app.default_scheduler import refuse_beside_default_scheduler
 from scheduler.app.following import following_config_map, following_file
 from scheduler.app.memory import settle_memory
 from scheduler.app.pages import Serving, serving_pages
+from scheduler.app.policies import with_policies
 from scheduler.app.reloader import Reloader
 from scheduler.cli.configuration import ConfigFileOption, ConfigMapOption, FollowConfig, WriteConfigTo
 from scheduler.cli.leader_election import (
@@ -42,13 +43,16 @@ from scheduler.cli.serving import (
     TlsPrivateKeyFile,
 )
 from scheduler.client.connect import connect
+from scheduler.client.connection import ApiConnection
 from scheduler.clock import SystemClock
-from scheduler.configuration.durations import Duration
 from scheduler.configuration.load import Configuration, default
 from scheduler.configuration.overrides import with_leader_election
+from scheduler.configuration.types import API_VERSION
+from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
 from scheduler.configuration.write import to_yaml
 from scheduler.errors import ConfigurationError, FieldError, LeadershipLostError
 from scheduler.logs import LogFormat, configure_logging
+from scheduler.objects.durations import Duration
 from scheduler.server.access import ALWAYS_ALLOWED
 
 logger = logging.getLogger(__name__)
@@ -151,6 +155,29 @@ def _write(configuration: Configuration, path: Path) -> None:
     path.write_text(to_yaml(configuration))
 
 
+async def _read(
+    config: Path | None, config_map: ConfigMapKey | None, kubeconfig: str | None, stack: AsyncExitStack
+) -> tuple[Configuration, ConfigFile | None, ConfigMapSource | None, ApiConnection | None]:
+    """Return the configuration to begin with, what it is followed by, and the connection if that took one."""
+    policies: dict[PolicyConfigMap, str] = {}
+    if config_map is not None:
+        connection = await stack.enter_async_context(connect(kubeconfig))
+        folder = stack.enter_context(TemporaryDirectory(prefix="custom-scheduler-"))
+        source = ConfigMapSource(config_map, Path(folder), policies)
+        first = partial(source.first, await read_config_map(connection, config_map))
+        return (
+            await with_policies(first, policies, lambda _: nullcontext(connection)),
+            None,
+            source,
+            connection,
+        )
+    if config is None:
+        return default(), None, None, None
+    file = ConfigFile(config, policies)
+    read = await with_policies(file.load, policies, lambda named: connect(kubeconfig or named or None))
+    return read, file, None, None
+
+
 async def _run(
     config: Path | None,
     config_map: ConfigMapKey | None,
@@ -169,21 +196,19 @@ async def _run(
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     async with AsyncExitStack() as stack:
-        file = ConfigFile(config) if config is not None else None
-        source: ConfigMapSource | None = None
-        if config_map is not None:
-            connection = await stack.enter_async_context(connect(kubeconfig))
-            folder = stack.enter_context(TemporaryDirectory(prefix="custom-scheduler-"))
-            source = ConfigMapSource(config_map, Path(folder))
-            configuration = overriding(source.first(await read_config_map(connection, config_map)))
-        else:
-            configuration = overriding(default() if file is None else file.load())
+        read, file, source, connection = await _read(config, config_map, kubeconfig, stack)
+        configuration = overriding(read)
         if write_config_to is not None:
             _write(configuration, write_config_to)
             return
         for note in configuration.notes:
             logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
-        if config_map is None:
+        if configuration.api_version != API_VERSION:
+            logger.info(
+                "Configuration is of an old version; `custom-scheduler check --convert` prints today's form",
+                extra={"api_version": configuration.api_version},
+            )
+        if connection is None:
             kubeconfig = kubeconfig or configuration.settings.client_connection.kubeconfig or None
             connection = await stack.enter_async_context(connect(kubeconfig))
 

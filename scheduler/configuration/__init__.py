@@ -6,7 +6,6 @@
 from scheduler.configuration.args import decode_args, find_args
 from scheduler.configuration.default_plugins import DEFAULT_ARGS, DEFAULT_PLUGINS, UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import DEFAULT_SCHEDULER_NAME, enabled_names
-from scheduler.configuration.durations import Duration
 from scheduler.configuration.expand import EnabledPlugin, expand, expand_profiles
 from scheduler.configuration.load import Configuration, default, load, parse
 from scheduler.configuration.notes import Note
@@ -33,7 +32,6 @@ __all__ = [
     "UPSTREAM_PLUGINS",
     "ClientConnection",
     "Configuration",
-    "Duration",
     "EnabledPlugin",
     "Extender",
     "ExtenderTLS",

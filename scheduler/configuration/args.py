@@ -8,8 +8,8 @@ import msgspec
 
 from scheduler.configuration.decode import decode
 from scheduler.configuration.validation import type_meta_faults
-from scheduler.configuration.wording import entry
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.objects.wording import entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

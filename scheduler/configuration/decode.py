@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from scheduler.configuration.wording import child, did_you_mean, entry, quoted, was
+from scheduler.configuration.misplaced import unknown_field
 from scheduler.errors import FieldError
+from scheduler.objects.wording import child, did_you_mean, entry, quoted, was
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -116,7 +117,7 @@ class _Decoder:
         fields = {field.encode_name: field for field in kind.fields}
         for key in value:
             if key not in fields:
-                self._fault(child(path, key), f"unknown field{did_you_mean(key, fields)}")
+                self._fault(child(path, key), unknown_field(kind.cls, key, fields))
         found: dict[str, Any] = {}
         for key, field in fields.items():
             if value.get(key) is not None:

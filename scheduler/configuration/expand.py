@@ -13,9 +13,9 @@ from scheduler.configuration.args import find_args
 from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.merge import ALL
-from scheduler.configuration.wording import did_you_mean, entry, quoted
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.framework.points import ExtensionPoint
+from scheduler.objects.wording import did_you_mean, entry, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

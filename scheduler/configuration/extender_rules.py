@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from scheduler.configuration.wording import entry, quoted, was
 from scheduler.errors import FieldError
 from scheduler.objects.resource_names import is_extended_resource_name
+from scheduler.objects.wording import entry, quoted, was
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

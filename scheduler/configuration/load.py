@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from scheduler.configuration import validation
@@ -16,12 +17,20 @@ from scheduler.configuration.defaults import (
 )
 from scheduler.configuration.notes import Note, notes
 from scheduler.configuration.types import API_VERSION, KIND, KubeSchedulerConfiguration
-from scheduler.configuration.wording import quoted, was
+from scheduler.configuration.versions import to_current, type_meta_faults
+from scheduler.configuration.versions.algorithm_source import PolicyMissingError
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.objects.wording import quoted, was
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    from scheduler.configuration.versions import Converted
+    from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
+    from scheduler.configuration.versions.conversion import Conversion
+
+_NO_POLICIES: Mapping[PolicyConfigMap, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +42,54 @@ class Configuration:
         source: where it came from, for messages; "" for the defaults.
         folder: what relative paths of plugins start from.
         notes: what was set in vain.
+        api_version: that it was written for.
+        files: what it names and was read with it, beside plugins: a policy.
+        converted: what the source says in today's form, without defaults.
     """
 
     settings: KubeSchedulerConfiguration
     source: str = field(default="", compare=False)
     folder: Path = field(default=Path(), compare=False)
     notes: tuple[Note, ...] = field(default=(), compare=False)
+    api_version: str = field(default=API_VERSION, compare=False)
+    files: tuple[Path, ...] = field(default=(), compare=False)
+    converted: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    _conversion: Conversion | None = field(default=None, compare=False, repr=False)
+
+    def place(self, path: str) -> str:
+        """Return where in the source a path of the settings is: an old version has things elsewhere."""
+        return path if self._conversion is None else self._conversion.original(path)
 
 
-def load(path: str | Path) -> Configuration:
-    """Read a configuration file.
+def load(path: str | Path, *, policies: Mapping[PolicyConfigMap, str] = _NO_POLICIES) -> Configuration:
+    """Read a configuration file, of any version.
+
+    Args:
+        path: of the file.
+        policies: as of `parse`.
 
     Raises:
         ConfigurationError: the file cannot be read, or everything that is wrong with what it says.
+        PolicyMissingError: one of them: it names a ConfigMap that `policies` lacks.
+    """
+    return parse(read_file(path), str(path), Path(path).parent, policies=policies)
+
+
+def read_file(path: str | Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        ConfigurationError: it cannot be read.
     """
     source = str(path)
     try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
+        return Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise ConfigurationError(
             [FieldError("", f"cannot be read: {error.strerror or error}")], source
         ) from error
     except UnicodeDecodeError as error:
         raise ConfigurationError([FieldError("", f"not UTF-8: byte {error.start}")], source) from error
-    return parse(text, source, Path(path).parent)
 
 
 def parse(
@@ -65,18 +98,54 @@ def parse(
     folder: Path | None = None,
     *,
     scheduler_name: str = DEFAULT_SCHEDULER_NAME,
+    policies: Mapping[PolicyConfigMap, str] = _NO_POLICIES,
 ) -> Configuration:
-    """Read a configuration from YAML or JSON.
+    """Read a configuration of any version, or a Policy, from YAML or JSON.
 
     Args:
         text: one document.
         source: what to call it in messages.
-        folder: what relative paths of plugins start from; the working directory by default.
+        folder: what relative paths of plugins and policies start from; the working directory by default.
         scheduler_name: of the only profile, when it has no name of its own.
+        policies: texts of policies that were read from ConfigMaps.
 
     Raises:
         ConfigurationError: everything that is wrong with it.
+        PolicyMissingError: one of them: it names a ConfigMap that `policies` lacks.
     """
+    found = examine(text, source, folder, scheduler_name=scheduler_name, policies=policies)
+    if found.missing is not None:
+        client = found.configuration.settings.client_connection if found.configuration else None
+        raise PolicyMissingError(found.errors, source, found.missing, client.kubeconfig if client else "")
+    if found.errors or found.configuration is None:
+        raise ConfigurationError(found.errors, source)
+    return found.configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What there is to say of a text.
+
+    Attributes:
+        configuration: with a default in place of what is faulty; None where nothing else can be judged.
+        errors: everything that is wrong.
+        missing: the ConfigMap with the policy that would have to be read.
+    """
+
+    configuration: Configuration | None
+    errors: list[FieldError]
+    missing: PolicyConfigMap | None = None
+
+
+def examine(
+    text: str,
+    source: str = "",
+    folder: Path | None = None,
+    *,
+    scheduler_name: str = DEFAULT_SCHEDULER_NAME,
+    policies: Mapping[PolicyConfigMap, str] = _NO_POLICIES,
+) -> Examined:
+    """Read as `parse` does, and go on with what can be read of a configuration that has faults."""
     document = read(text)
     errors = list(document.errors)
     if document.value is None and not errors:
@@ -84,18 +153,51 @@ def parse(
     elif not errors or isinstance(document.value, dict):
         errors.extend(_type_meta_faults(document.value, errors))
     if not isinstance(document.value, dict) or any(error.path in {"apiVersion", "kind"} for error in errors):
-        raise ConfigurationError(errors, source)
+        return Examined(None, errors)
 
-    fields = {key: value for key, value in document.value.items() if key not in {"apiVersion", "kind"}}
-    settings, decode_errors = decode(with_a_profile(fields, scheduler_name), KubeSchedulerConfiguration)
-    errors.extend(decode_errors)
+    folder = folder or Path()
+    converted = to_current(document.value, folder, policies)
+    conversion, named = converted.conversion, converted.source
+    settings, faults = _settings_of(converted, scheduler_name, [*errors, *conversion.errors])
+    errors.extend(faults)
+    missing = None if named is None else named.missing
+    if named is not None and missing is not None:
+        told = f"the policy in {missing} was not read: that takes the cluster, at the start"
+        errors.append(FieldError(named.path, told))
     if settings is None:
-        raise ConfigurationError(errors, source)
+        return Examined(None, errors, missing)
+    in_vain = (note._replace(path=conversion.original(note.path)) for note in notes(settings))
+    configuration = Configuration(
+        with_profiles(settings),
+        source,
+        folder,
+        (*conversion.notes, *in_vain),
+        api_version=document.value["apiVersion"],
+        files=() if named is None else tuple(named.files),
+        converted=conversion.result,
+        _conversion=conversion,
+    )
+    return Examined(configuration, errors, missing)
+
+
+def _settings_of(
+    converted: Converted, scheduler_name: str, known: list[FieldError]
+) -> tuple[KubeSchedulerConfiguration | None, list[FieldError]]:
+    """Decode and check what is in today's form.
+
+    Returns:
+        The settings, None if nothing can be read, and the faults of the conversion, the types and the rules.
+    """
+    original = converted.conversion.original
+    settings, faults = decode(
+        with_a_profile(converted.conversion.result, scheduler_name), KubeSchedulerConfiguration
+    )
+    errors = [*converted.conversion.errors, *(replace(fault, path=original(fault.path)) for fault in faults)]
+    if settings is None:
+        return None, errors
     settings = with_scalars(settings)
-    errors.extend(_not_below(errors, validation.faults(settings)))
-    if errors:
-        raise ConfigurationError(errors, source)
-    return Configuration(with_profiles(settings), source, folder or Path(), tuple(notes(settings)))
+    rules = (replace(fault, path=original(fault.path)) for fault in validation.faults(settings))
+    return settings, [*errors, *not_below([*known, *errors], rules)]
 
 
 def default(scheduler_name: str = DEFAULT_SCHEDULER_NAME) -> Configuration:
@@ -109,21 +211,19 @@ def _type_meta_faults(document: Any, known: list[FieldError]) -> list[FieldError
         return [FieldError("", f"must be a mapping with apiVersion and kind, {was(document)}")]
     known_paths = {error.path for error in known}
     faults = []
-    for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
-        found = document.get(key)
-        if found == expected or key in known_paths:
+    for fault in type_meta_faults(document):
+        if fault.path in known_paths:
             continue
-        problem = f"is missing, must be {expected}" if found is None else f"must be {expected}, {was(found)}"
-        faults.append(FieldError(key, problem))
+        faults.append(fault)
         faults.extend(
-            FieldError(other, f"unknown field, did you mean {quoted(key)}?")
+            FieldError(other, f"unknown field, did you mean {quoted(fault.path)}?")
             for other in document
-            if other != key and other.lower() == key.lower()
+            if other != fault.path and other.lower() == fault.path.lower()
         )
     return faults
 
 
-def _not_below(errors: list[FieldError], more: Iterable[FieldError]) -> list[FieldError]:
+def not_below(errors: Iterable[FieldError], more: Iterable[FieldError]) -> list[FieldError]:
     """Leave out faults of what has a fault already: there a default stands in for the value."""
     faulty = [error.path for error in errors]
     return [

@@ -8,7 +8,7 @@ from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.merge import ALL
 from scheduler.configuration.types import KubeSchedulerConfiguration, Plugins
-from scheduler.configuration.wording import did_you_mean, entry, quoted
+from scheduler.objects.wording import did_you_mean, entry, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from scheduler.configuration import extender_rules
 from scheduler.configuration.default_plugins import REMOVED_PLUGINS, UPSTREAM_PLUGINS
 from scheduler.configuration.merge import ALL
 from scheduler.configuration.types import API_VERSION, Plugins
-from scheduler.configuration.wording import entry, quoted, was
 from scheduler.errors import FieldError
+from scheduler.objects.wording import entry, quoted, was
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

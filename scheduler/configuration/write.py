@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from scheduler.configuration.durations import Duration
 from scheduler.configuration.types import API_VERSION, KIND, ConfigurationStruct, Plugin, PluginSet
 from scheduler.configuration.yaml_syntax import write
+from scheduler.objects.durations import Duration
 
 if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
@@ -21,6 +21,11 @@ def to_yaml(configuration: Configuration) -> str:
     configuration came from. Keys of extenders are written as they are.
     """
     return write({"apiVersion": API_VERSION, "kind": KIND, **_plain(configuration.settings)})
+
+
+def converted_yaml(configuration: Configuration) -> str:
+    """Write what the source of a configuration says in today's form, without defaults; `parse` reads an equal one."""
+    return write({"apiVersion": API_VERSION, "kind": KIND, **configuration.converted})
 
 
 def _plain(value: Any) -> Any:

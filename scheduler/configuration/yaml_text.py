@@ -14,9 +14,9 @@ from typing import Any
 import yaml
 from yaml.reader import ReaderError
 
-from scheduler.configuration.wording import child, entry, quoted
 from scheduler.configuration.yaml_syntax import TAG, compose, compose_quickly
 from scheduler.errors import FieldError
+from scheduler.objects.wording import child, entry, quoted
 
 _MAX_DEPTH = 64
 _MAX_VALUES = 100_000  # aliases within aliases would otherwise expand without end

@@ -30,11 +30,19 @@ class NodeCondition(ApiStruct, frozen=True):
     status: str = ""
 
 
+class NodeAddress(ApiStruct, frozen=True):
+    """v1.NodeAddress."""
+
+    type: str = ""
+    address: str = ""
+
+
 class NodeStatus(ApiStruct, frozen=True):
     """v1.NodeStatus, as far as scheduling reads it."""
 
     allocatable: ResourceList = msgspec.field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
     declared_features: tuple[str, ...] = ()
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from scheduler.configuration.wording import entry, was
 from scheduler.configuration.yaml_text import read_all
 from scheduler.errors import FieldError
+from scheduler.objects.wording import entry, was
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,10 +6,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from scheduler.app.capabilities import WebClient, capabilities
+from scheduler.app.capabilities import capabilities
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of, trimmed
 from scheduler.app.victim_review import ExtenderReview
+from scheduler.app.web_client import WebClient
 from scheduler.clock import SystemClock
 from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.preemption import NoPreemptions
@@ -20,6 +21,7 @@ from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.runtime.waiting_pods import WaitingPodsMap
 from scheduler.state.cache import Cache
+from scheduler.wasm.library import GuestLibrary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,13 +65,14 @@ class OfflineScheduler:
         in_tree: Mapping[str, type[Plugin]] = IN_TREE,
         refresh: bool = True,
     ) -> None:
+        clock = SystemClock()
         self.frameworks: dict[str, Framework] = {}
         self.cache = Cache()
         self.queue = SchedulingQueue(
             sort_key=lambda queued: self.frameworks[queued.pod.scheduler_name].sort_key(queued),
             pre_enqueue=lambda pod: self.frameworks[pod.scheduler_name].run_pre_enqueue(pod),
             hints=lambda profile: self.frameworks[profile].events,
-            clock=SystemClock(),
+            clock=clock,
             observer=NoObserver(),
         )
         self.bus, self.waiting_pods = EventBus(self.queue), WaitingPodsMap()
@@ -77,13 +80,15 @@ class OfflineScheduler:
         self.frameworks.update(
             build_frameworks(
                 configuration,
-                Registry(in_tree),
+                Registry(in_tree, GuestLibrary()),
                 lambda _profile: capabilities(
                     binder=_BindsNothing(),
                     queue=self.queue,
                     bus=self.bus,
                     waiting_pods=self.waiting_pods,
                     web=self._web,
+                    api=_ReadsNothing(),
+                    clock=clock,
                     events=_RecordsNothing(),
                     preemptions=NoPreemptions(),
                     review=ExtenderReview(lambda: None),
@@ -134,6 +139,13 @@ class _BindsNothing:
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         raise AssertionError(f"pod {pod.key}: there is no API server to bind it to {node_name}")
+
+
+class _ReadsNothing:
+    """Fulfils ApiGet where there is no API server."""
+
+    async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
+        raise OSError(f"GET {path}: there is no API server")
 
 
 class _RecordsNothing:

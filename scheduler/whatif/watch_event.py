@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.configuration.wording import was
 from scheduler.errors import FieldError, ObjectError
+from scheduler.objects.wording import was
 from scheduler.whatif.cluster_file import ClusterFileError, read
 from scheduler.whatif.documents import item_of, read_documents
 from scheduler.whatif.typed_items import NODES, PODS, Identity, decoded, identify, is_known

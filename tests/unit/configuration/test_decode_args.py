@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.configuration import Duration, decode_args, find_args
+from scheduler.configuration import decode_args, find_args
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.objects.durations import Duration
 from tests.unit.configuration.documents import parsed
 
 if TYPE_CHECKING:

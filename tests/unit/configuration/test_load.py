@@ -8,7 +8,6 @@ import pytest
 from scheduler.configuration import (
     DEFAULT_ARGS,
     DEFAULT_PLUGINS,
-    Duration,
     LeaderElection,
     Note,
     Plugin,
@@ -18,6 +17,7 @@ from scheduler.configuration import (
 )
 from scheduler.configuration.default_plugins import with_default_args
 from scheduler.errors import ConfigurationError
+from scheduler.objects.durations import Duration
 from tests.unit.configuration.documents import HEAD, parsed
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.configuration.durations import Duration
 from scheduler.configuration.load import default, parse
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.errors import ConfigurationError
+from scheduler.objects.durations import Duration
 
 FILE = """
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -1,4 +1,4 @@
-"""The words of configuration errors: paths, what was found, what may have been meant."""
+"""The words of errors about what somebody wrote: paths, what was found, what may have been meant."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from scheduler.configuration.wording import was
+from scheduler.objects.wording import was
 
 _NANOSECONDS = {  # unit -> its length in nanoseconds
     "ns": 1,

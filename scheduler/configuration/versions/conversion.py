@@ -1,0 +1,135 @@
+"""One walk from an old configuration to today's: what is wrong, what is lost, and where everything came from.
+
+The steps between versions work on plain values, which may be of any shape: what is of a wrong type is left for the
+decoder of today's form to complain about. Its complaints name places in the converted document; `original` says
+where in the file those are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from scheduler.configuration.notes import Note
+from scheduler.errors import FieldError
+from scheduler.objects.wording import child, entry, was
+
+_STEP = re.compile(
+    r'\["(?P<quoted>(?:[^"\\]|\\.)*)"\]|\[(?P<index>\d+)\]|\.?(?P<key>[A-Za-z_][A-Za-z0-9_-]*)'
+)
+
+
+class Conversion:
+    """What a conversion learns on its way.
+
+    Args:
+        document: as the file gives it.
+
+    Attributes:
+        errors: what cannot be said today, with paths in the file.
+        notes: what was set and does nothing any more, likewise.
+        result: what the document has become, less apiVersion and kind.
+    """
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.errors: list[FieldError] = []
+        self.notes: list[Note] = []
+        self._places: dict[int, str] = {}  # id of a mapping or list -> its path in the file
+        self._alive: list[Any] = []  # an id is good only while its object lives
+        self.result: dict[str, Any] = document
+        self._remember(document, "")
+
+    def fault(self, within: Any, relative: str, problem: str) -> None:
+        """Note something wrong at a path below a mapping that is part of the file."""
+        self.errors.append(FieldError(self.place(within, relative), problem))
+
+    def note(self, within: Any, relative: str, text: str) -> None:
+        """Note what has no effect."""
+        self.notes.append(Note(self.place(within, relative), text))
+
+    def place(self, within: Any, relative: str) -> str:
+        """Return the path in the file of what is below a mapping."""
+        return _joined(self._places.get(id(within), ""), relative)
+
+    def changed(self, old: Any, /, **fields: Any) -> dict[str, Any]:
+        """Return a mapping with other fields that counts as the same place in the file."""
+        return self.instead(old, {**mapping(old), **fields})
+
+    def without(self, old: Any, *keys: str) -> dict[str, Any]:
+        """Return a mapping less some fields that counts as the same place in the file."""
+        return self.instead(old, {key: value for key, value in mapping(old).items() if key not in keys})
+
+    def instead(self, old: Any, new: dict[str, Any]) -> dict[str, Any]:
+        """Make a new mapping count as the place in the file of an old one."""
+        if id(old) in self._places:
+            self._alive.append(new)
+            self._places[id(new)] = self._places[id(old)]
+        return new
+
+    def original(self, path: str) -> str:
+        """Return the path in the file of a path in the converted document.
+
+        What the conversion made itself keeps the path it has there.
+        """
+        found, rest_from = "", None
+        value: Any = self.result
+        end = 0
+        for step in _STEP.finditer(path):
+            if id(value) in self._places:
+                found, rest_from = self._places[id(value)], end
+            value = _below(value, step)
+            end = step.end()
+        if id(value) in self._places:
+            found, rest_from = self._places[id(value)], end
+        return path if rest_from is None else _joined(found, path[rest_from:].removeprefix("."))
+
+    def whole_number(self, within: Any, key: str, least: int, most: int) -> int | None:
+        """Return a field that is a number, None where it is absent or faulty; the fault is noted."""
+        value = mapping(within).get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self.fault(within, key, f"must be an integer from {least} to {most}, {was(value)}")
+            return None
+        return value
+
+    def _remember(self, value: Any, path: str) -> None:
+        if isinstance(value, dict):
+            below = [(item, child(path, key)) for key, item in value.items()]
+        elif isinstance(value, list):
+            below = [(item, entry(path, i)) for i, item in enumerate(value)]
+        else:
+            return
+        self._alive.append(value)
+        self._places[id(value)] = path
+        for item, item_path in below:
+            self._remember(item, item_path)
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """Return a mapping as it is, and an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def entries(value: Any) -> list[Any]:
+    """Return a list as it is, and an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
+def name_of(plugin: Any) -> str:
+    """Return the name in an entry of a list of plugins; "" where there is none."""
+    name = mapping(plugin).get("name")
+    return name if isinstance(name, str) else ""
+
+
+def _joined(path: str, relative: str) -> str:
+    if not path or not relative:
+        return path or relative
+    return f"{path}{relative}" if relative.startswith("[") else f"{path}.{relative}"
+
+
+def _below(value: Any, step: re.Match[str]) -> Any:
+    if step["index"] is not None:
+        number = int(step["index"])
+        return value[number] if isinstance(value, list) and number < len(value) else None
+    return mapping(value).get(step["key"] if step["key"] is not None else step["quoted"])

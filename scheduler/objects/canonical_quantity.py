@@ -1,0 +1,70 @@
+"""Quantities as the API server writes them back: `0.5` becomes `500m`, `1024Mi` becomes `1Gi`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from scheduler.objects.quantity import Quantity, parse_quantity
+
+_DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
+_BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+def canonical_quantity(value: str | float) -> str:
+    """Write a quantity in the form upstream gives it: the greatest suffix that leaves a whole number.
+
+    The family of suffixes stays: binary, decimal, or an exponent.
+
+    Raises:
+        ValueError: it is none.
+
+    Source:
+        kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go, CanonicalizeBytes.
+    """
+    return _canonical(value if isinstance(value, str) else repr(value))
+
+
+@lru_cache(maxsize=16_384)
+def _canonical(text: str) -> str:
+    quantity = parse_quantity(text)
+    trimmed = text.strip()
+    if trimmed.endswith("i"):
+        return _binary(quantity)
+    # An E may be a suffix (1E) or open an exponent (1E3).
+    has_exponent = "e" in trimmed or ("E" in trimmed and not trimmed.endswith("E"))
+    mantissa, power = _by_thousands(quantity)
+    if not has_exponent:
+        return f"{mantissa}{_DECIMAL[power]}" if power in _DECIMAL else f"{mantissa}e{power}"
+    return f"{mantissa}e{power}" if power else str(mantissa)
+
+
+def _by_thousands(quantity: Quantity) -> tuple[int, int]:
+    """Split a quantity into a whole number and a power of ten, the greatest multiple of three that allows it."""
+    number, power = quantity.unscaled, quantity.exponent
+    if not number:
+        return 0, 0
+    while number % 10 == 0:
+        number, power = number // 10, power + 1
+    shift = power % 3
+    number, power = number * 10**shift, power - shift
+    while power > max(_DECIMAL):
+        number, power = number * 1000, power - 3
+    return number, power
+
+
+def _binary(quantity: Quantity) -> str:
+    """Write with a binary suffix; what is no whole number of bytes falls back to decimals, as upstream."""
+    if quantity.exponent < 0 and quantity.unscaled % 10**-quantity.exponent:
+        number, power = _by_thousands(quantity)
+        return f"{number}{_DECIMAL[power]}"
+    number = (
+        quantity.unscaled * 10**quantity.exponent
+        if quantity.exponent >= 0
+        else (quantity.unscaled // 10**-quantity.exponent)
+    )
+    if abs(number) < 1024:
+        return str(number)
+    step = 0
+    while number % 1024 == 0 and step < len(_BINARY) - 1:
+        number, step = number // 1024, step + 1
+    return f"{number}{_BINARY[step]}"

@@ -1,0 +1,225 @@
+"""`custom-scheduler check` as a process: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import NamedTuple, Protocol
+
+import pytest
+
+from scheduler.configuration import load, parse
+
+ROOT = Path(__file__).parents[2]
+GROUP = "kubescheduler.config.k8s.io"
+POLICY = json.dumps(
+    {"kind": "Policy", "apiVersion": "v1", "priorities": [{"name": "MostRequestedPriority", "weight": 2}]}
+)
+BY_CONFIG_MAP = "algorithmSource: {policy: {configMap: {namespace: kube-system, name: rules}}}"
+
+
+class Written(Protocol):
+    """Writes a configuration, from what follows apiVersion and kind."""
+
+    def __call__(self, body: str, version: str = "v1") -> Path: ...
+
+
+class Said(NamedTuple):
+    """What the command left behind."""
+
+    code: int
+    out: str
+    told: list[str]
+
+
+def check(*arguments: str | Path, stdin: bytes = b"") -> Said:
+    command = [sys.executable, "-m", "scheduler", "check", *map(str, arguments)]
+    done = subprocess.run(command, input=stdin, capture_output=True, cwd=ROOT, timeout=60, check=False)
+    return Said(done.returncode, done.stdout.decode(), done.stderr.decode().splitlines())
+
+
+def without_notes(told: list[str]) -> list[str]:
+    return [line for line in told if "without effect" not in line]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Written:
+    def written(body: str, version: str = "v1") -> Path:
+        path = tmp_path / "config.yaml"
+        path.write_text(
+            f"apiVersion: {GROUP}/{version}\nkind: KubeSchedulerConfiguration\n{dedent(body)}",
+            encoding="utf-8",
+        )
+        return path
+
+    return written
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "config").glob("*.yaml")))
+def test_what_is_shipped_can_be_run(name: str) -> None:
+    done = check(f"config/{name}")
+    assert done.code == 0, done.told
+    assert done.out.startswith(f"config/{name}: can be run, with the profiles ")
+
+
+def test_a_good_file_is_told_its_profiles(write: Written) -> None:
+    path = write("profiles: [{schedulerName: a}, {schedulerName: b}]")
+    done = check(path)
+    assert (done.code, done.out) == (0, f"{path}: can be run, with the profiles a, b\n")
+
+
+def test_faults_of_fields_and_of_plugins_come_at_once(write: Written) -> None:
+    path = write(
+        """
+        paralelism: 3
+        podMaxBackoffSeconds: 0
+        profiles:
+        - plugins: {filter: {enabled: [{name: Nope}]}}
+          pluginConfig:
+          - {name: NodeAffinity, args: {addedAfinity: {}}}
+          - {name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}
+        """
+    )
+    done = check(path)
+    assert (done.code, done.out) == (2, "")
+    faults = without_notes(done.told)
+    assert {line.removeprefix(f"{path}: ").partition(": ")[0] for line in faults} == {
+        "paralelism",
+        "podMaxBackoffSeconds",
+        "profiles[0].plugins",
+        "profiles[0].pluginConfig[1].args.hardPodAffinityWeight",
+        "profiles[0].pluginConfig[0].args.addedAfinity",
+    }
+
+
+def test_a_plugin_that_cannot_be_built_is_a_fault(write: Written, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        dedent(
+            """
+            from scheduler.framework import FilterPlugin, Status
+
+
+            class Mine(FilterPlugin):
+                name = "Mine"
+
+                def __init__(self) -> None:
+                    raise RuntimeError("no licence")
+
+                def filter_node(self, state, pod, node):
+                    return Status.success()
+            """
+        )
+    )
+    done = check(write("profiles: [{plugins: {filter: {enabled: [{name: mine.py}]}}}]"))
+    assert done.code == 2
+    assert "no licence" in without_notes(done.told)[0]
+
+
+def test_faults_of_plugins_are_where_they_are_in_an_old_file(write: Written) -> None:
+    path = write(
+        """
+        plugins: {score: {disabled: [{name: NodeResourcesLeastAllocated}], enabled: [{name: NodeResourcesMostAllocated}]}}
+        pluginConfig:
+        - {name: Other, args: {}}
+        - {name: NodeResourcesMostAllocated, args: {resources: [{name: cpu, weight: 101}]}}
+        """,
+        "v1alpha1",
+    )
+    done = check(path)
+    assert done.code == 2
+    assert [line for line in done.told if "pluginConfig[1].args.resources[0].weight: " in line]
+
+
+def test_notes_are_told_and_no_fault(write: Written) -> None:
+    path = write("healthzBindAddress: 0.0.0.0:10251", "v1beta2")
+    done = check(path)
+    assert done.code == 0
+    assert [line for line in done.told if line.startswith(f"{path}: healthzBindAddress: has no effect: ")]
+    assert done.out.endswith(f"; it is of {GROUP}/v1beta2, --convert prints it as {GROUP}/v1\n")
+
+
+def test_an_old_file_is_printed_in_todays_form(write: Written) -> None:
+    path = write("algorithmSource: {provider: ClusterAutoscalerProvider}\nschedulerName: mine", "v1alpha1")
+    done = check("--convert", path)
+    assert done.code == 0
+    assert done.out.startswith(f"apiVersion: {GROUP}/v1\nkind: KubeSchedulerConfiguration\n")
+    assert parse(done.out) == load(path)
+
+
+def test_a_faulty_file_is_not_converted(write: Written) -> None:
+    done = check("--convert", write("disablePreemption: 3", "v1beta1"))
+    assert (done.code, done.out) == (2, "")
+
+
+def test_a_file_may_be_standard_input() -> None:
+    done = check("-", stdin=POLICY.encode())
+    assert done.code == 0
+    assert done.out.startswith(
+        "standard input: can be run, with the profiles custom-scheduler; it is of v1, "
+    )
+    assert check("-", stdin=b"\xff").told == ["standard input: not UTF-8: byte 0"]
+
+
+@pytest.mark.parametrize("as_config_map", [True, False])
+def test_a_policy_in_a_config_map_is_given_as_a_file(
+    write: Written, tmp_path: Path, as_config_map: bool
+) -> None:
+    given = tmp_path / "rules.yaml"
+    config_map = {"kind": "ConfigMap", "metadata": {"name": "rules"}, "data": {"policy.cfg": POLICY}}
+    given.write_text(json.dumps(config_map) if as_config_map else POLICY)
+
+    done = check("--convert", "--policy-config-map", given, write(BY_CONFIG_MAP, "v1alpha1"))
+
+    assert done.code == 0, done.told
+    assert "MostAllocated" in done.out
+
+
+def test_without_it_the_way_to_give_it_is_told(write: Written) -> None:
+    path = write(BY_CONFIG_MAP, "v1alpha1")
+    done = check(path)
+    assert done.code == 2
+    missing, way = done.told
+    assert missing.startswith(
+        f"{path}: algorithmSource.policy.configMap: the policy in ConfigMap kube-system/rules was"
+    )
+    assert way == f"{path}: --policy-config-map FILE gives it to check"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param(
+            {"metadata": {"name": "other"}, "data": {"policy.cfg": POLICY}},
+            "metadata: must be ConfigMap kube-system/rules, which the configuration names, "
+            "was ConfigMap kube-system/other",
+            id="another one",
+        ),
+        pytest.param(
+            {"data": {"policy.yaml": POLICY}}, "data: has no key policy.cfg; it has policy.yaml", id="key"
+        ),
+        pytest.param({}, "data: has no key policy.cfg; it has none", id="empty"),
+    ],
+)
+def test_a_config_map_without_the_policy_is_refused(
+    write: Written,
+    tmp_path: Path,
+    given: dict[str, object],
+    expected: str,
+) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(json.dumps({"kind": "ConfigMap", **given}))
+    done = check("--policy-config-map", file, write(BY_CONFIG_MAP, "v1alpha1"))
+    assert (done.code, done.told) == (2, [f"{file}: {expected}"])
+
+
+def test_a_config_map_that_nothing_names_is_refused(write: Written, tmp_path: Path) -> None:
+    done = check("--policy-config-map", tmp_path / "x", write(""))
+    assert done.code == 2
+    assert "is not needed" in done.told[0]
+
+
+def test_a_file_that_is_not_there_is_told() -> None:
+    assert check("nowhere.yaml") == Said(2, "", ["nowhere.yaml: cannot be read: No such file or directory"])

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.objects.canonical_quantity import canonical_quantity
+from scheduler.objects.quantity import parse_quantity
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        ("100m", "100m"),
+        ("0.5", "500m"),
+        ("1500m", "1500m"),
+        ("1000m", "1"),
+        ("1000", "1k"),
+        ("0", "0"),
+        ("-1", "-1"),
+        ("1024Mi", "1Gi"),
+        ("1.5Gi", "1536Mi"),
+        ("1025Ki", "1025Ki"),
+        ("0.1Gi", "107374182400m"),
+        ("2e3", "2e3"),
+        ("1E", "1E"),
+        (4, "4"),
+        (0.25, "250m"),
+    ],
+)
+def test_a_quantity_is_written_in_its_canonical_form(written: Any, canonical: str):
+    assert canonical_quantity(written) == canonical
+
+
+QUANTITIES = st.builds(
+    "{}{}{}".format,
+    st.integers(-(10**6), 10**6),
+    st.sampled_from(["", ".5", ".25", ".001"]),
+    st.sampled_from(["", "m", "k", "M", "G", "Ki", "Mi", "Gi", "e3", "E2", "u"]),
+)
+
+
+@given(QUANTITIES)
+def test_the_canonical_form_is_the_same_number_and_stays_as_it_is(written: Any):
+    canonical = canonical_quantity(written)
+
+    assert parse_quantity(canonical) == parse_quantity(written)
+    assert canonical_quantity(canonical) == canonical
+
+
+@pytest.mark.parametrize("written", ["", "abc", "1Kb", "--1"])
+def test_what_is_no_quantity_is_refused(written: Any):
+    with pytest.raises(ValueError, match="quantity"):
+        canonical_quantity(written)
