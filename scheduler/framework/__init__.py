@@ -1,6 +1,8 @@
 """The plugin contract: everything a plugin may import, with `scheduler.snapshot` and `scheduler.objects`."""
 
+from scheduler.clock import Clock
 from scheduler.framework.capabilities import (
+    ApiGet,
     HttpGet,
     PodActivator,
     PodBinder,
@@ -55,7 +57,9 @@ __all__ = [
     "SKIP",
     "SUCCESS",
     "ActionType",
+    "ApiGet",
     "BindPlugin",
+    "Clock",
     "ClusterEvent",
     "Code",
     "CycleState",

@@ -56,12 +56,45 @@ class HttpGet(Protocol):
     """Asks web servers: for background refreshes, never for a cycle."""
 
     async def http_get(
-        self, url: str, *, headers: Mapping[str, str] | None = None, timeout_seconds: float = 5.0
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float = 5.0,
+        ca_file: str = "",
+        insecure: bool = False,
+        bearer_token_file: str = "",
     ) -> bytes:
         """Return the body of a 2xx answer.
 
+        Args:
+            url: what to ask for.
+            headers: sent beside the usual ones.
+            timeout_seconds: for the whole answer.
+            ca_file: PEM of the authorities to trust; "" trusts those of the machine.
+            insecure: take whatever certificate the server shows.
+            bearer_token_file: its content is sent as a bearer token; read anew each time, since tokens expire.
+
         Raises:
-            OSError: no answer in time, or another status; the text names the URL and what came.
+            OSError: no answer in time, another status, or a file that cannot be read; the text names the URL or
+                the file and what came.
+        """
+        ...
+
+
+@runtime_checkable
+class ApiGet(Protocol):
+    """Reads from the API server what is not watched: for background refreshes, never for a cycle."""
+
+    async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
+        """Return the body of a 2xx answer.
+
+        Args:
+            path: with its query, as in `/apis/metrics.k8s.io/v1beta1/nodes`.
+            timeout_seconds: for the whole answer.
+
+        Raises:
+            OSError: no API server, no answer in time, or another status; the text names the path and what came.
         """
         ...
 

@@ -91,7 +91,8 @@ class Plugin(ABC):
         Args: the type of its arguments.
         locality: what its verdict on a node depends on; see `Locality`.
         needs: what it reads beyond the usual.
-        refresh_seconds: how long to wait between two calls of `refresh`; None never calls it.
+        refresh_seconds: how long to wait between two calls of `refresh`; None never calls it. A constructor may set it
+            from the arguments.
     """
 
     name: ClassVar[str] = ""
@@ -99,7 +100,7 @@ class Plugin(ABC):
     Args: ClassVar[type[PluginArgs]] = PluginArgs
     locality: ClassVar[Locality] = Locality.CLUSTER
     needs: ClassVar[Needs] = Needs()
-    refresh_seconds: ClassVar[float | None] = None
+    refresh_seconds: float | None = None
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """Return all of the pod that the plugin's verdicts depend on.
@@ -119,8 +120,13 @@ class Plugin(ABC):
     async def refresh(self) -> None:
         """Fetch background data; called at start and then every `refresh_seconds`, never during a cycle.
 
-        One that raises is logged with the plugin's name and called again after the same time.
+        One that raises is logged with the plugin's name, counted, and called again after the same time. An OSError is
+        what happens to networks: it is logged without a traceback, and only the first of several.
         """
+
+    def nodes_without_data(self, snapshot: Snapshot) -> int | None:
+        """Return of how many nodes the background data say nothing, for a metric; None where that means nothing."""
+        return None
 
 
 class PreEnqueuePlugin(Plugin):

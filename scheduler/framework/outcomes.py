@@ -43,14 +43,19 @@ class Outcomes:
             the count, as in "3 Insufficient cpu". Places that no node points to are allowed.
 
     Raises:
-        ValueError: the table does not begin with PASS, is longer than 65536, or refuses without a reason.
+        ValueError: the table does not begin with PASS, is longer than 65536, refuses without a reason, or has reasons
+            that are no tuple of texts.
     """
 
     index: UInt16s
     table: tuple[Outcome, ...]
 
     def __post_init__(self) -> None:
-        _check_table(self.table)
+        try:
+            _check_table(self.table)
+        except TypeError:  # a list somewhere, which cannot be looked up
+            _check_words(self.table)
+            raise
 
     @classmethod
     def all_pass(cls, n_nodes: int) -> Self:
@@ -65,7 +70,13 @@ class Outcomes:
             refused: bool (n_nodes,), True where the node cannot run the pod.
             reason: for people, as in "node(s) were unschedulable".
             resolvable: whether removing pods from such a node might help.
+
+        Raises:
+            TypeError: what is refused is no array of bool.
         """
+        found: object = refused
+        if not isinstance(found, np.ndarray) or found.dtype != np.bool_:
+            raise TypeError(f"refuse takes an array of bool, one per node, was {found!r:.200}")
         code = Code.UNSCHEDULABLE if resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         return cls(refused.astype(np.uint16), (PASS, Outcome(code, (reason,))))
 
@@ -118,3 +129,18 @@ def _check_table(table: Sequence[Outcome]) -> None:
             raise ValueError(f"a node is refused with Unschedulable or Error, was {outcome[0].value}")
         if not outcome[1]:
             raise ValueError("a refused node needs a reason")
+    _check_words(table)
+
+
+def _check_words(table: Sequence[Outcome]) -> None:
+    """Refuse what authors write by mistake: one text would be read letter by letter."""
+    if not isinstance(table, tuple):
+        raise ValueError(f"Outcomes.table is a tuple, was {type(table).__name__}")  # noqa: TRY004 - as the other faults
+    for outcome in table:
+        code, reasons = outcome
+        found: object = reasons
+        if not isinstance(found, tuple) or not all(isinstance(reason, str) for reason in found):
+            fix = f"({found!r},)" if isinstance(found, str) else "(reason, ...)"
+            raise ValueError(
+                f"the reasons of {Code(code).value} are a tuple of texts, write {fix}; was {found!r:.200}"
+            )

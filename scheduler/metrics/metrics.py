@@ -16,6 +16,7 @@ from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
 from scheduler.metrics.configuration import ConfigurationMetrics
 from scheduler.metrics.families import Counters, Gauges, Histograms, ReadGauges, exponential_buckets
+from scheduler.metrics.plugin_refresh import RefreshMetrics
 from scheduler.metrics.process import ProcessMetrics, build_info
 from scheduler.metrics.rest_client import RestClientMetrics
 
@@ -44,16 +45,19 @@ class Metrics:
     Attributes:
         rest_client: is told of requests to the API server.
         configuration: is told of configurations that are offered while it runs.
+        refreshes: is told of the background data of plugins.
     """
 
     def __init__(self) -> None:
         self.rest_client = RestClientMetrics()
         self.configuration = ConfigurationMetrics()
+        self.refreshes = RefreshMetrics()
         self._process = ProcessMetrics()
         self._families: list[Family] = [
             build_info(version("custom-scheduler")),
             *self.rest_client.families,
             *self.configuration.families,
+            *self.refreshes.families,
         ]
         counters, histograms = self._counters, self._histograms
         self._attempts = counters(

@@ -1,0 +1,72 @@
+"""How fresh the background data of plugins are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.metrics.families import Counters, ReadGauges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scheduler.metrics.families import Family
+
+    Numbers = Iterable[tuple[tuple[str, ...], float]]
+
+_LABELS = ("plugin", "profile")
+
+
+class RefreshMetrics:
+    """Metrics of plugins with background data; without such plugins there are no series.
+
+    Attributes:
+        ages: ((plugin, profile), seconds since its last success) of the plugins at work.
+        nodes_without_data: ((plugin, profile), number) of those whose data are about nodes.
+    """
+
+    def __init__(self) -> None:
+        self.ages: Callable[[], Numbers] = lambda: ()
+        self.nodes_without_data: Callable[[], Numbers] = lambda: ()
+        self._refreshes = Counters(
+            "custom_scheduler_plugin_refresh_total",
+            "Times that a plugin was asked to fetch its background data.",
+            _LABELS,
+        )
+        self._failures = Counters(
+            "custom_scheduler_plugin_refresh_failures_total",
+            "Times that a plugin could not fetch its background data.",
+            _LABELS,
+        )
+
+    @property
+    def families(self) -> list[Family]:
+        return [
+            self._refreshes,
+            self._failures,
+            ReadGauges(
+                "custom_scheduler_plugin_refresh_age_seconds",
+                "Time since a plugin last fetched its background data, or since it began to try.",
+                _LABELS,
+                lambda: self.ages(),  # noqa: PLW0108 - set later
+            ),
+            ReadGauges(
+                "custom_scheduler_plugin_refresh_nodes_without_data",
+                "Nodes of which a plugin's background data say nothing, or nothing that is recent enough.",
+                _LABELS,
+                lambda: self.nodes_without_data(),  # noqa: PLW0108 - set later
+            ),
+        ]
+
+    def began(self, plugin: str, profile: str) -> None:
+        """Show the counters of a plugin that is about to fetch its first data."""
+        self._refreshes.add((plugin, profile), 0.0)
+        self._failures.add((plugin, profile), 0.0)
+
+    def refreshed(self, plugin: str, profile: str) -> None:
+        """A plugin has new data."""
+        self._refreshes.add((plugin, profile))
+
+    def failed(self, plugin: str, profile: str) -> None:
+        """A plugin could not get data."""
+        self._refreshes.add((plugin, profile))
+        self._failures.add((plugin, profile))

@@ -1,0 +1,233 @@
+"""What is measured on nodes from outside, and what was placed since."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugins.node_measurement import NodeMeasurement, host_of
+from tests.builders import node
+from tests.clusters import Cluster, cluster
+
+ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "FD00::3"}
+
+
+def nodes(*names: str) -> Cluster:
+    return cluster(
+        *(
+            node(
+                name,
+                addresses=[
+                    {"type": "Hostname", "address": f"{name}.example"},
+                    {"type": "InternalIP", "address": ADDRESSES.get(name, "10.9.9.9")},
+                ],
+            )
+            for name in names
+        )
+    )
+
+
+def known(measurement: NodeMeasurement, *names: str) -> list[float | None]:
+    found = measurement.measured(nodes(*names).snapshot())
+    return [None if np.isnan(number) else float(number) for number in found]
+
+
+def expected(
+    measurement: NodeMeasurement, *names: str, now: float = 0.0, rows: list[int] | None = None
+) -> list[float] | None:
+    snapshot = nodes(*names).snapshot()
+    feasible = snapshot.all_rows if rows is None else np.array(rows, dtype=np.intp)
+    found = measurement.expected(snapshot, feasible, now)
+    return None if found is None else found.tolist()
+
+
+def measured(values: dict[str, float], *, settle: float = 100.0, at: float = 0.0) -> NodeMeasurement:
+    made = NodeMeasurement(period_seconds=10.0, settle_seconds=settle, instance_is="Any")
+    made.asking(at)
+    made.learn(values, at)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("instance", "host"),
+    [
+        pytest.param("n1", "n1", id="a name"),
+        pytest.param("n1.example:9100", "n1.example", id="a name with a port"),
+        pytest.param("10.0.0.1:9100", "10.0.0.1", id="an address with a port"),
+        pytest.param("[FD00::1]:9100", "fd00::1", id="IPv6 with a port"),
+        pytest.param("[fd00::1]", "fd00::1", id="IPv6 in brackets"),
+        pytest.param("fd00::1", "fd00::1", id="bare IPv6"),
+        pytest.param("n1:metrics", "n1:metrics", id="no port"),
+        pytest.param(":9100", ":9100", id="a port alone"),
+        pytest.param("", "", id="nothing"),
+    ],
+)
+def test_a_port_is_no_part_of_an_instance(instance: str, host: str) -> None:
+    assert host_of(instance) == host
+
+
+@pytest.mark.parametrize(
+    ("instance_is", "found"),
+    [
+        pytest.param("Any", [1.0, 2.0, 3.0, None], id="whatever fits"),
+        pytest.param("NodeName", [1.0, None, None, None], id="names only"),
+        pytest.param("InternalIP", [None, 2.0, 3.0, None], id="addresses only"),
+    ],
+)
+def test_an_instance_is_a_nodes_name_or_its_internal_address(
+    instance_is: str, found: list[float | None]
+) -> None:
+    measurement = NodeMeasurement(period_seconds=1, settle_seconds=1, instance_is=instance_is)  # type: ignore[arg-type]
+    measurement.learn({"a:9100": 1, "10.0.0.2:9100": 2, "[fd00::3]:9100": 3, "elsewhere": 4}, 0.0)
+
+    assert known(measurement, "a", "b", "c", "d") == found
+
+
+def test_the_larger_number_counts_where_two_instances_are_one_node() -> None:
+    assert known(measured({"a": 1.0, "10.0.0.1": 5.0, "a:1": 3.0}), "a") == [5.0]
+
+
+def test_a_node_without_data_counts_as_the_mean_of_the_feasible_ones_with_data() -> None:
+    measurement = measured({"a": 10.0, "b": 30.0, "d": 1000.0})
+
+    assert expected(measurement, "a", "b", "c", "d", rows=[0, 1, 2]) == [10.0, 30.0, 20.0, 1000.0]
+
+
+def test_nothing_is_expected_where_no_feasible_node_has_data() -> None:
+    assert expected(measured({"a": 10.0}), "a", "b", rows=[1]) is None
+
+
+def test_nothing_is_expected_of_data_older_than_three_periods() -> None:
+    measurement = measured({"a": 10.0})
+
+    assert expected(measurement, "a", now=30.0) == [10.0]
+    assert expected(measurement, "a", now=30.1) is None
+    assert measurement.nodes_without_data(nodes("a", "b").snapshot(), 30.0) == 1
+    assert measurement.nodes_without_data(nodes("a", "b").snapshot(), 30.1) == 2
+
+
+def test_a_placement_counts_at_once_and_not_once_it_was_taken_back() -> None:
+    measurement = measured({"a": 10.0, "b": 20.0})
+    assert expected(measurement, "a", "b") == [10.0, 20.0]
+
+    first, _ = measurement.note("a", 7.0), measurement.note("a", 3.0)
+    assert expected(measurement, "a", "b") == [20.0, 20.0]
+    measurement.take_back(first)
+
+    assert expected(measurement, "a", "b") == [13.0, 20.0]
+
+
+def test_a_placement_fades_while_the_data_begin_to_show_it() -> None:
+    measurement = measured({"a": 0.0}, settle=20.0)
+    measurement.note("a", 8.0)
+    shown = []
+    for at in (10.0, 15.0, 20.0, 30.0, 40.0):
+        measurement.asking(at)
+        measurement.learn({"a": 0.0}, at)
+        shown.append(expected(measurement, "a", now=at))
+
+    # Placed some time before 10, so in full then; of 20 seconds a quarter has passed at 15.
+    assert shown == [[8.0], [6.0], [4.0], [0.0], [0.0]]
+
+
+def test_what_is_placed_while_an_answer_is_awaited_counts_in_full() -> None:
+    measurement = measured({"a": 0.0}, settle=20.0)
+    measurement.asking(10.0)
+    measurement.note("a", 8.0)
+    measurement.learn({"a": 0.0}, 10.0)
+
+    assert expected(measurement, "a", now=10.0) == [8.0]
+
+
+def test_a_placement_taken_back_after_it_faded_takes_back_what_is_left_of_it() -> None:
+    measurement = measured({"a": 1.0}, settle=20.0)
+    noted, at = measurement.note("a", 8.0), 10.0
+    measurement.note("a", 2.0)
+    measurement.asking(at)
+    measurement.asking(20.0)
+    measurement.learn({"a": 1.0}, 20.0)
+    assert expected(measurement, "a", now=20.0) == [6.0]
+
+    measurement.take_back(noted)
+
+    assert expected(measurement, "a", now=20.0) == [2.0]
+
+
+def test_without_a_settle_time_new_data_show_everything() -> None:
+    measurement = measured({"a": 1.0}, settle=0.0)
+    measurement.note("a", 8.0)
+    measurement.asking(10.0)
+    measurement.learn({"a": 1.0}, 10.0)
+
+    assert expected(measurement, "a", now=10.0) == [1.0]
+
+
+def test_placements_are_forgotten_also_while_nothing_is_learnt() -> None:
+    measurement = measured({"a": 1.0})
+    for period in range(1000):
+        measurement.note("a", 1.0)
+        measurement.asking(10.0 * period)
+
+    assert len(measurement._placements) < 20
+
+
+def test_rows_are_found_again_when_nodes_come_and_go() -> None:
+    measurement = measured({"a": 1.0, "b": 2.0})
+    measurement.note("b", 10.0)
+
+    assert expected(measurement, "a", "b") == [1.0, 12.0]
+    assert expected(measurement, "b", "a") == [12.0, 1.0]
+    measurement.note("b", 100.0)
+    assert expected(measurement, "b") == [112.0]
+    assert expected(measurement, "c", "a") == [1.0, 1.0]
+
+
+def test_rows_are_found_once_per_refresh_and_layout() -> None:
+    measurement, snapshot = measured({"a": 1.0}), nodes("a", "b").snapshot()
+    first = measurement.measured(snapshot)
+
+    assert measurement.measured(snapshot) is first
+    assert measurement.measured(nodes("a", "b").snapshot()) is first
+    measurement.learn({"a": 2.0}, 1.0)
+    assert measurement.measured(snapshot) is not first
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("place"), st.sampled_from("abc"), st.integers(0, 50)),
+            st.tuples(st.just("undo"), st.integers(0, 30)),
+            st.tuples(st.just("refresh"), st.booleans()),
+        ),
+        max_size=30,
+    )
+)
+def test_what_is_expected_is_what_a_list_of_placements_gives(steps: list[tuple[object, ...]]) -> None:
+    settle, now, learnt_at = 25.0, 0.0, 0.0
+    measurement = measured({"a": 5.0, "b": 5.0, "c": 5.0}, settle=settle)
+    placed: list[list[object]] = []  # [what was noted, node, amount, when the data were next asked for]
+    for step in steps:
+        match step:
+            case ("place", str(name), int(amount)):
+                placed.append([measurement.note(name, amount), name, amount, None])
+            case ("undo", int(index)) if index < len(placed):
+                measurement.take_back(placed.pop(index)[0])  # type: ignore[arg-type]
+            case ("refresh", bool(answered)):
+                now += 10.0
+                measurement.asking(now)
+                for each in placed:
+                    each[3] = now if each[3] is None else each[3]
+                if answered:
+                    learnt_at = now
+                    measurement.learn({"a": 5.0, "b": 5.0, "c": 5.0}, now)
+        wanted = dict.fromkeys("abc", 5.0)
+        for _, name, amount, asked in placed:
+            age = learnt_at - asked if asked is not None else 0.0  # type: ignore[operator]
+            wanted[name] += amount * min(1.0, max(0.0, 1.0 - age / settle))  # type: ignore[index,operator]
+        found = expected(measurement, "a", "b", "c", now=now)
+        if now - learnt_at <= 30.0:
+            assert found == pytest.approx(list(wanted.values()), abs=1e-6)
+        else:
+            assert found is None
