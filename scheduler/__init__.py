@@ -1,1 +1,44 @@
 """A scheduler for Kubernetes whose plugins are single Python files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.framework import Plugin
+
+
+def main(plugins: Mapping[str, type[Plugin]] | None = None) -> None:
+    """Run the command line of `custom-scheduler`, for who builds a command of their own.
+
+        import scheduler
+        from my_company.plugins import NodesWithALicence
+
+        scheduler.main(plugins={"NodesWithALicence": NodesWithALicence})
+
+    All commands know these plugins by their names, as those that come with the scheduler.
+
+    Args:
+        plugins: name in a profile -> class.
+
+    Raises:
+        SystemExit: always; with status 2 if a plugin cannot be taken.
+    """
+    # Who imports a part of the package wants neither the command line nor the plugins.
+    import sys
+
+    from scheduler.app.in_tree import add_plugins
+    from scheduler.cli import main as run
+    from scheduler.errors import PluginLoadError
+
+    try:
+        add_plugins(plugins or {})
+    except PluginLoadError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+    run()
+
+
+__all__ = ["main"]

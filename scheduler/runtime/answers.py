@@ -9,9 +9,14 @@ import numpy as np
 
 from scheduler.framework.interface import PostFilterResult, PreFilterResult, Wait
 from scheduler.framework.outcomes import Outcomes
+from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from scheduler.framework.interface import Plugin
+    from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s
 
 
@@ -61,7 +66,8 @@ def checked_outcomes(answer: object, n_nodes: int) -> Outcomes:
         ValueError: of another length or dtype, or pointing past its table.
     """
     if not isinstance(answer, Outcomes):
-        raise TypeError(f"filter returns Outcomes, was {type(answer).__name__}")
+        fix = "; write Outcomes.refuse(refused, reason)" if isinstance(answer, np.ndarray) else ""
+        raise TypeError(f"filter returns Outcomes, was {type(answer).__name__}{fix}")
     index: object = answer.index
     if not isinstance(index, np.ndarray) or index.shape != (n_nodes,) or index.dtype != np.uint16:
         raise ValueError(f"Outcomes.index is uint16 ({n_nodes},), was {_shape(index)}")
@@ -80,6 +86,29 @@ def checked_scores(answer: object, n_nodes: int, method: str) -> Int64s:
     if not isinstance(answer, np.ndarray) or answer.shape != (n_nodes,) or answer.dtype != np.int64:
         raise ValueError(f"{method} returns int64 ({n_nodes},), was {_shape(answer)}")
     return answer
+
+
+def signature_of(plugin: Plugin, pod: PodInfo) -> Hashable | None:
+    """Return a plugin's signature of a pod.
+
+    Raises:
+        TypeError: it cannot be looked up.
+    """
+    signature = plugin.signature(pod)
+    try:
+        hash(signature)
+    except TypeError:
+        raise TypeError(f"signature returns something hashable, as a tuple, was {signature!r:.200}") from None
+    return signature
+
+
+EXPECTED: Mapping[ExtensionPoint, str] = {
+    ExtensionPoint.PRE_FILTER: "PreFilterResult(frozenset of node names), a Status or None",
+    ExtensionPoint.POST_FILTER: "PostFilterResult(status, node name or None)",
+    ExtensionPoint.QUEUE_SORT: "a tuple of numbers",
+    ExtensionPoint.PERMIT: "Wait(seconds), a Status or None",
+}
+"""What a point's method returns; of those not named a Status or None."""
 
 
 def _is_number(found: object) -> bool:

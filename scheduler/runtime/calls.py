@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.runtime.answers import is_anything, is_none
+from scheduler.runtime.answers import EXPECTED, is_anything, is_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,15 +48,21 @@ class NodeError(Exception):
 
 
 class _Timing:
-    """Times a block and tells what code it ended with; a PluginError brings its own."""
+    """Times a block and tells what code it ended with; a PluginError brings its own.
 
-    __slots__ = ("_begin", "_clock", "_tell", "code")
+    Attributes:
+        code: how it ended.
+        nodes: how many nodes were looked at one by one.
+    """
+
+    __slots__ = ("_begin", "_clock", "_tell", "code", "nodes")
 
     def __init__(self, clock: Callable[[], float], tell: Callable[[Code, float], None]) -> None:
         self._clock = clock
         self._tell = tell
         self._begin = 0.0
         self.code = Code.SUCCESS
+        self.nodes = 0
 
     def __enter__(self) -> Self:
         self._begin = self._clock()
@@ -91,14 +97,22 @@ class PluginCalls:
         )
 
     def evaluation(self, plugin: Plugin, point: ExtensionPoint, *, nodes: int | None) -> _Timing:
-        """Count that a plugin really is asked; `nodes` is how many it looks at one by one, if it does."""
+        """Count that a plugin really is asked.
+
+        Args:
+            plugin: whom.
+            point: where.
+            nodes: how many it looks at one by one, if it does; the block may say that it were fewer.
+        """
         self._instruments.evaluated(self._profile, plugin.name, point)
 
         def tell(_code: Code, seconds: float) -> None:
             if nodes is not None:
-                self._instruments.node_loop(plugin.name, point, nodes, seconds)
+                self._instruments.node_loop(plugin.name, point, timing.nodes, seconds)
 
-        return _Timing(self._clock, tell)
+        timing = _Timing(self._clock, tell)
+        timing.nodes = nodes or 0
+        return timing
 
     def guarded(
         self,
@@ -248,7 +262,7 @@ class PluginCalls:
     def _malformed(self, plugin: Plugin, point: ExtensionPoint, answer: object) -> Status:
         fields = {**self._fields(plugin, point), "answer": f"{answer!r:.200}"}
         logger.error("Plugin gave a malformed answer", extra=fields)
-        told = f"{_running(plugin, point)}: unexpected answer {answer!r:.200}"
+        told = f"{_running(plugin, point)}: unexpected answer {answer!r:.200}, expected is {_expected(point, answer)}"
         return Status(Code.ERROR, (told,), plugin.name)
 
     def _fields(self, plugin: Plugin, point: ExtensionPoint) -> dict[str, str]:
@@ -257,6 +271,14 @@ class PluginCalls:
 
 def _running(plugin: Plugin, point: ExtensionPoint) -> str:
     return f'running {point.metric_name} plugin "{plugin.name}"'
+
+
+def _expected(point: ExtensionPoint, answer: object) -> str:
+    if isinstance(answer, Status) and not is_worded(answer):
+        return 'a Status with texts as reasons, as in Status.unschedulable("one", "another")'
+    if isinstance(answer, Status):
+        return "a Status of another code"
+    return EXPECTED.get(point, "a Status or None")
 
 
 def is_worded(status: Status) -> bool:

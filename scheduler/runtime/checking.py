@@ -54,7 +54,7 @@ def _faults(plugin: type[Plugin]) -> Iterator[str]:
     locality: object = plugin.locality
     needs: object = plugin.needs
     if not isinstance(name, str) or not name:
-        yield 'name: a text such as "LicenceAware" is expected'
+        yield f'name: a text such as "LicenceAware" is expected, write name = "{plugin.__name__}" in the class'
     if plugin.api_version != API_VERSION:
         yield f"api_version: this scheduler runs {API_VERSION}, the plugin was written for {plugin.api_version}"
     if not (isinstance(args, type) and issubclass(args, PluginArgs)):
@@ -159,4 +159,5 @@ def _annotations(plugin: type[Plugin]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(plugin.__init__, localns=names)
     except Exception as error:
-        raise TypeError(f"an annotation cannot be resolved: {error}") from error
+        told = f"an annotation cannot be resolved: {error}; the capabilities are {', '.join(sorted(CAPABILITIES))}"
+        raise TypeError(told) from error

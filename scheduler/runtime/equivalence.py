@@ -15,6 +15,7 @@ import numpy as np
 
 from scheduler.framework.interface import Locality
 from scheduler.framework.outcomes import PASS, Outcomes
+from scheduler.framework.slow_plugins import SlowPlugin
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
@@ -158,5 +159,6 @@ def _resized(array: Int64s, length: int) -> Int64s:
 
 
 def is_kept(plugin: Plugin) -> bool:
-    """Say whether a plugin's verdicts may be kept per node."""
-    return plugin.locality is Locality.NODE
+    """Say whether a plugin's verdicts may be kept per node; not those of a sample, which is another every time."""
+    is_sampled = isinstance(plugin, SlowPlugin) and plugin.sample is not None
+    return plugin.locality is Locality.NODE and not is_sampled

@@ -9,7 +9,7 @@ import numpy as np
 from scheduler.framework.interface import FilterPlugin, PreFilterPlugin, PreFilterResult
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.runtime.answers import checked_outcomes, is_pre_filter
+from scheduler.runtime.answers import checked_outcomes, is_pre_filter, signature_of
 from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginError
 from scheduler.runtime.equivalence import KeptVerdicts, is_kept
 from scheduler.runtime.per_node import filter_nodes
@@ -276,8 +276,9 @@ class Filtering:
             if overrides(plugin, FilterPlugin, "filter"):
                 with self._call.evaluation(plugin, ExtensionPoint.FILTER, nodes=None):
                     return checked_outcomes(plugin.filter(state, pod, nodes, asked), nodes.n_nodes)
-            with self._call.evaluation(plugin, ExtensionPoint.FILTER, nodes=len(asked)):
-                return filter_nodes(plugin, state, pod, nodes, asked)
+            with self._call.evaluation(plugin, ExtensionPoint.FILTER, nodes=len(asked)) as told:
+                outcomes, told.nodes = filter_nodes(plugin, state, pod, nodes, asked)
+                return outcomes
 
         return self._call.raising(
             plugin, ExtensionPoint.FILTER, self._judge, plugin, pod, snapshot, rows, ask
@@ -292,7 +293,7 @@ class Filtering:
         ask: Callable[[Snapshot, Rows], Outcomes],
     ) -> Outcomes:
         kept = self._kept.get(plugin.name)
-        signature = None if kept is None else plugin.signature(pod)
+        signature = None if kept is None else signature_of(plugin, pod)
         if kept is None or signature is None:
             return ask(snapshot, rows)
         return kept.outcomes(

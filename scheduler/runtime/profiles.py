@@ -15,10 +15,11 @@ from scheduler.framework.preemption import PreemptionDryRun
 from scheduler.runtime.construction import build_plugin
 from scheduler.runtime.dry_run import DryRun
 from scheduler.runtime.framework import EnabledPlugins, Framework
+from scheduler.runtime.per_node import slow_last
 from scheduler.runtime.points import points_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from scheduler.configuration.expand import Expansion
     from scheduler.configuration.load import Configuration
@@ -54,14 +55,14 @@ def build_frameworks(
     """
     loader = _Loader(configuration, registry)
     if loader.faults:
-        raise ConfigurationError(loader.faults, configuration.source)
+        raise _at_their_places(loader.faults, configuration)
     _warn_of_missing(configuration, loader.found)
     try:
         expansions = expand_profiles(
             configuration.settings, {name: points_of(plugin) for name, plugin in loader.found.items()}
         )
     except ConfigurationError as error:
-        raise ConfigurationError(error.errors, configuration.source) from error
+        raise _at_their_places(error.errors, configuration) from error
     frameworks: dict[str, Framework] = {}
     faults: list[FieldError] = []
     for path, profile in _profiles(configuration):
@@ -76,8 +77,14 @@ def build_frameworks(
             frameworks[name] = Framework(name, plugins, instruments)
             dry_run.filtering = frameworks[name].filtering
     if faults:
-        raise ConfigurationError(faults, configuration.source)
+        raise _at_their_places(faults, configuration)
     return frameworks
+
+
+def _at_their_places(faults: Iterable[FieldError], configuration: Configuration) -> ConfigurationError:
+    """Return faults as an error that names the fields of the file as it is written."""
+    placed = [FieldError(configuration.place(fault.path), fault.problem) for fault in faults]
+    return ConfigurationError(placed, configuration.source)
 
 
 class _Loader:
@@ -99,7 +106,19 @@ class _Loader:
                 if name in UPSTREAM_PLUGINS and name not in known:
                     continue
                 try:
-                    plugin = self.found[name] = registry.find(name, configuration.folder)
+                    values, args_path = find_args(profile, name, path)
+                    plugin = registry.find_for(
+                        name,
+                        values,
+                        folder=configuration.folder,
+                        path=f"{path}.plugins",
+                        args_path=args_path,
+                    )
+                    if self.found.setdefault(name, plugin) is not plugin:
+                        # Which points a plugin has is known by its name, whatever the profile.
+                        told = f"{name!r} is another guest in an earlier profile; give it a name of its own"
+                        self.faults.append(FieldError(args_path, told))
+                        continue
                     self.args[path, name] = _read_args(plugin, profile, name, path)
                 except PluginLoadError as error:
                     self.faults.append(FieldError(f"{path}.plugins", str(error)))
@@ -153,7 +172,10 @@ def _build(
     if faults:
         raise ConfigurationError(faults)
     return EnabledPlugins(
-        at={point: [built[plugin.name] for plugin in plugins] for point, plugins in expansion.items()},
+        at={
+            point: slow_last([built[plugin.name] for plugin in plugins])
+            for point, plugins in expansion.items()
+        },
         weights={
             built[plugin.name].name: plugin.weight for plugin in expansion.get(ExtensionPoint.SCORE, ())
         },

@@ -1,4 +1,4 @@
-"""Where plugins come from: in-tree, entry points of installed packages, `module:Class`, or one .py file."""
+"""Where plugins come from: in-tree, entry points of installed packages, `module:Class`, a .py file, or a guest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import importlib
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from scheduler.errors import PluginLoadError
 from scheduler.runtime.checking import check_plugin
@@ -20,17 +20,64 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "custom_scheduler.plugins"
 
 
+class Guests(Protocol):
+    """Where WebAssembly guests come from; see `scheduler.wasm.library`."""
+
+    def means(self, name: str, values: Mapping[str, Any]) -> bool:
+        """Say whether a plugin that nobody else knows is a guest, by its name or its arguments."""
+        ...
+
+    def load(
+        self, name: str, values: Mapping[str, Any], *, folder: Path | None, path: str, args_path: str
+    ) -> type[Plugin]:
+        """Return a guest's class, or raise ConfigurationError."""
+        ...
+
+
 class Registry:
     """Plugin classes by the names that profiles use for them.
 
     Args:
         in_tree: name -> class, of the plugins that come with the scheduler.
+        guests: where guests come from; None knows none.
     """
 
-    def __init__(self, in_tree: Mapping[str, type[Plugin]]) -> None:
+    def __init__(self, in_tree: Mapping[str, type[Plugin]], guests: Guests | None = None) -> None:
         self._in_tree = dict(in_tree)
+        self._guests = guests
         self._loaded: dict[tuple[str, Path | None], type[Plugin]] = {}
+        self._loaded_guests: dict[tuple[str, Path | None, str], type[Plugin]] = {}
         self._files = PluginFiles()
+
+    def find_for(
+        self, reference: str, values: Mapping[str, Any], *, folder: Path, path: str, args_path: str
+    ) -> type[Plugin]:
+        """Return the class that a profile means, which its arguments may tell as well.
+
+        Args:
+            reference: as in `find`.
+            values: the plugin's arguments there.
+            folder: what relative paths start from.
+            path: of the place that names the plugin, for errors.
+            args_path: of the arguments.
+
+        Raises:
+            PluginLoadError: as `find`.
+            ConfigurationError: it is a guest, which cannot be run.
+        """
+        guests = self._guests
+        if guests is None or not self._is_free(reference) or not guests.means(reference, values):
+            return self.find(reference, folder)
+        key = (reference, folder, str(values.get("guestURL")))
+        if key not in self._loaded_guests:
+            found = guests.load(reference, values, folder=folder, path=path, args_path=args_path)
+            self._loaded_guests[key] = check_plugin(found, reference)
+        return self._loaded_guests[key]
+
+    def _is_free(self, reference: str) -> bool:
+        """Whether a name is none that needs no path or module, nor a path or module of Python."""
+        is_python = ":" in reference or reference.endswith(".py")
+        return not is_python and reference not in self.names()
 
     def find(self, reference: str, folder: Path | None = None) -> type[Plugin]:
         """Return the class that a profile means.

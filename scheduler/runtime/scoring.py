@@ -10,7 +10,7 @@ import numpy as np
 from scheduler.framework.interface import MAX_NODE_SCORE, ScorePlugin
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
-from scheduler.runtime.answers import checked_scores
+from scheduler.runtime.answers import checked_scores, signature_of
 from scheduler.runtime.calls import SKIPS, PluginError
 from scheduler.runtime.equivalence import KeptVerdicts, is_kept
 from scheduler.runtime.per_node import score_nodes
@@ -150,11 +150,12 @@ class Scoring:
             if overrides(plugin, ScorePlugin, "score"):
                 with self._call.evaluation(plugin, ExtensionPoint.SCORE, nodes=None):
                     return checked_scores(plugin.score(state, pod, nodes, rows), nodes.n_nodes, "score")
-            with self._call.evaluation(plugin, ExtensionPoint.SCORE, nodes=len(rows)):
-                return score_nodes(plugin, state, pod, nodes, rows)
+            with self._call.evaluation(plugin, ExtensionPoint.SCORE, nodes=len(rows)) as told:
+                scores, told.nodes = score_nodes(plugin, state, pod, nodes, rows)
+                return scores
 
         kept = self._kept.get(plugin.name)
-        signature = None if kept is None else plugin.signature(pod)
+        signature = None if kept is None else signature_of(plugin, pod)
         if kept is None or signature is None:
             return ask(snapshot, feasible)
         return kept.scores(

@@ -21,8 +21,8 @@ from scheduler.framework import (
     ScorePlugin,
     Status,
 )
-from tests.contract import checks
-from tests.contract.checks import CHECKS, subject
+from scheduler.testing import contract as checks
+from scheduler.testing.contract import CHECKS, subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable

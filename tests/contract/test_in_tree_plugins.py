@@ -9,16 +9,18 @@ import pytest
 from plugins.registry import IN_TREE
 from scheduler.app.victim_review import ExtenderReview
 from scheduler.cycle.preemption import NoPreemptions
-from scheduler.framework import FilterPlugin, PreEnqueuePlugin, ScorePlugin
+from scheduler.framework import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.runtime.dry_run import DryRun
-from tests.contract.checks import CHECKS, subject
+from scheduler.testing.contract import CHECKS, subject
+from tests import virtual_time
+from tests.manual_clock import ManualClock
+from tests.measuring import FakeMetricsApi, FakePrometheus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.framework import Plugin
     from scheduler.objects.pod import PodInfo
-    from tests.contract.checks import Subject
+    from scheduler.testing.contract import Subject
 
 
 class NowhereBinder:
@@ -31,6 +33,9 @@ CAPABILITIES = {
     "dry_run": DryRun(),
     "preemptions": NoPreemptions(),
     "review": ExtenderReview(lambda: None),
+    "web": FakePrometheus({f"node-{number}": 100 * number for number in range(20)}),
+    "api": FakeMetricsApi({"node-1": {"cpu": "1500m", "memory": "3Gi"}}),
+    "clock": ManualClock(),
 }
 
 
@@ -38,6 +43,18 @@ CAPABILITIES = {
 @pytest.mark.parametrize("plugin", IN_TREE.values(), ids=lambda plugin: plugin.name)
 def test_contract(plugin: type[Plugin], check: Callable[[Subject], None]):
     check(subject(plugin, **CAPABILITIES))
+
+
+REFRESHED = [plugin for plugin in IN_TREE.values() if plugin.refresh is not Plugin.refresh]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("plugin", REFRESHED, ids=lambda plugin: plugin.name)
+def test_contract_with_background_data(plugin: type[Plugin], check: Callable[[Subject], None]):
+    each = subject(plugin, **CAPABILITIES)
+    virtual_time.run(each.plugin.refresh())
+    assert each.plugin.nodes_without_data(each.snapshot) != each.snapshot.n_nodes
+    check(each)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +78,7 @@ def test_plugins_are_registered_by_their_names(name: str, plugin: type[Plugin]):
     "name", [name for name, plugin in IN_TREE.items() if issubclass(plugin, FilterPlugin)]
 )
 def test_the_samples_make_each_filter_refuse_some_nodes_and_pass_some(name: str):
-    from tests.contract.checks import verdict
+    from scheduler.testing.contract import verdict
 
     each = subject(IN_TREE[name])
     codes = {

@@ -9,7 +9,6 @@ A check is a function of a `Subject`; it raises AssertionError with the reason. 
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,9 @@ from scheduler.framework import (
     ScorePlugin,
     Status,
 )
-from tests.contract.samples import sample_pods, sample_table
+from scheduler.runtime.checking import constructor_wants
+from scheduler.testing.fakes import Fakes
+from scheduler.testing.samples import sample_pods, sample_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,11 +58,22 @@ class Subject:
 
 
 def subject(plugin: type[Plugin], *, args: Mapping[str, Any] | None = None, **capabilities: Any) -> Subject:
-    """Make a plugin from arguments as a configuration has them, none by default."""
-    wanted = inspect.signature(plugin).parameters
-    given = {name: fake for name, fake in capabilities.items() if name in wanted}
-    if "args" in wanted:
-        given["args"] = msgspec.convert(dict(args or {}), plugin.Args)
+    """Make a plugin from arguments as a configuration has them, none by default.
+
+    Args:
+        plugin: its class.
+        args: its arguments.
+        capabilities: by the names its constructor has for them; others are stand-ins of `fakes`.
+    """
+    fakes = Fakes().by_protocol()
+    given: dict[str, Any] = {}
+    for name, protocol in constructor_wants(plugin).items():
+        if protocol is None:
+            given[name] = msgspec.convert(dict(args or {}), plugin.Args)
+        elif name in capabilities:
+            given[name] = capabilities[name]
+        elif protocol in fakes:
+            given[name] = fakes[protocol]
     return Subject(plugin(**given))
 
 
@@ -137,6 +149,7 @@ def _refuses(plugin: Plugin) -> bool:
 
 
 def check_is_made_from_no_arguments(each: Subject) -> None:
+    """A plugin has a name, and its default arguments are valid."""
     plugin = type(each.plugin)
     args = msgspec.convert({}, plugin.Args)
     assert plugin.name, f"{plugin.__name__} has a name"
@@ -144,6 +157,7 @@ def check_is_made_from_no_arguments(each: Subject) -> None:
 
 
 def check_follows_the_nodes_when_rows_are_reordered(each: Subject) -> None:
+    """Row numbers mean nothing: what is said of a node goes where the node goes."""
     order = np.random.default_rng(7).permutation(each.snapshot.n_nodes)
     for pod, before, scores in _answers(each, each.snapshot):
         shuffled = each.snapshot.take(order)
@@ -190,6 +204,7 @@ def _raw_scores(each: Subject, pod: PodInfo, snapshot: Snapshot) -> list[int] | 
 
 
 def check_answers_only_for_the_rows_still_standing(each: Subject) -> None:
+    """Nodes that another plugin refused do not change what is said of the others."""
     rows = np.arange(1, each.snapshot.n_nodes, 2, dtype=np.intp)
     for pod, whole, _ in _answers(each, each.snapshot):
         if whole.outcomes:
@@ -199,6 +214,7 @@ def check_answers_only_for_the_rows_still_standing(each: Subject) -> None:
 
 
 def check_takes_a_cluster_of_no_nodes(each: Subject) -> None:
+    """A cluster may be empty."""
     nothing = each.snapshot.take(np.array([], dtype=np.intp))
     for pod, found, scores in _answers(each, nothing):
         assert not found.outcomes, f"{pod}: outcomes of no nodes"
@@ -206,11 +222,13 @@ def check_takes_a_cluster_of_no_nodes(each: Subject) -> None:
 
 
 def check_says_the_same_twice(each: Subject) -> None:
+    """The same question has the same answer."""
     first = list(_answers(each, each.snapshot))
     assert list(_answers(each, each.snapshot)) == first, "the second answer differs from the first"
 
 
 def check_leaves_the_snapshot_alone(each: Subject) -> None:
+    """Arrays of a snapshot are not written to."""
     before = _columns(each.snapshot)
     list(_answers(each, each.snapshot))
     after = _columns(each.snapshot)
@@ -237,6 +255,7 @@ def _columns(snapshot: Snapshot) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def check_gives_a_reason_for_every_refusal(each: Subject) -> None:
+    """Whoever is refused is told why."""
     for pod, found, _ in _answers(each, each.snapshot):
         for outcome in found.outcomes:
             assert outcome.code is Code.SUCCESS or outcome.code.is_rejection, f"{pod}: {outcome}"
@@ -250,6 +269,7 @@ def check_gives_a_reason_for_every_refusal(each: Subject) -> None:
 
 
 def check_can_be_woken_after_a_refusal(each: Subject) -> None:
+    """A pod that was refused is tried again some time."""
     if _refuses(each.plugin):
         assert each.plugin.events(), "a plugin that refuses pods names the events that may help them"
 
@@ -260,25 +280,30 @@ def check_hints_take_every_event_they_are_registered_for(each: Subject) -> None:
     objects: dict[EventResource, Sequence[Any]] = {EventResource.NODE: nodes, EventResource.POD: pods}
     for registered in each.plugin.events():
         samples = objects.get(registered.event.resource, ())
-        for pod in each.pods if registered.hint else ():
+        hint = registered.hint
+        if hint is None:
+            continue
+        for pod in each.pods:
             for old, new in zip(samples, [*samples[1:], *samples[:1]], strict=True):
                 answers = []
                 if registered.event.action & ActionType.ADD:
-                    answers.append(registered.hint(pod, None, new))
+                    answers.append(hint(pod, None, new))
                 if registered.event.action & ActionType.UPDATE:
-                    answers.append(registered.hint(pod, old, new))
+                    answers.append(hint(pod, old, new))
                 if registered.event.action & ActionType.DELETE:
-                    answers.append(registered.hint(pod, old, None))
+                    answers.append(hint(pod, old, None))
                 assert all(isinstance(answer, QueueingHint) for answer in answers), f"{answers} are no hints"
 
 
 def check_scores_are_in_range(each: Subject) -> None:
+    """Scores are 0 to 100 once they are normalised."""
     for pod, _, scores in _answers(each, each.snapshot):
         for score in scores if isinstance(scores, tuple) else ():
             assert 0 <= score <= MAX_NODE_SCORE, f"{pod}: a score of {score}"
 
 
 def check_pods_of_one_signature_get_one_verdict(each: Subject) -> None:
+    """The signature holds all of a pod that the verdict depends on."""
     answers: dict[object, tuple[PodInfo, Verdict, object]] = {}
     for pod, found, scores in _answers(each, each.snapshot):
         signature = each.plugin.signature(pod)
@@ -298,12 +323,14 @@ def check_replicas_share_a_signature(each: Subject) -> None:
 
 
 def check_works_from_a_cloned_state(each: Subject) -> None:
+    """What PreFilter and PreScore found is in the state, not in the plugin."""
     for pod, found, scores in _answers(each, each.snapshot):
         assert verdict(each.plugin, pod, each.snapshot, clone=True) == found, f"{pod}: a clone differs"
         assert ranking(each.plugin, pod, each.snapshot, clone=True) == scores, f"{pod}: a clone differs"
 
 
 def check_an_overlay_is_as_good_as_the_pods_themselves(each: Subject) -> None:
+    """Pods are read from the snapshot that was given, assumed and nominated ones included."""
     added = [
         (row, pod.placed_on(each.snapshot.name_of(row)))
         for row, pod in zip(range(0, each.snapshot.n_nodes, 3), each.pods, strict=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduler.snapshot import ClusterTable
-from tests.builders import node, pod
+from scheduler.testing.builders import node, pod
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

@@ -1,0 +1,65 @@
+"""Only nodes with a free licence run pods that need one.
+
+A node says how many seats it has in the annotation `example.com/licences`, a pod that takes one has the label
+`example.com/licence: "yes"`. A licence server may know of seats taken by others: it answers {"node name": seats}.
+"""
+
+import json
+from typing import ClassVar
+
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    HttpGet,
+    Locality,
+    PluginArgs,
+    Status,
+)
+
+SEATS = "example.com/licences"
+LABEL = "example.com/licence"
+
+
+class LicenceArgs(PluginArgs):
+    server: str = ""  # URL; "" asks nobody
+    refresh_seconds: float = 30.0
+
+
+class FreeLicence(FilterPlugin):
+    name = "FreeLicence"
+    locality = Locality.NODE
+    Args: ClassVar = LicenceArgs
+
+    def __init__(self, *, args: LicenceArgs, web: HttpGet):
+        self._server, self._web = args.server, web
+        self._taken = {}  # node name -> seats taken outside of the cluster
+        self._version = 0
+        self.refresh_seconds = args.refresh_seconds if args.server else None
+
+    def signature(self, pod):
+        return pod.labels.get(LABEL) == "yes"
+
+    def version(self):
+        return self._version  # verdicts kept from before a refresh are out of date
+
+    def events(self):
+        seats = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ANNOTATION)
+        leaving = ClusterEvent(EventResource.POD, ActionType.DELETE)
+        return [EventWithHint(seats), EventWithHint(leaving)]
+
+    async def refresh(self):
+        taken = json.loads(await self._web.http_get(self._server))
+        if taken != self._taken:
+            self._taken, self._version = taken, self._version + 1
+
+    def filter_node(self, state, pod, node):
+        if pod.labels.get(LABEL) != "yes":
+            return None
+        seats = node.annotations.get(SEATS, "0")
+        if not seats.isdecimal():
+            return Status.unschedulable(f"node(s) had a malformed {SEATS}", resolvable=False)
+        used = self._taken.get(node.name, 0) + sum(each.labels.get(LABEL) == "yes" for each in node.pods)
+        return None if used < int(seats) else Status.unschedulable("node(s) had no free licence")

@@ -1,0 +1,35 @@
+"""Keeps whole GPU nodes free: pods with GPUs fill nodes that are in use, pods without stay off GPU nodes.
+
+Small requests spread over nodes leave each with a few GPUs, and a pod that wants eight fits nowhere. All nodes are
+scored at once, as arrays.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from scheduler.framework import MAX_NODE_SCORE, Locality, PluginArgs, ScorePlugin
+
+
+class GpuPackingArgs(PluginArgs):
+    resource: str = "nvidia.com/gpu"
+
+
+class GpuPacking(ScorePlugin):
+    name = "GpuPacking"
+    locality = Locality.NODE
+    Args: ClassVar = GpuPackingArgs
+
+    def __init__(self, *, args: GpuPackingArgs):
+        self._resource = args.resource
+
+    def signature(self, pod):
+        return pod.resources.requests.get(self._resource, 0)
+
+    def score(self, state, pod, snapshot, feasible):
+        gpus = snapshot.allocatable[self._resource]
+        wanted = pod.resources.requests.get(self._resource, 0)
+        if wanted == 0:
+            return np.where(gpus == 0, MAX_NODE_SCORE, 0)
+        used = np.minimum(snapshot.requested[self._resource] + wanted, gpus)
+        return MAX_NODE_SCORE * used // np.maximum(gpus, 1)

@@ -1,0 +1,16 @@
+"""Pods with the label `example.com/tier: gold` stay off nodes that may be taken away."""
+
+from scheduler.framework import FilterPlugin, Locality, Status
+
+
+class KeepOffSpot(FilterPlugin):
+    name = "KeepOffSpot"
+    locality = Locality.NODE
+
+    def signature(self, pod):
+        return pod.labels.get("example.com/tier")
+
+    def filter_node(self, state, pod, node):
+        if pod.labels.get("example.com/tier") == "gold" and node.labels.get("example.com/spot") == "yes":
+            return Status.unschedulable("node(s) were spot nodes", resolvable=False)
+        return None

@@ -1,0 +1,32 @@
+"""What authors of plugins need in their tests.
+
+builders   pod(...), node(...): objects as the API server would send them
+snapshots  snapshot_of(node(...), pods=[...]): what extension points are called with
+trial      Trial(node(...), plugins=[Mine]).schedule(pod(...)): your plugin in a whole profile
+contract   CHECKS: what must hold for every plugin
+fakes      stand-ins for the capabilities; ManualClock is one of them
+"""
+
+from scheduler.testing.builders import node, node_object, pod, pod_object
+from scheduler.testing.contract import CHECKS, Subject, subject
+from scheduler.testing.fakes import FakeEvents, Fakes, FakeWeb
+from scheduler.testing.manual_clock import ManualClock
+from scheduler.testing.snapshots import cache_of, snapshot_of
+from scheduler.testing.trial import Trial
+
+__all__ = [
+    "CHECKS",
+    "FakeEvents",
+    "FakeWeb",
+    "Fakes",
+    "ManualClock",
+    "Subject",
+    "Trial",
+    "cache_of",
+    "node",
+    "node_object",
+    "pod",
+    "pod_object",
+    "snapshot_of",
+    "subject",
+]

@@ -1,0 +1,165 @@
+"""Stand-ins for what plugins may ask of the daemon; each keeps what it was asked, for tests to look at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from scheduler.framework import (
+    ApiGet,
+    Clock,
+    HttpGet,
+    PodActivator,
+    PodBinder,
+    PodEvents,
+    Sleep,
+    WaitForEvent,
+    WaitingPods,
+)
+from scheduler.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
+    from scheduler.framework import ClusterEvent
+    from scheduler.objects.pod import PodInfo
+
+
+class FakeBinder:
+    """Implements `PodBinder`; `bound` is (pod's key, node) of every call."""
+
+    def __init__(self) -> None:
+        self.bound: list[tuple[str, str]] = []
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        self.bound.append((pod.key, node_name))
+
+
+class FakeSleep:
+    """Implements `Sleep` without waiting: it moves a clock.
+
+    Args:
+        clock: that is moved.
+    """
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    async def sleep(self, seconds: float) -> None:
+        self._clock.advance(seconds)
+
+
+class FakeWeb:
+    """Implements `HttpGet` and `ApiGet`.
+
+    Args:
+        pages: URL or path -> the body it answers; an OSError is raised. What is not there raises one too.
+
+    Attributes:
+        pages: as given; may be changed.
+        asked: the URLs and paths, oldest first.
+    """
+
+    def __init__(self, pages: Mapping[str, bytes | OSError] | None = None) -> None:
+        self.pages = dict(pages or {})
+        self.asked: list[str] = []
+
+    async def http_get(self, url: str, **_options: Any) -> bytes:
+        return self._answer(url)
+
+    async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
+        return self._answer(path)
+
+    def _answer(self, where: str) -> bytes:
+        self.asked.append(where)
+        found = self.pages.get(where, OSError(f"GET {where}: 404"))
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+
+class RecordedEvent(NamedTuple):
+    """An event that a plugin wrote; `pod` is the pod's key."""
+
+    pod: str
+    type_: str
+    reason: str
+    action: str
+    note: str
+
+
+class FakeEvents:
+    """Implements `PodEvents`; `recorded` is what was written, oldest first."""
+
+    def __init__(self) -> None:
+        self.recorded: list[RecordedEvent] = []
+
+    def record(self, regarding: PodInfo, *, type_: str, reason: str, action: str, note: str) -> None:
+        self.recorded.append(RecordedEvent(regarding.key, type_, reason, action, note))
+
+
+class FakeActivator:
+    """Implements `PodActivator`; `activated` are the uids."""
+
+    def __init__(self) -> None:
+        self.activated: list[str] = []
+
+    def activate(self, uids: Iterable[str]) -> None:
+        self.activated.extend(uids)
+
+
+class FakeWaitForEvent:
+    """Implements `WaitForEvent`: what will happen is told beforehand; the rest of the time passes at once."""
+
+    def __init__(self) -> None:
+        self.coming: list[tuple[ClusterEvent, object, object]] = []
+
+    async def wait_for_event(
+        self, wanted: Callable[[ClusterEvent, object, object], bool], *, timeout_seconds: float
+    ) -> bool:
+        return any(wanted(*happening) for happening in self.coming)
+
+
+class FakeWaitingPods:
+    """Implements `WaitingPods`; `allowed` and `rejected` say what became of the pods in `held`."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, PodInfo] = {}  # uid -> pod
+        self.allowed: list[tuple[str, str]] = []  # uid, plugin
+        self.rejected: list[tuple[str, str, str]] = []  # uid, plugin, reason
+
+    def waiting(self) -> Iterable[PodInfo]:
+        return list(self.held.values())
+
+    def allow(self, uid: str, plugin: str) -> None:
+        self.allowed.append((uid, plugin))
+
+    def reject(self, uid: str, plugin: str, reason: str) -> None:
+        self.rejected.append((uid, plugin, reason))
+
+
+class Fakes:
+    """One stand-in for each capability; those of a test replace some of them."""
+
+    def __init__(self) -> None:
+        self.binder = FakeBinder()
+        self.clock = ManualClock()
+        self.web = FakeWeb()
+        self.events = FakeEvents()
+        self.activator = FakeActivator()
+        self.happenings = FakeWaitForEvent()
+        self.waiting_pods = FakeWaitingPods()
+
+    def by_protocol(self) -> dict[type, object]:
+        """Return Protocol -> what fulfils it."""
+        return {
+            PodBinder: self.binder,
+            Clock: self.clock,
+            Sleep: FakeSleep(self.clock),
+            HttpGet: self.web,
+            ApiGet: self.web,
+            PodEvents: self.events,
+            PodActivator: self.activator,
+            WaitForEvent: self.happenings,
+            WaitingPods: self.waiting_pods,
+        }

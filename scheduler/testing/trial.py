@@ -1,0 +1,163 @@
+"""Your plugins in a whole profile, on a cluster of a few lines: what would happen to this pod, and why."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.app.in_tree import IN_TREE
+from scheduler.app.needs import needs_of, trimmed
+from scheduler.app.victim_review import ExtenderReview
+from scheduler.configuration.load import parse
+from scheduler.cycle.explanation import explain, explain_gated
+from scheduler.cycle.preemption import NoPreemptions
+from scheduler.cycle.scheduling import schedule_pod
+from scheduler.framework.preemption import Preemptions, VictimReview
+from scheduler.objects.node import NodeObject
+from scheduler.runtime.checking import check_plugin
+from scheduler.runtime.profiles import build_frameworks
+from scheduler.runtime.registry import Registry
+from scheduler.state.cache import Cache
+from scheduler.testing.fakes import Fakes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scheduler.cycle.explanation import Explanation
+    from scheduler.framework import Plugin
+    from scheduler.objects.pod import PodInfo
+
+_PROFILE = "custom-scheduler"
+
+
+class Trial:
+    """A profile with the default plugins and yours, on a small cluster.
+
+        trial = Trial(node("a"), node("b", labels={"disk": "ssd"}), plugins=[PreferSsd])
+        assert trial.schedule(pod("web")) == "b"
+        print(trial.explain(pod("db"))["nodes"])
+
+    A pod that found its node stays on it, so that the next pod sees it.
+
+    Args:
+        objects: nodes, and pods on them.
+        plugins: added to the default ones.
+        only: leave the default plugins out, but for the order of pods and the binder.
+        args: plugin's name -> its arguments, as in a configuration.
+        weights: plugin's name -> its weight; 1 where nothing is said.
+        others: kind -> `namespace/name` -> object, for plugins whose `needs` names kinds.
+        fakes: what plugins get that ask for capabilities; new ones if not given.
+
+    Attributes:
+        fakes: the same.
+
+    Raises:
+        PluginLoadError: a plugin is not whole.
+        ConfigurationError: arguments are wrong, or a plugin cannot be built.
+    """
+
+    def __init__(
+        self,
+        *objects: NodeObject | PodInfo,
+        plugins: Iterable[type[Plugin]] = (),
+        only: bool = False,
+        args: Mapping[str, Mapping[str, Any]] | None = None,
+        weights: Mapping[str, int] | None = None,
+        others: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
+        fakes: Fakes | None = None,
+    ) -> None:
+        self.fakes = fakes or Fakes()
+        own = {plugin.name: check_plugin(plugin, plugin.__name__) for plugin in plugins}
+        capabilities = {
+            **self.fakes.by_protocol(),
+            Preemptions: NoPreemptions(),
+            VictimReview: ExtenderReview(lambda: None),
+        }
+        frameworks = build_frameworks(
+            parse(_configuration(own, args or {}, weights or {}, only=only)),
+            Registry({**IN_TREE, **own}),
+            lambda _profile: capabilities,
+        )
+        self._framework = frameworks[_PROFILE]
+        self._cache = Cache()
+        needs = needs_of(frameworks.values())
+        for kind in needs.kinds:
+            self._cache.table.watch_kind(kind).update((others or {}).get(kind, {}))
+        for each in objects:
+            if isinstance(each, NodeObject):
+                self._cache.add_node(each)
+            else:
+                self._cache.add_pod(trimmed(each, needs))
+
+    def refresh(self) -> None:
+        """Let the plugins fetch their background data, as the daemon does at start and then ever again."""
+        asyncio.run(self._refresh())
+
+    async def _refresh(self) -> None:
+        for plugin in self._framework.plugins.all():
+            if plugin.refresh_seconds is not None:
+                await plugin.refresh()
+
+    def explain(self, pod: PodInfo) -> Explanation:
+        """Say what would happen to a pod, as `custom-scheduler explain -o json` does; nothing changes."""
+        return self._judge(pod)[0]
+
+    def schedule(self, pod: PodInfo) -> str | None:
+        """Place a pod on the best node, the first by name of several, and return it; None where none can run it.
+
+        Raises:
+            RuntimeError: a plugin failed.
+        """
+        explanation, best = self._judge(pod)
+        if explanation["result"] == "error":
+            raise RuntimeError(explanation["message"])
+        if best is not None:
+            self._cache.assume(pod, best)
+        return best
+
+    def _judge(self, pod: PodInfo) -> tuple[Explanation, str | None]:
+        gate = self._framework.run_pre_enqueue(pod)
+        if not gate.is_success:
+            return explain_gated(pod, gate), None
+        snapshot = self._cache.snapshot()
+        decision = schedule_pod(
+            self._framework, pod, snapshot, nominated={}, random=Random(0), exhaustive=True
+        )
+        explanation = explain(decision, snapshot.names)
+        scores = decision.scores
+        if scores is None:
+            return explanation, decision.node_name or None
+        best = scores.rows[scores.total == scores.total.max()]
+        return explanation, min(snapshot.name_of(row) for row in best.tolist())
+
+
+def _configuration(
+    plugins: Mapping[str, type[Plugin]],
+    args: Mapping[str, Mapping[str, Any]],
+    weights: Mapping[str, int],
+    *,
+    only: bool,
+) -> str:
+    """Return a configuration as JSON."""
+    ours = [{"name": name, "weight": weights.get(name, 1)} for name in plugins if name not in IN_TREE]
+    needed = [{"name": "PrioritySort"}, {"name": "DefaultBinder"}]
+    points = {
+        "multiPoint": {
+            "enabled": [*needed, *ours] if only else ours,
+            "disabled": [{"name": "*"}] if only else [],
+        }
+    }
+    profile = {
+        "schedulerName": _PROFILE,
+        "plugins": points,
+        "pluginConfig": [{"name": name, "args": dict(values)} for name, values in args.items()],
+    }
+    written = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+    return msgspec.json.encode(written).decode()

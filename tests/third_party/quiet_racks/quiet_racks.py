@@ -1,0 +1,27 @@
+"""Racks that report noise take no pods, unless the pod says that it does not mind."""
+
+from typing import ClassVar
+
+from scheduler.framework import FilterPlugin, Locality, Outcomes, PluginArgs
+
+
+class QuietRacksArgs(PluginArgs):
+    label: str = "example.com/noisy"
+
+
+class QuietRacks(FilterPlugin):
+    name = "QuietRacks"
+    locality = Locality.NODE
+    Args: ClassVar = QuietRacksArgs
+
+    def __init__(self, *, args: QuietRacksArgs):
+        self._label = args.label
+
+    def signature(self, pod):
+        return pod.labels.get(self._label)
+
+    def filter(self, state, pod, snapshot, rows):
+        if pod.labels.get(self._label) == "fine":
+            return Outcomes.all_pass(snapshot.n_nodes)
+        noisy = snapshot.label(self._label).judge(lambda value: value == "yes")
+        return Outcomes.refuse(noisy, "node(s) were in a noisy rack", resolvable=False)

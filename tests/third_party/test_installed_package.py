@@ -1,0 +1,107 @@
+"""A package that others wrote is installed, and its plugin found: by entry point, module, file and command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import site
+import subprocess
+import sys
+import venv
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.third_party.profiles import cluster_of_two_racks, profile_with
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = Path(__file__).parent / "quiet_racks"
+SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder with the commands of a fresh environment, in which the package was installed."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=True)
+    binaries = folder / "bin"
+    # This scheduler and what it needs, as they are in this environment.
+    inside = subprocess.run(
+        [binaries / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    shared = "\n".join([str(ROOT), *site.getsitepackages()])
+    Path(inside.stdout.strip(), "scheduler.pth").write_text(shared)
+    source = folder / "source"
+    shutil.copytree(PACKAGE, source)  # building writes beside the source
+    # Where hatchling is at hand nothing is fetched; elsewhere pip fetches it, as when the image is built.
+    offline = ["--no-index", "--no-build-isolation"] if find_spec("hatchling") else []
+    done = subprocess.run(
+        [binaries / "python", "-m", "pip", "install", *offline, "--no-deps", source],
+        capture_output=True, text=True, check=False, timeout=SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return binaries
+
+
+def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        words, cwd="/", env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
+    )
+
+
+def verdict(done: subprocess.CompletedProcess[str]) -> dict[str, bool]:
+    assert done.returncode == 0, done.stderr
+    (explanation,) = json.loads(done.stdout)
+    return {name: node["feasible"] for name, node in explanation["nodes"].items()}
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["QuietRacks", "quiet_racks:QuietRacks", str(PACKAGE / "quiet_racks.py")],
+    ids=["entry point", "module and class", "file"],
+)
+def test_an_installed_plugin_decides(installed: Path, tmp_path: Path, reference: str):
+    config, cluster = profile_with(tmp_path, reference), cluster_of_two_racks(tmp_path)
+    explain = ["-m", "scheduler", "explain", "--config", config, "--cluster", cluster, "-o", "json"]
+
+    done = run(installed / "python", *explain)
+
+    assert verdict(done) == {"loud": False, "quiet": True}
+
+
+def test_a_command_of_ones_own_knows_its_plugin_by_name(installed: Path, tmp_path: Path):
+    config, cluster = profile_with(tmp_path, "QuietRacksAtHome"), cluster_of_two_racks(tmp_path)
+
+    done = run(
+        installed / "racks-scheduler", "explain", "--config", config, "--cluster", cluster, "-o", "json"
+    )
+
+    assert verdict(done) == {"loud": False, "quiet": True}
+
+
+def test_the_usual_command_does_not_know_it(installed: Path, tmp_path: Path):
+    config = profile_with(tmp_path, "QuietRacksAtHome")
+
+    done = run(installed / "python", "-m", "scheduler", "check", config)
+
+    assert done.returncode == 2
+    assert "no plugin of that name, in-tree or installed; did you mean 'QuietRacks'?" in done.stderr
+
+
+def test_the_packages_own_tests_pass(installed: Path):
+    done = run(
+        installed / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", PACKAGE, PACKAGE
+    )
+
+    assert done.returncode == 0, done.stdout
+
+
+def test_these_tests_run_with_this_scheduler(installed: Path):
+    done = run(installed / "python", "-c", "import scheduler; print(scheduler.__file__)")
+
+    assert done.stdout.strip() == str(ROOT / "scheduler" / "__init__.py")
+    assert str(installed) != str(Path(sys.executable).parent)

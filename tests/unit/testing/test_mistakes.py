@@ -1,0 +1,97 @@
+"""What a newcomer gets wrong is answered with the plugin's name and what to write instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scheduler.errors import PluginLoadError
+from scheduler.framework import (
+    Code,
+    FilterPlugin,
+    Locality,
+    Plugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    ScorePlugin,
+    Status,
+)
+from scheduler.testing import Trial, node, pod
+
+
+def mine(base: type[Plugin], method: str, answer: Any) -> Any:
+    """Return a plugin whose method answers always the same."""
+    return type("Mine", (base,), {"name": "Mine", method: lambda *_arguments: answer})
+
+
+@pytest.mark.parametrize(
+    ("plugin", "told"),
+    [
+        pytest.param(mine(FilterPlugin, "filter_node", False), "a Status or None, was False", id="bool"),
+        pytest.param(
+            mine(FilterPlugin, "filter_node", Status(Code.UNSCHEDULABLE, "no")),  # type: ignore[arg-type]
+            'as in Status.unschedulable("one", "another"), was \'no\'',
+            id="one text as reasons",
+        ),
+        pytest.param(
+            mine(FilterPlugin, "filter_node", Status.unschedulable(["no"])),  # type: ignore[arg-type]
+            'as in Status.unschedulable("one", "another"), was ([\'no\'],)',
+            id="a list as reasons",
+        ),
+        pytest.param(
+            mine(FilterPlugin, "filter", np.array([True])),
+            "filter returns Outcomes, was ndarray; write Outcomes.refuse(refused, reason)",
+            id="a mask",
+        ),
+        pytest.param(
+            mine(ScorePlugin, "score_node", 0.5), "score_node returns a whole number, was 0.5", id="float"
+        ),
+        pytest.param(mine(ScorePlugin, "score_node", None), "a whole number, was None", id="no score"),
+        pytest.param(
+            mine(PreFilterPlugin, "pre_filter", PreFilterResult({"a"})),  # type: ignore[arg-type]
+            "expected is PreFilterResult(frozenset of node names), a Status or None",
+            id="a set of names",
+        ),
+    ],
+)
+def test_a_wrong_answer_is_told_with_the_right_one(plugin: type[Plugin], told: str):
+    with pytest.raises(RuntimeError) as failed:
+        Trial(node("a"), plugins=[plugin]).schedule(pod("web"))
+
+    assert 'plugin "Mine"' in str(failed.value)
+    assert told in str(failed.value)
+
+
+class SignsAList(ScorePlugin):
+    name = "SignsAList"
+    locality = Locality.NODE
+
+    def signature(self, pod: Any) -> Any:
+        return ["web"]
+
+    def score_node(self, state: Any, pod: Any, node: Any) -> int:
+        return 1
+
+
+def test_a_signature_that_is_a_list_is_told_with_a_way_out():
+    with pytest.raises(RuntimeError, match=r'"SignsAList": .* hashable, as a tuple, was \[\'web\'\]'):
+        Trial(node("a"), plugins=[SignsAList]).schedule(pod("web"))
+
+
+class WantsADatabase(ScorePlugin):
+    name = "WantsADatabase"
+
+    def __init__(self, *, database: Database) -> None:  # type: ignore[name-defined]  # noqa: F821
+        self._database = database
+
+    def score_node(self, state: Any, pod: Any, node: Any) -> int:
+        return 1
+
+
+def test_a_capability_that_is_unknown_is_told_with_those_there_are():
+    with pytest.raises(
+        PluginLoadError, match="'Database' is not defined; the capabilities are ApiGet, Clock"
+    ):
+        Trial(plugins=[WantsADatabase])
