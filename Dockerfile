@@ -1,14 +1,17 @@
-# The environment is built from the lock file in one stage and copied into the next, which has no compiler and no pip
+# The environment is built from lock files in one stage, by hash, and copied into the next, which has no compiler and no pip
 # cache. What runs is not root, and needs no file system but its own to read.
 FROM python:3.12-slim AS build
 WORKDIR /src
-COPY requirements.lock ./
+COPY requirements.lock requirements-build.lock ./
 RUN python -m venv /opt/custom-scheduler \
  && /opt/custom-scheduler/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
+RUN python -m venv builder \
+ && builder/bin/pip install --no-cache-dir --require-hashes -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY scheduler scheduler
 COPY plugins plugins
-RUN /opt/custom-scheduler/bin/pip install --no-cache-dir --no-deps .
+RUN builder/bin/pip wheel --no-cache-dir --no-index --no-deps --no-build-isolation --wheel-dir wheels . \
+ && /opt/custom-scheduler/bin/pip install --no-cache-dir --no-index --no-deps wheels/*.whl
 
 FROM python:3.12-slim
 COPY --from=build /opt/custom-scheduler /opt/custom-scheduler

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 _EVENTS_KEPT = 8
+_SHOWN = frozenset({"Scheduled", "FailedScheduling", "Preempted"})
 
 
 class Happening(NamedTuple):
@@ -98,7 +99,7 @@ class _Events(_Quiet):
         self._picture = picture
 
     def on_add(self, obj: Any) -> None:
-        if obj.get("reason") in {"Scheduled", "FailedScheduling"}:
+        if obj.get("reason") in _SHOWN:
             happening = Happening(obj["reason"], obj["regarding"]["name"], obj.get("note", ""))
             self._picture.happenings.append(happening)
             self._picture.told(happening)

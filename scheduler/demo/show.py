@@ -8,23 +8,35 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.live import Live
 from rich.text import Text
 
 from scheduler.app.daemon import Daemon
+from scheduler.app.live_explain import live_explanation
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.demo.picture import Picture
-from scheduler.demo.view import event_line, nodes_with_their_load, pods_and_reasons, whole
-from scheduler.demo.workload import NODES, harder_pods, nginx, outstanding
+from scheduler.demo.view import event_line, nodes_with_their_load, pods_and_reasons, refusals, whole
+from scheduler.demo.workload import (
+    BATCH,
+    NODES,
+    TOO_BIG,
+    harder_pods,
+    nginx,
+    outstanding,
+    trainer,
+    urgent_class,
+)
 from scheduler.server.http_server import application, serving
 from scheduler.simulator.clusters import heterogeneous
 from scheduler.simulator.server import ApiServer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from scheduler.configuration.load import Configuration
@@ -59,7 +71,12 @@ async def show(
         connection = await stack.enter_async_context(connect(str(kubeconfig)))
         alone = with_leader_election(configuration, leader_elect=False)
         daemon = Daemon(connection, alone, clock=clock, random=Random())
-        routes = application(metrics=daemon.metrics.text, live={}, ready={})
+        routes = application(
+            metrics=daemon.metrics.text,
+            live={},
+            ready={},
+            explain=lambda key: live_explanation(daemon, key, clock),
+        )
         port = await stack.enter_async_context(serving(routes, "127.0.0.1", 0))
         console.print(_introduction(server.url, kubeconfig, port), soft_wrap=True)
 
@@ -71,9 +88,12 @@ async def show(
             applying = tasks.create_task(_apply(server), name="workload")
             shown = tasks.create_task(_show(console, picture, end), name="picture")
             settled = await _wait(picture, applying, stop, exit_when_settled=exit_when_settled)
+            why = live_explanation(daemon, f"default/{TOO_BIG}", clock)
             end.set()
             await asyncio.gather(running, shown)
             applying.cancel()
+        if why is not None and why["attempt"] is not None:
+            _say_why(console, why)
         return _verdict(console, picture, settled=settled)
 
 
@@ -83,6 +103,11 @@ async def _apply(server: ApiServer) -> None:
     for pod in harder_pods():
         await asyncio.sleep(_BETWEEN_STEPS_SECONDS)
         server.store.create("pods", pod)
+    while not all(server.store.get("pods", name)["spec"].get("nodeName") for name in BATCH):  # noqa: ASYNC110
+        await asyncio.sleep(1 / _FRAMES_A_SECOND)
+    await asyncio.sleep(_BETWEEN_STEPS_SECONDS)
+    server.store.create("priorityclasses.scheduling.k8s.io", urgent_class())
+    server.store.create("pods", trainer())
 
 
 async def _wait(
@@ -126,7 +151,8 @@ def _introduction(url: str, kubeconfig: Path, port: int) -> Text:
     commands = (
         f"export KUBECONFIG={kubeconfig}",
         "kubectl get nodes,pods -o wide",
-        "kubectl describe pod too-big                    # why it waits",
+        f"custom-scheduler explain --server http://127.0.0.1:{port} --pod {TOO_BIG}    # why it waits, node by node",
+        f"kubectl describe pod {TOO_BIG}                    # the same in one event",
         "kubectl scale deployment nginx --replicas=40",
         """kubectl patch pod gated --type=json -p '[{"op": "remove", "path": "/spec/schedulingGates"}]'""",
         f"curl -s http://127.0.0.1:{port}/metrics | grep scheduler_",
@@ -135,6 +161,22 @@ def _introduction(url: str, kubeconfig: Path, port: int) -> Text:
     for command in commands:
         text.append(f"    {command}\n", style="cyan")
     return text
+
+
+def _say_why(console: Console, why: Mapping[str, Any]) -> None:
+    console.print(
+        Text.assemble(
+            "\nWhy does ",
+            (TOO_BIG, "bold"),
+            " wait? What `custom-scheduler explain` says of its last attempt:",
+        )
+    )
+    console.print(refusals(why))
+    console.print(
+        "A larger node would help, or a smaller request; the daemon tries again by itself when one comes.\n"
+        "No pod of lower priority could make room: a node is too small even when it is empty.\n",
+        soft_wrap=True,
+    )
 
 
 def _verdict(console: Console, picture: Picture, *, settled: bool) -> int:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from scheduler.demo.workload import why_it_waits
+from scheduler.demo.workload import ZONE, why_it_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -74,7 +75,7 @@ def pods_and_reasons(picture: Picture) -> RenderableType:
     table.add_column()
     replicas = [pod for name, pod in picture.pods.items() if name.startswith("nginx-")]
     if replicas:
-        table.add_row(f"nginx, {len(replicas)} replicas", *_placed(replicas))
+        table.add_row(f"nginx, {len(replicas)} replicas", *_placed(replicas, picture.nodes))
     for name, pod in picture.pods.items():
         if not name.startswith("nginx-"):
             table.add_row(name, pod.node_name or Text("waits", style="yellow"), _reason(pod))
@@ -95,11 +96,27 @@ def event_line(happening: Happening) -> Text:
     return Text.assemble((f"{happening.reason:17}", style), f"{happening.pod}  ", (happening.note, "dim"))
 
 
-def _placed(replicas: Sequence[PodInfo]) -> tuple[str, str]:
+def _placed(replicas: Sequence[PodInfo], nodes: Mapping[str, NodeObject]) -> tuple[str, str]:
     placed = [pod for pod in replicas if pod.node_name]
-    nodes = len({pod.node_name for pod in placed})
+    count = len({pod.node_name for pod in placed})
     waiting = next((_reason(pod) for pod in replicas if not pod.node_name), "")
-    return f"{len(placed)} on {nodes} nodes", waiting
+    zones = Counter(nodes[pod.node_name].labels.get(ZONE, "") for pod in placed if pod.node_name in nodes)
+    spread = ", ".join(f"{number} in {zone}" for zone, number in sorted(zones.items()))
+    return f"{len(placed)} on {count} nodes", waiting or spread
+
+
+def refusals(explanation: Mapping[str, Any]) -> RenderableType:
+    """Return how many nodes were refused for each reason at a pod's last attempt.
+
+    Args:
+        explanation: as `/debug/explain` gives it.
+    """
+    nodes = explanation["attempt"]["nodes"].values()
+    counted = Counter((node["plugin"], *node["reasons"]) for node in nodes if not node["feasible"])
+    table = Table(box=None, padding=(0, 2, 0, 2), show_header=False)
+    for (plugin, *reasons), number in counted.most_common():
+        table.add_row(f"{number} node(s)", plugin, ", ".join(reasons))
+    return table
 
 
 def _load(taken: int, allocatable: int) -> Text:

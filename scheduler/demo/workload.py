@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 SCHEDULER_NAME = "custom-scheduler"
 REPLICAS = 20
 NODES = 30
+ZONE = "topology.kubernetes.io/zone"
+TOO_BIG = "too-big"
+URGENT = "urgent"
+BATCH = ("gpu-batch-0", "gpu-batch-1")
+"""As many as there are GPU nodes, each with all GPUs of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +37,17 @@ class Expectation:
 
 
 def nginx() -> dict[str, Any]:
-    """Return a Deployment as everybody has one, but for its schedulerName."""
+    """Return a Deployment as everybody has one, spread evenly over zones, but for its schedulerName."""
     labels = {"app": "nginx"}
     spec = _pod_spec("nginx:1.29", {"cpu": "1", "memory": "2Gi"})
+    spec["topologySpreadConstraints"] = [
+        {
+            "topologyKey": ZONE,
+            "maxSkew": 1,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": labels},
+        }
+    ]
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -47,23 +60,35 @@ def nginx() -> dict[str, Any]:
     }
 
 
+def urgent_class() -> dict[str, Any]:
+    """Return the PriorityClass of who may send others away."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": URGENT},
+        "value": 1000,
+    }
+
+
 def harder_pods() -> list[dict[str, Any]]:
-    """Return one pod that fits nowhere, one that is gated, and one that tolerates a taint."""
-    gpu = _pod_spec("trainer:2", {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": "1"})
-    gpu["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "1"}
-    gpu["tolerations"] = [{"key": "dedicated", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}]
+    """Return one pod that fits nowhere, one that is gated, and two that tolerate a taint and take all GPUs there are."""
     gated = _pod_spec("report:7", {"cpu": "250m", "memory": "128Mi"})
     gated["schedulingGates"] = [{"name": "example.com/quota"}]
     return [
-        _pod("too-big", _pod_spec("simulation:4", {"cpu": "500", "memory": "1Gi"})),
+        _pod(TOO_BIG, _pod_spec("simulation:4", {"cpu": "500", "memory": "1Gi"})),
         _pod("gated", gated),
-        _pod("gpu-trainer", gpu),
+        *(_pod(name, _gpu_spec("embeddings:3", gpus=4)) for name in BATCH),
     ]
+
+
+def trainer() -> dict[str, Any]:
+    """Return a pod for which, when all GPUs are taken, somebody less urgent has to leave."""
+    return _pod("gpu-trainer", _gpu_spec("trainer:2", gpus=1) | {"priorityClassName": URGENT})
 
 
 EXPECTATIONS = (
     Expectation(
-        "too-big",
+        TOO_BIG,
         "waits: no node has 500 cpus",
         lambda pod, _: not pod.node_name and "Insufficient cpu" in why_it_waits(pod),
     ),
@@ -74,7 +99,7 @@ EXPECTATIONS = (
     ),
     Expectation(
         "gpu-trainer",
-        "runs on a node whose taint it tolerates",
+        "runs on a node whose taint it tolerates, where another left for it",
         lambda _, node: node is not None and any(taint.key == "dedicated" for taint in node.taints),
     ),
 )
@@ -94,6 +119,11 @@ def outstanding(pods: Mapping[str, PodInfo], nodes: Mapping[str, NodeObject]) ->
         pod = pods.get(expected.pod)
         if pod is None or not expected.is_met(pod, nodes.get(pod.node_name)):
             missing.append(f"{expected.pod}: {expected.told}")
+    remaining = sum(name in pods for name in BATCH)
+    if remaining != len(BATCH) - 1:
+        missing.append(
+            f"{BATCH[0]} and the like: {remaining} of {len(BATCH)} run, and one is to leave for gpu-trainer"
+        )
     return missing
 
 
@@ -113,3 +143,10 @@ def _pod(name: str, spec: dict[str, Any]) -> dict[str, Any]:
 def _pod_spec(image: str, requests: dict[str, str]) -> dict[str, Any]:
     container = {"name": "main", "image": image, "resources": {"requests": requests}}
     return {"schedulerName": SCHEDULER_NAME, "containers": [container]}
+
+
+def _gpu_spec(image: str, *, gpus: int) -> dict[str, Any]:
+    spec = _pod_spec(image, {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": str(gpus)})
+    spec["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": str(gpus)}
+    spec["tolerations"] = [{"key": "dedicated", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}]
+    return spec

@@ -93,6 +93,7 @@ def builtin_kinds() -> Kinds:
         Kind("batch", "v1", "jobs", "Job", True, JobStrategy(), "V1Job", (), _ALL, _STATUS),
         Kind("events.k8s.io", "v1", "events", "Event", True, EventStrategy(), "EventsV1Event", ("ev",), (), (), _EVENT_FIELDS, ("", "events")),
         Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy(), "V1Lease"),
+        Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", True, _Plain(), "V1NetworkPolicy", ("netpol",)),
         Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, _Budget(), "V1PodDisruptionBudget", ("pdb",), (), _STATUS),
         Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, _Plain(), "V1PriorityClass", ("pc",)),
         Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, plain, "V1StorageClass", ("sc",)),

@@ -60,6 +60,11 @@ def binds(info: RequestInfo) -> bool:
     return info.verb == "create" and info.subresource == "binding"
 
 
+def streamed_lists(info: RequestInfo) -> bool:
+    """Match watches that ask for what there is first; to refuse them with 400 makes a server of before that was known."""
+    return info.verb == "watch" and "sendInitialEvents" in info.query
+
+
 @dataclass(slots=True, eq=False)
 class Fault:
     """One fault.

@@ -21,6 +21,7 @@ from scheduler.simulator.columns import (
 )
 from scheduler.simulator.durations import age
 from scheduler.simulator.pod_printer import pod_cells
+from scheduler.simulator.scale import selector_text
 from scheduler.simulator.workload_printers import WORKLOAD_PRINTERS
 
 if TYPE_CHECKING:
@@ -167,6 +168,11 @@ def _any_cells(obj: Object, _: datetime) -> list[Any]:
     return [obj["metadata"]["name"], obj["metadata"].get("creationTimestamp")]
 
 
+def _network_policy_cells(policy: Object, now: datetime) -> list[Any]:
+    chosen = selector_text(policy["spec"].get("podSelector") or {})
+    return [policy["metadata"]["name"], chosen, created(policy, now)]
+
+
 _ANYTHING: Final = Printer(
     (NAME, Column("Created At", ("V1ObjectMeta", "creationTimestamp"), "date")), _any_cells
 )
@@ -223,6 +229,9 @@ _PRINTERS: Final[Mapping[str, Printer]] = {
     "namespaces": Printer(
         (NAME, Column("Status", "The status of the namespace"), AGE),
         _namespace_cells,
+    ),
+    "networkpolicies.networking.k8s.io": Printer(
+        (NAME, Column("Pod-Selector", "Which pods it is about, by their labels."), AGE), _network_policy_cells
     ),
     "deployments.apps": Printer(
         (

@@ -21,12 +21,12 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from scheduler.configuration.decode import decode
-from scheduler.configuration.durations import Duration
-from scheduler.configuration.wording import child, entry, was
 from scheduler.configuration.yaml_text import read, read_all
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.objects.canonical_quantity import canonical_quantity
+from scheduler.objects.durations import Duration
+from scheduler.objects.wording import child, entry, was
 from scheduler.simulator.metadata import dns_subdomain
-from scheduler.simulator.quantities import canonical_quantity
 
 Object = dict[str, Any]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from scheduler.simulator.go_patterns import go_pattern
 from scheduler.simulator.status import Cause, invalid_value, required
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _of_text(value: str, schema: Schema, path: str) -> Iterator[Cause]:
         message = f"Too long: may not be more than {schema['maxLength']} bytes"
         yield Cause("FieldValueTooLong", path, message)
     pattern = schema.get("pattern")
-    if pattern and not _pattern(pattern).search(value):
+    if pattern and not go_pattern(pattern).search(value):
         yield _bad(value, path, f"should match '{pattern}'")
     if schema.get("format") == "date-time":
         try:
@@ -194,15 +194,10 @@ def _fits(value: Any, schema: Schema) -> bool:
     return next(violations(value, schema), None) is None
 
 
-@lru_cache(maxsize=1024)
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text.replace(r"\z", r"\Z"))
-
-
 def is_pattern(text: str) -> bool:
     """Whether a text is a regular expression that can be used here."""
     try:
-        _pattern(text)
+        go_pattern(text)
     except re.error:
         return False
     return True

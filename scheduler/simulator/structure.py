@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from typing import Any, Final
 
 from scheduler.clock import rfc3339, rfc3339_micro
-from scheduler.simulator.quantities import canonical_quantity
+from scheduler.objects.canonical_quantity import canonical_quantity
 
 Object = dict[str, Any]
 

@@ -29,6 +29,11 @@ class NodeInfo:
         self.row = row
 
     @property
+    def snapshot(self) -> Snapshot:
+        """The cluster that the node is part of."""
+        return self._snapshot
+
+    @property
     def name(self) -> str:
         return self._node.name
 

@@ -82,7 +82,10 @@ def test_a_pod_that_fits_nowhere_waits_with_its_reason_and_is_bound_when_room_co
             message = it.condition("big")["message"]
             await it.until(lambda: it.notes("big", "FailedScheduling"))
 
-            assert message == "0/1 nodes are available: 1 Insufficient cpu."
+            assert message == (
+                "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, "
+                "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+            )
             assert it.notes("big", "FailedScheduling") == [message]
             await asyncio.sleep(3600)
             patches = [r for r in it.server.requests if r.method == "PATCH" and r.path.endswith("/status")]

@@ -59,7 +59,7 @@ def test_a_pod_that_waits_is_told_with_its_reason_and_what_happened_to_it(tmp_pa
 
             assert big is not None
             assert big["place"] == "unschedulable"
-            assert big["attempt"]["message"] == "0/1 nodes are available: 1 Insufficient cpu."
+            assert big["attempt"]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu. ")
             assert gated is not None
             assert (gated["place"], gated["attempt"]) == ("gated", None)
             assert "waiting for scheduling gates: [example.com/quota]" in gated["story"][-1]["why"]

@@ -500,7 +500,7 @@ async def test_old_plugins_are_refreshed_until_the_last_binding_of_theirs_ends_a
 
 @virtually
 async def test_what_takes_a_restart_is_named_and_left_while_the_rest_is_taken(tmp_path: Path) -> None:
-    more = "leaderElection: {leaseDuration: 20s}\nclientConnection: {qps: 7}\nextenders: [{urlPrefix: 'http://x', filterVerb: f}]"
+    more = "leaderElection: {leaseDuration: 20s}\nclientConnection: {qps: 7}"
     async with (
         cluster(tmp_path) as it,
         it.daemon(configuration(prefer("a")), plugins=PLUGINS) as daemon,
@@ -512,7 +512,7 @@ async def test_what_takes_a_restart_is_named_and_left_while_the_rest_is_taken(tm
 
         await it.until(lambda: it.notes("cs", "ConfigurationNeedsRestart"))
         (note,) = it.notes("cs", "ConfigurationNeedsRestart")
-        paths = ("clientConnection.qps", "extenders", "leaderElection.leaseDuration")
+        paths = ("clientConnection.qps", "leaderElection.leaseDuration")
         assert note.endswith(f"for {', '.join(paths)}")
         assert [line for line in metrics(daemon) if line.startswith("restart_needed")] == [
             f'restart_needed{{field="{path}"}} 1' for path in paths

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from plugins.registry import IN_TREE
+from scheduler.configuration import types
+from scheduler.configuration.types import ConfigurationStruct
+
 ROOT = Path(__file__).parents[2]
 QUOTED = re.compile(r"<!-- (?P<path>\S+) -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -33,19 +37,37 @@ def test_a_file_shown_in_a_document_is_that_file(document: str, path: str, text:
 
 def test_every_link_into_the_repository_leads_somewhere() -> None:
     links = [
-        (document.name, link)
+        (str(document.relative_to(ROOT)), link)
         for document in DOCUMENTS
         for link in re.findall(r"\]\((?!https?:|#)([^)#]+)\)", document.read_text())
     ]
 
     assert links
-    assert not [(document, link) for document, link in links if not (ROOT / link).exists()]
+    assert not [
+        (document, link) for document, link in links if not ((ROOT / document).parent / link).exists()
+    ]
 
 
-@pytest.mark.parametrize("command", ["", "run", "demo", "api-server", "explain"])
+@pytest.mark.parametrize("command", ["", "run", "check", "demo", "api-server", "explain"])
 def test_every_command_explains_itself(command: str) -> None:
     words = [sys.executable, "-m", "scheduler", *command.split(), "--help"]
 
     shown = subprocess.run(words, capture_output=True, text=True, check=True)
 
     assert "Usage:" in shown.stdout
+
+
+CONFIGURED = [
+    *(
+        kind
+        for kind in vars(types).values()
+        if isinstance(kind, type) and issubclass(kind, ConfigurationStruct)
+    ),
+    *(plugin.Args for plugin in IN_TREE.values()),
+]
+FIELDS = sorted({field for kind in CONFIGURED for field in kind.__struct_encode_fields__})
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_every_field_of_a_configuration_is_explained(field: str) -> None:
+    assert f"`{field}`" in (ROOT / "docs" / "configuration.md").read_text()

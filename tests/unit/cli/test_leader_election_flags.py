@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from scheduler.cli import run as run_module
 from scheduler.cli.go_flags import GoFlagsCommand
-from scheduler.configuration.durations import Duration
 from scheduler.configuration.load import default, load
 from scheduler.errors import ConfigurationError, LeadershipLostError
+from scheduler.objects.durations import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable

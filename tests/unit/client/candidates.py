@@ -12,8 +12,8 @@ import aiohttp
 
 from scheduler.client.connection import ApiConnection
 from scheduler.client.lease import LeaderElector
-from scheduler.configuration.durations import Duration
 from scheduler.configuration.types import LeaderElection
+from scheduler.objects.durations import Duration
 from scheduler.simulator.faults import requests
 from scheduler.simulator.server import ApiServer
 from scheduler.simulator.status import StatusError

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scheduler.configuration.durations import Duration
 from scheduler.configuration.types import Extender
 from scheduler.extenders.chain import Extenders
 from scheduler.framework import FilterPlugin, Outcomes, ScorePlugin
+from scheduler.objects.durations import Duration
 from tests.builders import node, pod
 from tests.extender_server import Hangs, scripted_extender
 from tests.unit.cycle.cluster import Cluster

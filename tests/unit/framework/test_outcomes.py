@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -82,3 +84,29 @@ def test_more_kinds_of_refusal_than_a_number_can_name_are_an_error():
 
     with pytest.raises(ValueError, match="65535 different"):
         Outcomes.from_statuses(65536, np.arange(65536), statuses)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "told"),
+    [
+        pytest.param("no room", r"write \('no room',\); was 'no room'", id="one text"),
+        pytest.param(["no room"], r"a tuple of texts, write \(reason, ...\); was \['no room'\]", id="a list"),
+        pytest.param((7,), r"a tuple of texts.*was \(7,\)", id="a number"),
+    ],
+)
+def test_reasons_that_are_no_tuple_of_texts_are_refused(reasons: Any, told: str):
+    with pytest.raises(ValueError, match=told):
+        Outcomes(np.zeros(1, dtype=np.uint16), (PASS, Outcome(Code.UNSCHEDULABLE, reasons)))
+
+
+def test_a_list_of_outcomes_is_no_table():
+    table: Any = [PASS]
+
+    with pytest.raises(ValueError, match="table is a tuple, was list"):
+        Outcomes(np.zeros(1, dtype=np.uint16), table)
+
+
+@pytest.mark.parametrize("refused", [[True], np.array([1])], ids=["list", "numbers"])
+def test_only_an_array_of_bool_can_be_refused(refused: Any):
+    with pytest.raises(TypeError, match="refuse takes an array of bool, one per node"):
+        Outcomes.refuse(refused, "no room")

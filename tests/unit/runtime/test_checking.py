@@ -80,7 +80,7 @@ def _broken(self: Any, *, binder: PodBinder.missing) -> None: ...
 @pytest.mark.parametrize(
     ("candidate", "fault"),
     [
-        pytest.param(filter_plugin(name=""), 'name: a text such as "LicenceAware" is expected', id="no name"),
+        pytest.param(filter_plugin(name=""), 'name: a text such as "LicenceAware" is expected, write name = "Mine" in the class', id="no name"),
         pytest.param(filter_plugin(name=7), "name: a text such as", id="a name that is no text"),
         pytest.param(
             filter_plugin(api_version=2),

@@ -216,7 +216,9 @@ class TestFailures:
             def signature(self, pod: PodInfo) -> Any:
                 return [pod.name]
 
-        with pytest.raises(PluginError, match='plugin "Odd": TypeError: unhashable'):
+        with pytest.raises(
+            PluginError, match='plugin "Odd": TypeError: signature returns something hashable'
+        ):
             judge(framework_of(Odd()), pod("web"), snapshot_of("n0"))
 
 

@@ -198,6 +198,13 @@ class Positional(Bare):
     def __init__(self, binder: PodBinder) -> None: ...
 
 
+class HastyRefresh(Bare):
+    name = "HastyRefresh"
+
+    def __init__(self) -> None:
+        self.refresh_seconds = 0
+
+
 class WantsWeb(Bare):
     name = "WantsWeb"
 
@@ -254,6 +261,7 @@ class RaisingArgs(Bare):
     ("plugins", "told"),
     [
         pytest.param([Positional], "profiles[0].plugins: plugin Positional: Positional is not a whole plugin:", id="not whole"),
+        pytest.param([HastyRefresh], "plugin HastyRefresh: refresh_seconds: a positive number of seconds or None is expected, was 0", id="refresh_seconds from a constructor"),
         pytest.param([WantsWeb], "plugin WantsWeb: asks for HttpGet, which is not to be had here", id="a capability that is not there"),
         pytest.param([Stillborn], "profiles[0].plugins: plugin Stillborn: cannot be built: OSError: no licence server", id="constructor raises"),
         pytest.param([RaisingEvents], "plugin RaisingEvents: events: RuntimeError: not now", id="events raises"),

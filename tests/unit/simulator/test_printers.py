@@ -186,9 +186,16 @@ def test_a_cordoned_node_says_so():
     assert cells[1:3] == ["NotReady,SchedulingDisabled", "worker"]
 
 
+def test_a_network_policy_shows_whom_it_chooses():
+    metadata = {"name": "p", "creationTimestamp": "2026-01-01T11:59:00Z"}
+    policy = {"metadata": metadata, "spec": {"podSelector": {"matchLabels": {"b": "2", "a": "1"}}}}
+
+    assert printer_of("networkpolicies.networking.k8s.io").cells(policy, NOW) == ["p", "a=1,b=2", "60s"]
+
+
 @pytest.mark.parametrize(
     "resource", ["pods", "nodes", "events", "namespaces", "services", "configmaps", "deployments.apps", "replicasets.apps",
-                 "leases.coordination.k8s.io", "priorityclasses.scheduling.k8s.io", "csinodes.storage.k8s.io"],
+                 "leases.coordination.k8s.io", "priorityclasses.scheduling.k8s.io", "csinodes.storage.k8s.io", "networkpolicies.networking.k8s.io"],
 )  # fmt: skip
 def test_every_column_is_described(resource: str):
     for column in printer_of(resource).columns:

@@ -1,0 +1,65 @@
+"""The arguments of a guest: kube-scheduler-wasm-extension's own, and the limits this scheduler adds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from scheduler.errors import FieldError
+from scheduler.framework.interface import PluginArgs
+from scheduler.objects.durations import Duration
+from scheduler.objects.quantity import parse_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_PAGE_BYTES = 64 * 1024
+_MAX_BYTES = 4 * 1024**3  # what 32 bits can address
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySize:
+    """An amount of memory, written as a quantity: `64Mi`."""
+
+    size_bytes: int
+
+    @classmethod
+    def parse(cls, value: object) -> MemorySize:
+        """Read a quantity of 64Ki to 4Gi.
+
+        Raises:
+            ValueError: it is none, or out of range.
+        """
+        try:
+            size = parse_quantity(value).value() if isinstance(value, str | int) else 0
+        except ValueError:
+            size = 0
+        if not _PAGE_BYTES <= size <= _MAX_BYTES:
+            raise ValueError(f"must be a quantity from 64Ki to 4Gi, was {value!r}")
+        return cls(size)
+
+
+class GuestArgs(PluginArgs, frozen=True, kw_only=True):
+    """Where a guest is, what it is told, and how much of the scheduler it may use."""
+
+    guest_url: str = msgspec.field(default="", name="guestURL")
+    """`file://PATH`, a path, `http://...` or `https://...`; a relative path starts at the configuration's folder."""
+    guest_config: str = ""
+    """Handed to the guest as it is."""
+    log_severity: Annotated[int, msgspec.Meta(ge=0, le=3)] = 0
+    """The least severe of the guest's log lines that are kept: 0 info, 1 warning, 2 error, 3 fatal."""
+    argv: tuple[str, ...] = msgspec.field(default=(), name="Args")
+    """The guest's command line, the program's name first."""
+    time_limit: Duration = Duration(1_000_000_000)
+    """What all calls for one pod's scheduling cycle may take together, and each call of its binding cycle."""
+    memory_limit: MemorySize = MemorySize(128 * 1024**2)
+    """What one instance may grow to; there is one for every pod in flight."""
+    sample: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """How many nodes are enough: Filter asks until so many passed, after all other plugins; Score ranks so many."""
+
+    def faults(self) -> Iterable[FieldError]:
+        """Yield limits that leave no time at all, or hold the loop that renews the lease for too long."""
+        if not 0 < self.time_limit.seconds <= 5:
+            yield FieldError("timeLimit", f"must be more than 0s and at most 5s, was {self.time_limit}")

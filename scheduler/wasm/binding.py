@@ -1,0 +1,98 @@
+"""The extension points of a guest once a node is chosen."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from scheduler.framework.interface import (
+    BindPlugin,
+    PermitPlugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    Wait,
+)
+from scheduler.framework.status import SKIP, Code, Status
+from scheduler.wasm.guest import GuestError
+from scheduler.wasm.plugin import GuestPlugin
+from scheduler.wasm.statuses import high_and_low
+
+if TYPE_CHECKING:
+    from scheduler.framework.cycle_state import CycleState
+    from scheduler.objects.pod import PodInfo
+    from scheduler.wasm.flights import Flight
+
+logger = logging.getLogger(__name__)
+
+_LOW_32_BITS = 2**32 - 1
+
+
+class _Chosen(GuestPlugin):
+    """What the points of this file share."""
+
+    def _on(self, state: CycleState, pod: PodInfo, node_name: str) -> Flight:
+        flight = self._flight(state, pod)
+        flight.scene.node_name = node_name
+        flight.chosen()
+        return flight
+
+    def _end(self, export: str, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Tell the guest how it ended, and let the instance go; a failure changes nothing any more."""
+        flight = self._on(state, pod, node_name)
+        try:
+            if export in self.guest.exports and flight.is_open:
+                flight.call(export)
+        except GuestError as error:
+            logger.warning(
+                "Guest failed after the fact",
+                extra={"plugin": self.name, "pod": pod.key, "node": node_name, "error": str(error)},
+            )
+        finally:
+            flight.end()
+
+
+class GuestReserve(_Chosen, ReservePlugin):
+    """`reserve` and `unreserve`; every guest takes part, to learn that an attempt is over."""
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        return self._asked(self._on(state, pod, node_name), "reserve")
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self._end("unreserve", state, pod, node_name)
+
+
+class GuestPermit(_Chosen, PermitPlugin):
+    """`permit`."""
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Wait:
+        flight = self._on(state, pod, node_name)
+        number, milliseconds = high_and_low(flight.call("permit"))
+        status = self._status(flight, number)
+        return Wait((milliseconds & _LOW_32_BITS) / 1000) if status.code is Code.WAIT else status
+
+
+class GuestPreBind(_Chosen, PreBindPlugin):
+    """`prebind`."""
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        return self._asked(self._on(state, pod, node_name), "prebind")
+
+
+class GuestBind(_Chosen, BindPlugin):
+    """`bind`: heard, but not believed.
+
+    There is no function by which a guest could bind, and those made with the SDK say that they did: so a success is
+    the next binder's turn.
+    """
+
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        status = self._asked(self._on(state, pod, node_name), "bind")
+        return SKIP if status.is_success else status
+
+
+class GuestPostBind(_Chosen, PostBindPlugin):
+    """`postbind`; every guest takes part, to learn that an attempt is over."""
+
+    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self._end("postbind", state, pod, node_name)

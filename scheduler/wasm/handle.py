@@ -1,0 +1,88 @@
+"""What a guest may do beside answering: write events about pods, and reject pods that wait."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scheduler.objects.meta import ObjectMeta
+from scheduler.objects.pod import Pod, PodInfo
+from scheduler.wasm.guest import GuestError
+from scheduler.wasm.scene import pod_bytes
+
+if TYPE_CHECKING:
+    from scheduler.framework.capabilities import PodEvents, WaitingPods
+    from scheduler.wasm.scene import Scene
+
+logger = logging.getLogger(__name__)
+
+_NO = bytes(8)
+_YES = b"\x01" + bytes(7)
+
+
+class _Reference(msgspec.Struct, frozen=True, rename="pascal"):
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="APIVersion")
+    name: str = ""
+    namespace: str = ""
+    uid: str = msgspec.field(default="", name="UID")
+    resource_version: str = ""
+
+
+class _Event(msgspec.Struct, frozen=True, rename="pascal"):
+    regarding_reference: _Reference = _Reference()
+    eventtype: str = ""
+    reason: str = ""
+    action: str = ""
+    note: str = ""
+
+
+class Handle:
+    """Fulfils the imports of a guest that begin with `handle`."""
+
+    def __init__(self, plugin: str, events: PodEvents, waiting_pods: WaitingPods) -> None:
+        self._plugin = plugin
+        self._events = events
+        self._waiting_pods = waiting_pods
+
+    def record(self, content: bytes, scene: Scene) -> None:
+        """Write an event about a pod.
+
+        Raises:
+            GuestError: it cannot be read.
+        """
+        try:
+            event = msgspec.json.decode(content, type=_Event)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise GuestError(f"eventf: {error}") from error
+        about = event.regarding_reference
+        if scene.pod is not None and about.uid == scene.pod.uid:
+            pod = scene.pod
+        elif about.kind in {"Pod", ""} and about.name:
+            pod = PodInfo(Pod(metadata=ObjectMeta(name=about.name, namespace=about.namespace, uid=about.uid)))
+        else:
+            logger.warning(
+                "Event of a guest is not about a pod and is not written",
+                extra={"plugin": self._plugin, "kind": about.kind, "object": about.name, "note": event.note},
+            )
+            return
+        # Some guests give a word of their own, which the API server would refuse.
+        type_ = event.eventtype if event.eventtype in {"Normal", "Warning"} else "Normal"
+        self._events.record(pod, type_=type_, reason=event.reason, action=event.action, note=event.note)
+
+    def reject(self, uid: str) -> bytes:
+        """Send a pod that waits at Permit back; one as a number of 8 bytes if it did wait, else zero."""
+        if self._waiting(uid) is None:
+            return _NO
+        self._waiting_pods.reject(uid, self._plugin, "removed")
+        return _YES
+
+    def waiting_pod(self, uid: str) -> bytes:
+        """Return a pod that waits at Permit as protobuf, else zero as a number of 8 bytes."""
+        pod = self._waiting(uid)
+        return _NO if pod is None else pod_bytes(pod)
+
+    def _waiting(self, uid: str) -> PodInfo | None:
+        return next((pod for pod in self._waiting_pods.waiting() if pod.uid == uid), None)

@@ -1,0 +1,191 @@
+"""The functions that a guest imports.
+
+Source:
+    kube-scheduler-wasm-extension, scheduler/plugin/host.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import proxy
+
+import wasmtime
+
+from scheduler.wasm.engine import engine
+from scheduler.wasm.guest import GuestError
+from scheduler.wasm.scene import Nodes, Scene, pod_bytes
+from scheduler.wasm.words import null_terminated, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.wasm.guest import Guest
+    from scheduler.wasm.handle import Handle
+    from scheduler.wasm.klog import GuestLog
+    from scheduler.wasm.memory import GuestMemory
+
+    HostFunction = Callable[..., int | None]
+
+_LOW_32_BITS = 2**32 - 1
+_MAX_OUTPUT_BYTES = 64 * 1024
+_BAD_FILE = 8  # WASI's errno
+
+
+class Host:
+    """Answers one guest's questions about the call under way. All calls are made in one thread.
+
+    Attributes:
+        config: the guestConfig.
+        log: takes its log lines.
+        linker: makes instances.
+        failure: what a function of ours raised in this call; wasmtime keeps it in a place that all share.
+        output: what the guest wrote to its standard output and error in this call.
+        scene: what the call is about.
+        memory: of the instance that is called; None while it is made.
+    """
+
+    def __init__(self, guest: Guest, config: str, log: GuestLog, handle: Handle) -> None:
+        self.config = config.encode()
+        self.log = log
+        self._handle = handle
+        self._nodes = Nodes()
+        self.failure: Exception | None = None
+        self.output = bytearray()
+        self.scene = Scene()
+        self.memory: GuestMemory | None = None
+        self.linker = wasmtime.Linker(engine())
+        self.linker.allow_shadowing = True
+        if guest.wants_wasi:
+            self.linker.define_wasi()
+            # Its own ways of capturing output print a panic when Python ends.
+            self._define("wasi_snapshot_preview1", "fd_write", 4, 1, Host._fd_write)
+        self._define_inputs()
+        self._define_outputs()
+
+    def _define_inputs(self) -> None:
+        api, scheduler = "k8s.io/api", "k8s.io/scheduler"
+        self._define(api, "node", 4, 1, Host._node)
+        self._define(api, "nodeList", 2, 1, _give(Host._node_list))
+        self._define(scheduler, "nodeImageStates", 4, 1, Host._image_states)
+        self._define(scheduler, "get_config", 2, 1, _give(lambda host: host.config))
+        self._define(scheduler, "currentPod", 2, 1, _give(lambda host: host.scene.pod_bytes()))
+        self._define(scheduler, "currentNodeName", 2, 1, _give(lambda host: host.scene.node_name.encode()))
+        self._define(scheduler, "targetPod", 2, 1, _give(Host._target_pod))
+        self._define(scheduler, "filteredNodeList", 2, 1, _give(lambda host: host.scene.filtered_nodes()))
+        self._define(scheduler, "nodeToStatusMap", 2, 1, _give(lambda host: host.scene.statuses()))
+        self._define(scheduler, "nodeScoreList", 2, 1, _give(lambda host: host.scene.scores()))
+
+    def _define_outputs(self) -> None:
+        scheduler, klog = "k8s.io/scheduler", "k8s.io/klog"
+        self._define(scheduler, "result.status_reason", 2, 0, Host._status_reason)
+        self._define(scheduler, "result.node_names", 2, 0, Host._node_names)
+        self._define(scheduler, "result.nominated_node_name", 2, 0, Host._nominated_node_name)
+        self._define(scheduler, "result.cluster_events", 2, 0, Host._cluster_events)
+        self._define(scheduler, "result.normalized_score_list", 2, 0, Host._normalized_scores)
+        self._define(scheduler, "handle.eventrecorder.eventf", 2, 0, Host._eventf)
+        self._define(scheduler, "handle.reject_waiting_pod", 4, 0, Host._reject_waiting_pod)
+        self._define(scheduler, "handle.get_waiting_pod", 4, 0, Host._get_waiting_pod)
+        self._define(klog, "severity", 0, 1, lambda host: host.log.severity)
+        self._define(klog, "log", 3, 0, Host._write_log)
+        self._define(klog, "logs", 5, 0, Host._write_log)
+
+    def _define(self, module: str, name: str, params: int, results: int, function: HostFunction) -> None:
+        # wasmtime keeps functions in a place of the whole process, from where they must not keep us.
+        host = proxy(self)
+
+        def guarded(*args: int) -> int | None:
+            try:
+                # They come as signed numbers.
+                return function(host, *(arg & _LOW_32_BITS for arg in args))
+            except Exception as error:
+                host.failure = error
+                raise
+
+        kind = wasmtime.FuncType(_i32s(params), _i32s(results))
+        self.linker.define_func(module, name, kind, guarded)
+
+    @property
+    def _memory(self) -> GuestMemory:
+        if self.memory is None:
+            raise GuestError("a function was called before there is a memory")
+        return self.memory
+
+    # What guests ask.
+
+    def _node(self, name: int, name_length: int, buffer: int, limit: int) -> int:
+        snapshot = self.scene.snapshot
+        wanted = text(self._memory.read(name, name_length))
+        found = b"" if snapshot is None else self._nodes.one(snapshot, wanted)
+        return self._memory.give(found, buffer, limit)
+
+    def _node_list(self) -> bytes:
+        return b"" if self.scene.snapshot is None else self._nodes.all(self.scene.snapshot)
+
+    def _image_states(self, name: int, name_length: int, buffer: int, limit: int) -> int:
+        snapshot = self.scene.snapshot
+        wanted = text(self._memory.read(name, name_length))
+        found = b"null" if snapshot is None else self._nodes.images(snapshot, wanted)
+        return self._memory.give(found, buffer, limit)
+
+    def _target_pod(self) -> bytes:
+        return b"" if self.scene.target is None else pod_bytes(self.scene.target)
+
+    # What guests say.
+
+    def _status_reason(self, pointer: int, length: int) -> None:
+        try:
+            self.scene.reason = text(self._memory.read(pointer, length))
+        except GuestError:
+            self.scene.reason = "BUG: out of memory reading message"  # as upstream: the status still counts
+
+    def _node_names(self, pointer: int, length: int) -> None:
+        self.scene.node_names = null_terminated(self._memory.read(pointer, length))
+
+    def _nominated_node_name(self, pointer: int, length: int) -> None:
+        self.scene.nominated_node_name = text(self._memory.read(pointer, length))
+
+    def _cluster_events(self, pointer: int, length: int) -> None:
+        self.scene.cluster_events = self._memory.read(pointer, length)
+
+    def _normalized_scores(self, pointer: int, length: int) -> None:
+        self.scene.normalized_scores = self._memory.read(pointer, length)
+
+    def _eventf(self, pointer: int, length: int) -> None:
+        self._handle.record(self._memory.read(pointer, length), self.scene)
+
+    def _reject_waiting_pod(self, uid: int, uid_length: int, out: int, limit: int) -> None:
+        self._memory.give(self._handle.reject(text(self._memory.read(uid, uid_length))), out, limit)
+
+    def _get_waiting_pod(self, uid: int, uid_length: int, out: int, limit: int) -> None:
+        self._memory.give(self._handle.waiting_pod(text(self._memory.read(uid, uid_length))), out, limit)
+
+    def _write_log(
+        self, severity: int, message: int, length: int, pairs: int = 0, pairs_length: int = 0
+    ) -> None:
+        try:
+            content = self._memory.read(message, length), self._memory.read(pairs, pairs_length)
+        except GuestError:
+            return  # as upstream: a log line is not worth a pod
+        self.log.write(severity, *content)
+
+    def _fd_write(self, file: int, vectors: int, count: int, written: int) -> int:
+        if file not in {1, 2}:
+            return _BAD_FILE
+        total = 0
+        for number in range(count):
+            vector = self._memory.read(vectors + 8 * number, 8)
+            pointer, length = (int.from_bytes(vector[at : at + 4], "little") for at in (0, 4))
+            content = self._memory.read(pointer, length)
+            total += length
+            self.output += content[: max(0, _MAX_OUTPUT_BYTES - len(self.output))]
+        self._memory.write(written, total.to_bytes(4, "little"))
+        return 0
+
+
+def _give(content: Callable[[Host], bytes]) -> HostFunction:
+    """Return a function that hands bytes over by the protocol of buffer and limit."""
+    return lambda host, buffer, limit: host._memory.give(content(host), buffer, limit)  # noqa: SLF001 - of this class
+
+
+def _i32s(count: int) -> list[wasmtime.ValType]:
+    return [wasmtime.ValType.i32() for _ in range(count)]

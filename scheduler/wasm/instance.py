@@ -1,0 +1,112 @@
+"""One running copy of a guest, with a memory of its own."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import wasmtime
+
+from scheduler.objects.durations import Duration
+from scheduler.wasm.engine import engine, ticker, ticks
+from scheduler.wasm.guest import GuestError
+from scheduler.wasm.memory import GuestMemory
+from scheduler.wasm.scene import Scene
+from scheduler.wasm.words import text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduler.wasm.args import GuestArgs
+    from scheduler.wasm.guest import Guest
+    from scheduler.wasm.host import Host
+
+
+class Instance:
+    """A guest that was started and can be called, until a call fails.
+
+    Args:
+        guest: the code.
+        host: answers what it asks.
+        args: its command line and its limits.
+
+    Raises:
+        GuestError: it cannot be started: an import is unknown, a limit too low, or its `_start` failed.
+    """
+
+    def __init__(self, guest: Guest, host: Host, args: GuestArgs) -> None:
+        self._host = host
+        self._store = wasmtime.Store(engine())
+        self._store.set_limits(memory_size=args.memory_limit.size_bytes, instances=1, memories=1)
+        if guest.wants_wasi:
+            wasi = wasmtime.WasiConfig()
+            wasi.argv = list(args.argv)
+            self._store.set_wasi(wasi)
+        with self._running(Scene(), "instantiate", args.time_limit.seconds):
+            instance = host.linker.instantiate(self._store, guest.module)
+        exports = instance.exports(self._store)
+        memory = exports["memory"]
+        assert isinstance(memory, wasmtime.Memory)
+        self._memory = GuestMemory(self._store, memory)
+        functions = {name: exports[name] for name in (*guest.exports, *guest.starts)}
+        self._functions = {
+            name: function for name, function in functions.items() if isinstance(function, wasmtime.Func)
+        }
+        for name in guest.starts:
+            try:
+                self.call(name, Scene(), args.time_limit.seconds)
+            except GuestError as error:
+                cause = error.__cause__
+                # Compilers differ in whether a program that has ended well says so.
+                if not (isinstance(cause, wasmtime.ExitTrap) and cause.code == 0):
+                    raise
+
+    def call(self, export: str, scene: Scene, seconds: float) -> int:
+        """Call an exported function.
+
+        Args:
+            export: which.
+            scene: what it is about, and where its answers go.
+            seconds: how long it may take.
+
+        Returns:
+            Its result as a signed number; 0 if it has none.
+
+        Raises:
+            GuestError: it failed, or took too long; the instance is not to be called again.
+        """
+        scene.forget_answers()
+        with self._running(scene, export, seconds):
+            result = self._functions[export](self._store)
+        return result if isinstance(result, int) else 0
+
+    @contextmanager
+    def _running(self, scene: Scene, what: str, seconds: float) -> Iterator[None]:
+        host = self._host
+        host.scene, host.memory, host.failure = scene, getattr(self, "_memory", None), None
+        host.output.clear()
+        self._store.set_epoch_deadline(ticks(seconds))
+        begin = time.perf_counter()
+        try:
+            with ticker().ticking():
+                yield
+        except Exception as raised:  # noqa: BLE001 - traps, exits, and whatever our own functions raise
+            error = host.failure or raised
+            output = f"{text(bytes(host.output)).rstrip()}\n" if host.output else ""
+            if isinstance(error, wasmtime.Trap) and error.trap_code is wasmtime.TrapCode.INTERRUPT:
+                taken = Duration(int((time.perf_counter() - begin) * 1000) * 1_000_000)
+                raise GuestError(f"wasm: {what} error: {output}stopped: it took {taken}") from error
+            raise GuestError(f"wasm: {what} error: {output}{_told(error)}") from error
+        finally:
+            host.scene, host.memory = Scene(), None
+
+
+def _told(error: Exception) -> str:
+    """Say why a call failed; of a trap without the backtrace, which is for the log."""
+    if isinstance(error, GuestError):
+        return str(error)
+    if isinstance(error, wasmtime.WasmtimeError | wasmtime.Trap):
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return lines[-1] if lines else type(error).__name__
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,131 @@
+"""Finds guests for profiles; the only module of this package that works without wasmtime."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+from scheduler.configuration.args import decode_args
+from scheduler.configuration.defaults import enabled_names
+from scheduler.errors import ConfigurationError, FieldError
+from scheduler.wasm.args import GuestArgs
+from scheduler.wasm.source import read_guest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from scheduler.configuration.load import Configuration
+    from scheduler.framework.interface import Plugin
+
+_EXTRA = "custom-scheduler[wasm]"
+_URL = "guestURL"
+_MEANT = frozenset({"guesturl", "guesturi"})
+
+
+class GuestLibrary:
+    """Reads and compiles guests.
+
+    A profile names a guest in one of two ways: any name of its own, with a `guestURL` among the plugin's arguments, as
+    kube-scheduler-wasm-extension has it; or a path that ends in `.wasm`.
+    """
+
+    def __init__(self) -> None:
+        self._prepared: Mapping[tuple[str, Path], bytes | Exception] = {}
+
+    def prepare(self, configuration: Configuration) -> None:
+        """Read and compile all guests of a configuration, so that building its profiles waits for nothing.
+
+        For another thread than the loop's. What fails is told by `load`.
+        """
+        prepared: dict[tuple[str, Path], bytes | Exception] = {}
+        for url in set(guest_urls(configuration)):
+            try:
+                content = read_guest(url, configuration.folder)
+                prepared[url, configuration.folder] = content
+                _compiled(content)
+            except Exception as error:  # noqa: BLE001 - kept for `load`, which says where it belongs
+                prepared.setdefault((url, configuration.folder), error)
+        self._prepared = prepared
+
+    def means(self, name: str, values: Mapping[str, Any]) -> bool:
+        """Say whether a plugin that nobody else knows is a guest, by its name or its arguments.
+
+        A misspelt `guestURL` makes one too, so that it is told as such.
+        """
+        return is_guest_file(name) or any(key.lower().replace("_", "") in _MEANT for key in values)
+
+    def load(
+        self, name: str, values: Mapping[str, Any], *, folder: Path | None, path: str, args_path: str
+    ) -> type[Plugin]:
+        """Return the plugin class of a guest.
+
+        Args:
+            name: as the profile has it.
+            values: its arguments.
+            folder: what relative paths start from.
+            path: of the place that names the guest, for errors.
+            args_path: of its arguments.
+
+        Raises:
+            ConfigurationError: wasmtime is not installed, the arguments are wrong, or there is no guest that can be
+                run.
+        """
+        args = decode_args(GuestArgs, dict(values), plugin=name, path=args_path)
+        named_by_path = is_guest_file(name)
+        if named_by_path and args.guest_url:
+            raise _fault(f"{args_path}.{_URL}", f"the plugin's name {name!r} says already where the guest is")
+        where = path if named_by_path else f"{args_path}.{_URL}"
+        url = name if named_by_path else args.guest_url
+        if not url:
+            raise _fault(where, "wasm: guestURL is required")
+        try:
+            from scheduler.wasm.classes import guest_class  # needs the optional extra
+            from scheduler.wasm.guest import GuestError
+        except ModuleNotFoundError as error:
+            if error.name != "wasmtime":
+                raise
+            raise _fault(
+                where, f"the guest {name!r} needs WebAssembly, which is optional: pip install {_EXTRA!r}"
+            ) from error
+        try:
+            guest = _compiled(self._content(url, folder))
+        except (OSError, ValueError) as error:
+            told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise _fault(where, f"wasm: error reading guestURL {url}: {told}") from error
+        except GuestError as error:
+            raise _fault(where, str(error)) from error
+        return guest_class(PurePath(name).stem if named_by_path else name, guest)
+
+    def _content(self, url: str, folder: Path | None) -> bytes:
+        prepared = self._prepared.get((url, folder or Path()))
+        if isinstance(prepared, bytes):
+            return prepared
+        if prepared is not None:
+            raise prepared
+        return read_guest(url, folder)
+
+
+def _compiled(content: bytes) -> Any:
+    from scheduler.wasm.guest import compile_guest  # needs the optional extra
+
+    return compile_guest(content)
+
+
+def is_guest_file(name: str) -> bool:
+    """Say whether a plugin's name is the path of a guest."""
+    return name.endswith(".wasm")
+
+
+def guest_urls(configuration: Configuration) -> Iterator[str]:
+    """Yield where the guests of a configuration are."""
+    for profile in configuration.settings.profiles:
+        names = enabled_names(profile.plugins)
+        yield from (name for name in names if is_guest_file(name))
+        for config in profile.plugin_config:
+            url = config.args.get(_URL)
+            if config.name in names and isinstance(url, str) and url:
+                yield url
+
+
+def _fault(path: str, problem: str) -> ConfigurationError:
+    return ConfigurationError([FieldError(path, problem)])

@@ -1,0 +1,54 @@
+"""How host and guest hand bytes to each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.wasm.guest import GuestError
+
+if TYPE_CHECKING:
+    import wasmtime
+
+
+class GuestMemory:
+    """The memory of one instance; pointers and lengths are unsigned."""
+
+    def __init__(self, store: wasmtime.Store, memory: wasmtime.Memory) -> None:
+        self._store = store
+        self._memory = memory
+
+    def read(self, pointer: int, length: int) -> bytes:
+        """Copy bytes out.
+
+        Raises:
+            GuestError: they reach beyond the memory.
+        """
+        self._check(pointer, length)
+        return bytes(self._memory.read(self._store, pointer, pointer + length))
+
+    def write(self, pointer: int, content: bytes) -> None:
+        """Copy bytes in.
+
+        Raises:
+            GuestError: they reach beyond the memory.
+        """
+        self._check(pointer, len(content))
+        if content:
+            self._memory.write(self._store, content, pointer)
+
+    def give(self, content: bytes, buffer: int, limit: int) -> int:
+        """Write what fits as a whole into a guest's buffer, and return its length either way.
+
+        A guest whose buffer is too small asks again with a larger one.
+
+        Raises:
+            GuestError: the buffer reaches beyond the memory.
+        """
+        if len(content) <= limit:
+            self.write(buffer, content)
+        return len(content)
+
+    def _check(self, pointer: int, length: int) -> None:
+        size = self._memory.data_len(self._store)
+        if pointer + length > size:
+            raise GuestError(f"out of memory: {length} bytes at {pointer}, of {size}")

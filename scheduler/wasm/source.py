@@ -1,0 +1,55 @@
+"""Where the bytes of a guest come from."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+_TIMEOUT_SECONDS = 10.0
+_MAX_BYTES = 256 * 1024 * 1024
+_FILE = "file://"
+
+
+def guest_file(url: str, folder: Path | None) -> Path | None:
+    """Return the file that a guestURL means; None if it means none.
+
+    Args:
+        url: `file://PATH` or a path.
+        folder: what relative paths start from.
+    """
+    if url.startswith(_FILE):
+        # As upstream has it: all that follows is the path, so that file://./x and file://../x are relative.
+        return (folder or Path()) / url[len(_FILE) :]
+    return None if "://" in url else (folder or Path()) / url
+
+
+def read_guest(url: str, folder: Path | None) -> bytes:
+    """Read a guest; this takes as long as the web does, so never in a cycle.
+
+    Raises:
+        OSError: there is none, or no answer in time; the message says so without the URL.
+        ValueError: a URL of another scheme.
+
+    Source:
+        kube-scheduler-wasm-extension, scheduler/plugin/wasm.go, newWasmFromURL.
+    """
+    path = guest_file(url, folder)
+    if path is not None:
+        return path.read_bytes()
+    scheme = url.partition("://")[0]
+    if scheme not in {"http", "https"}:
+        raise ValueError(f"unsupported URL scheme: {scheme}")
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - checked above
+            if answer.status != 200:
+                raise OSError(f"received {answer.status} status code")
+            content: bytes = answer.read(_MAX_BYTES + 1)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise OSError(f"received {error.code} status code") from error
+    except urllib.error.URLError as error:
+        raise OSError(str(error.reason)) from error
+    if len(content) > _MAX_BYTES:
+        raise OSError(f"more than {_MAX_BYTES} bytes")
+    return content

@@ -1,0 +1,27 @@
+"""The demo shows a first-time user what the daemon does, and how to ask it why."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from scheduler.demo.workload import BATCH, TOO_BIG
+
+SECONDS = 120
+
+
+def test_the_demo_shows_placing_spreading_preempting_and_why_one_pod_waits():
+    done = subprocess.run(
+        [sys.executable, "-m", "scheduler", "demo", "--exit"],
+        capture_output=True, text=True, check=False, timeout=SECONDS,
+    )  # fmt: skip
+
+    shown = done.stdout
+    assert done.returncode == 0, shown + done.stderr
+    assert "custom-scheduler explain --server http://127.0.0.1:" in shown
+    assert sum(f"Preempted        {name}" in shown for name in BATCH) == 1
+    assert "20 on " in shown
+    assert [shown.count(f"{number} in") for number in (6, 7)] == [1, 2]  # 20 over three zones
+    assert f"Why does {TOO_BIG} wait?" in shown
+    assert "27 node(s)" in shown
+    assert shown.rstrip().endswith("Every pod is where it should be.")

@@ -1,0 +1,138 @@
+"""Slow plugins that look at a sample of the nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.framework import (
+    CycleState,
+    FilterPlugin,
+    Locality,
+    ScorePlugin,
+    Status,
+)
+from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.slow_plugins import SlowPlugin
+from scheduler.runtime.equivalence import is_kept
+from scheduler.runtime.framework import EnabledPlugins, Framework
+from scheduler.runtime.instruments import NoInstruments
+from scheduler.runtime.per_node import filter_nodes, score_nodes, slow_last
+from tests.builders import node, pod
+from tests.clusters import cluster
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import NodeInfo
+
+SNAPSHOT = cluster(*(node(f"n{number}") for number in range(8))).snapshot()
+POD = pod("web")
+
+
+class Slow(SlowPlugin, FilterPlugin, ScorePlugin):
+    """Refuses nodes 0 and 1, and scores a node by its number."""
+
+    name = "Slow"
+
+    def __init__(self, sample: int | None) -> None:
+        self.sample = sample
+        self.asked: list[str] = []
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        self.asked.append(node.name)
+        return Status.unschedulable("low") if node.name in {"n0", "n1"} else None
+
+    def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        self.asked.append(node.name)
+        return int(node.name[1:]) + 10
+
+
+class Quick(FilterPlugin):
+    name = "Quick"
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None: ...
+
+
+def filtered(plugin: Slow) -> list[str]:
+    outcomes, asked = filter_nodes(plugin, CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
+    assert asked == len(plugin.asked)
+    return ["low" if outcomes.index[row] else "ok" for row in range(8)]
+
+
+def test_nodes_are_asked_until_the_sample_has_passed() -> None:
+    plugin = Slow(3)
+
+    assert filtered(plugin) == ["low", "low", "ok", "ok", "ok", "low", "low", "low"]
+    assert plugin.asked == ["n0", "n1", "n2", "n3", "n4"]
+
+
+def test_nodes_that_are_left_out_are_refused_for_this_attempt_with_the_reason() -> None:
+    outcomes, _ = filter_nodes(Slow(3), CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
+
+    assert outcomes.of(7).reasons == ("node(s) were left out of the sample of Slow",)
+
+
+def test_the_next_sample_begins_where_the_last_one_ended() -> None:
+    plugin = Slow(2)
+    seen = []
+    for _ in range(3):
+        plugin.asked.clear()
+        filter_nodes(plugin, CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
+        seen.append(list(plugin.asked))
+
+    assert seen == [["n0", "n1", "n2", "n3"], ["n4", "n5"], ["n6", "n7"]]
+
+
+def test_without_a_sample_every_node_is_asked() -> None:
+    plugin = Slow(None)
+
+    assert filtered(plugin) == ["low", "low", *["ok"] * 6]
+
+
+def test_a_sample_of_scores_gives_the_others_the_lowest_of_them() -> None:
+    plugin = Slow(2)
+    plugin.sample_start = 5
+
+    scores, asked = score_nodes(plugin, CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
+
+    assert asked == 2
+    assert scores.tolist() == [15, 15, 15, 15, 15, 15, 16, 15]
+    assert plugin.sample_start == 7
+
+
+def test_plugins_with_a_sample_come_last_and_the_others_stay_in_order() -> None:
+    sampled, whole, quick = Slow(1), Slow(None), Quick()
+
+    assert slow_last([sampled, whole, quick]) == [whole, quick, sampled]
+
+
+def test_the_metric_counts_the_nodes_that_were_asked() -> None:
+    class Counting(NoInstruments):
+        loops: list[tuple[str, ExtensionPoint, int]]
+
+        def node_loop(self, plugin: str, point: ExtensionPoint, nodes: int, seconds: float) -> None:
+            self.loops.append((plugin, point, nodes))
+
+    counting = Counting()
+    counting.loops = []
+    plugin = Slow(3)
+    framework = Framework(
+        "x",
+        EnabledPlugins({point: [plugin] for point in (ExtensionPoint.FILTER, ExtensionPoint.SCORE)}),
+        counting,
+    )
+    rows = framework.filtering.run_filters(CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows, Diagnosis.blank(8))
+    framework.scoring.run(CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
+
+    assert len(rows) == 3
+    assert counting.loops == [("Slow", ExtensionPoint.FILTER, 5), ("Slow", ExtensionPoint.SCORE, 3)]
+
+
+@pytest.mark.parametrize(("sample", "kept"), [(None, True), (3, False)])
+def test_verdicts_of_a_sample_are_not_kept(sample: int | None, kept: bool) -> None:
+    plugin = Slow(sample)
+    plugin.locality = Locality.NODE  # type: ignore[misc]
+
+    assert is_kept(plugin) is kept
