@@ -39,6 +39,7 @@ image: ## Build the container image (needs a Docker engine; IMAGE=name:tag to na
 lock: ## Resolve the dependencies anew (needs uv)
 	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 pyproject.toml -o requirements.lock
 	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
+	sed -n '/^requires = /s/.*"\(.*\)".*/\1/p' pyproject.toml | uv pip compile --quiet --universal --no-emit-index-url --no-header --generate-hashes --python-version 3.11 - -o requirements-build.lock
 
 clean: ## Remove the environment and what tools left behind
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
