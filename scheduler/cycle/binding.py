@@ -203,7 +203,7 @@ class BindingCycle:
         running = self._pre_binding.get(uid)
         if running is None or running.task.done():
             return False
-        running.cancelled = Status(Code.UNSCHEDULABLE, (reason,), plugin)
+        running.cancelled = Status(Code.ERROR, (reason,), plugin)
         running.task.cancel()
         return True
 

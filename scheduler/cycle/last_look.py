@@ -14,6 +14,7 @@ import numpy as np
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.runtime.calls import PluginError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +47,10 @@ class LastLook:
         )
 
     def judge(self, choice: Choice) -> Status:
-        """Return a success if the node can still run the pod, else a rejection by nobody: another node may do."""
+        """Return a success if the node can still run the pod, else a rejection by nobody: another node may do.
+
+        What a plugin does wrong is returned as its error.
+        """
         name = choice.node_name
         snapshot = self._cache.snapshot()
         row = snapshot.row_of(name)
@@ -60,8 +64,11 @@ class LastLook:
         state, diagnosis = CycleState(), Diagnosis.blank(snapshot.n_nodes)
         status = filtering.run_pre_filter(state, choice.pod, without, diagnosis)
         rows = np.array([row], dtype=np.intp)
-        if status.is_success and filtering.run_filters(state, choice.pod, without, rows, diagnosis).size:
-            return SUCCESS
+        try:
+            if status.is_success and filtering.run_filters(state, choice.pod, without, rows, diagnosis).size:
+                return SUCCESS
+        except PluginError as error:
+            return error.status
         refusal = diagnosis.outcome_of(row)
         reasons = ", ".join(refusal[1].reasons) if refusal else status.message
         return Status.unschedulable(f"node {name} changed before the pod was bound: {reasons}")

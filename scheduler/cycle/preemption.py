@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE = 16
 """Victims of one preemption that are told at a time. Source: kube-scheduler v1.36, parallelism's default."""
+_REST_SECONDS = 1.0
+"""How long after a failure the preemptor is tried again, so that a server that refuses is not asked in a loop."""
 _GONE = frozenset({404, 409})
 """Answers that mean that this pod is there no more; 409 is another one by its name."""
 
@@ -157,6 +159,7 @@ class PreemptionExecutor:
             self._observer.preemption_ended(result, self._clock.monotonic() - began)
         if not is_done:
             # No event may come that would bring the preemptor back.
+            await asyncio.sleep(_REST_SECONDS)
             self._queue.activate([preemptor.uid])
             self._bus.wake()
 
@@ -204,15 +207,18 @@ class PreemptionExecutor:
 
     async def _tell(self, victim: PodInfo, preemptor: PodInfo, node_name: str, plugin: str) -> bool:
         """Make one pod leave; whether it does."""
+        found = self._newest(victim.key)
+        if found is None or found.uid != victim.uid or found.is_terminating:
+            return True  # somebody else was quicker
         note = f"Preempted by pod {preemptor.uid} on node {node_name}"
         if self._waiting_pods.holds(victim.uid):
-            self._waiting_pods.reject(victim.uid, plugin, "preempted")
+            self._waiting_pods.preempt(victim.uid, plugin, "preempted")
             note += " (in kube-scheduler memory)."
         elif self._cancel_pre_bind(victim.uid, plugin, f"preempted by {plugin}"):
             note += " (in kube-scheduler memory)."
         else:
             try:
-                await self._delete(victim, preemptor)
+                await self._delete(found, preemptor)
             except ApiError as error:
                 if error.status in _GONE:
                     return True
@@ -233,7 +239,7 @@ class PreemptionExecutor:
             reason="PreemptionByScheduler",
             message=f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod",
         )
-        await self._writer.wait_pod_status_patched(self._newest(victim.key) or victim, condition=condition)
+        await self._writer.wait_pod_status_patched(victim, condition=condition)
         await self._writer.delete_pod(victim)
 
 

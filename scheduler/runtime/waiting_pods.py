@@ -40,6 +40,10 @@ class WaitingPod:
         """Send it back as unschedulable."""
         self._end(Status(Code.UNSCHEDULABLE, (reason,), plugin))
 
+    def preempt(self, plugin: str, reason: str) -> None:
+        """Send it back to be tried again after a while: it was not refused, others need its room more."""
+        self._end(Status(Code.ERROR, (reason,), plugin))
+
     def _expire(self, plugin: str, seconds: float) -> None:
         waited = Duration(int(seconds * 1e9))  # written as Go does
         self.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")
@@ -106,3 +110,8 @@ class WaitingPodsMap:
     def reject(self, uid: str, plugin: str, reason: str) -> None:
         if uid in self._pods:
             self._pods[uid].reject(plugin, reason)
+
+    def preempt(self, uid: str, plugin: str, reason: str) -> None:
+        """Send a held pod back, to be tried again after a while."""
+        if uid in self._pods:
+            self._pods[uid].preempt(plugin, reason)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.app.needs import needs_of
 from scheduler.cycle.scheduling import nominated_others, schedule_pod
 from scheduler.objects.decode import decode_pod
 from scheduler.queue.places import Place
@@ -116,6 +117,8 @@ def _check_events(stage: Stage) -> None:
             node = record.nodes[0][1] if record.nodes else "no node"
             if not event["note"].endswith(f" to {node}"):
                 stage.find(f"{record.key} is on {node}, its event says {event['note']}", record.uid)
+        elif event["reason"] == "Preempted":
+            continue  # told of pods on nodes
         elif record.nodes and record.uid not in stage.story.foreign:
             author = authors.get(event["metadata"]["name"])
             if author is None or not author.ledger.knows(record):
@@ -141,6 +144,8 @@ def _check_pending(stage: Stage, life: Life) -> None:
     """Who waits does so for a reason that is true and told, at the right place."""
     judge = life.judge()
     judge.cache = cache_from(stage.store)
+    for kind in needs_of(judge.frameworks.values()).kinds:
+        judge.cache.table.watch_kind(kind).update(life.daemon.cache.table.objects(kind) or {})
     for pod in stage.our_pods():
         if not is_pending(pod):
             continue

@@ -31,6 +31,7 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
         "not leading any more",
         "/binding: ",
         "Status(code=<Code.UNSCHEDULABLE",
+        "preempted",
     ),
     "Plugin failed": lambda record: _raised_on_purpose(record) or "invalid score 101" in str(record.exc_info),
     "Plugin gave a malformed answer": _says("answer", ON_PURPOSE),

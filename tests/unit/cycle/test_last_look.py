@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,13 +12,14 @@ from plugins.registry import IN_TREE
 from scheduler.configuration.load import default
 from scheduler.cycle.attempt import Attempt, Choice
 from scheduler.cycle.last_look import LastLook
-from scheduler.framework import CycleState, QueuedPodInfo
+from scheduler.framework import Code, CycleState, FilterPlugin, QueuedPodInfo
 from scheduler.objects.decode import decode_pod
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.state.cache import Cache
 from tests.builders import node, pod, pod_object
 from tests.offline_capabilities import OFFLINE
+from tests.puppets import framework_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,3 +149,23 @@ def test_the_pod_is_ours_until_it_is_deleted_recreated_bound_or_going() -> None:
 
     del it.seen[key]
     assert not it.last_look.pod_is_ours(it.choice)
+
+
+class Raises(FilterPlugin):
+    name = "Raises"
+
+    def filter_node(self, state: Any, pod: Any, node: Any) -> None:
+        raise ValueError("out of order")
+
+
+def test_a_plugin_that_fails_at_the_last_look_is_an_error_of_the_attempt() -> None:
+    it = Chosen()
+    framework = framework_of(Raises())
+    it.choice = replace(it.choice, attempt=replace(it.choice.attempt, framework=framework))
+    it.cache.add_node(node("n1", cpu="4", labels={"new": "label"}))
+
+    status = it.last_look.judge(it.choice)
+
+    assert status.code is Code.ERROR
+    assert 'running Filter plugin "Raises"' in status.message
+    assert "out of order" in status.message

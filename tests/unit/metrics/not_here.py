@@ -18,12 +18,10 @@ VALUES = {
     },
     ("scheduler_framework_extension_point_duration_seconds", "extension_point"): {
         "Sign": "signing is no extension point of its own here",
-        "PostFilter": "told as soon as a PostFilter plugin is enabled",
         "PreBindPreFlight": "the runtime does not time it",
     },
     ("scheduler_framework_extension_point_duration_seconds", "status"): {
         "Skip": "the status of PreBindPreFlight",
-        "Unschedulable": "the status of PostFilter",
     },
     ("scheduler_goroutines", "operation"): {
         "Filter": "all nodes are filtered at once, not by goroutines",

@@ -169,6 +169,6 @@ def test_the_waiting_pod_is_counted_for_the_plugin_that_rejected_it(ours: Mappin
     }
 
 
-def test_nothing_was_preempted(ours: Mapping[str, Family]) -> None:
-    assert ours["scheduler_preemption_attempts_total"].series == {"scheduler_preemption_attempts_total": 0}
+def test_room_was_looked_for_and_nothing_preempted(ours: Mapping[str, Family]) -> None:
+    assert ours["scheduler_preemption_attempts_total"].series == {"scheduler_preemption_attempts_total": 1}
     assert ours["scheduler_preemption_victims"].series["scheduler_preemption_victims_count"] == 0

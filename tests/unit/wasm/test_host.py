@@ -60,18 +60,14 @@ def text_of(content: bytes) -> str:
     ("read", "expected"),
     [
         pytest.param(read_by("$node_name"), "n1", id="the node"),
-        pytest.param(
-            read_by("$pod"), text_of(encode("Pod", POD.object)), id="the pod"
-        ),
+        pytest.param(read_by("$pod"), text_of(encode("Pod", POD.object)), id="the pod"),
         pytest.param(NAMED.format("$node"), text_of(encode("Node", NODES[1].object)), id="a node by name"),
         pytest.param(
             read_by("$node_list"),
             text_of(node_list(encode("Node", each.object) for each in NODES)),
             id="all nodes",
         ),
-        pytest.param(
-            NAMED.format("$images"), '{"a:1":{"Size":7,"NumNodes":2}}', id="the images of a node"
-        ),
+        pytest.param(NAMED.format("$images"), '{"a:1":{"Size":7,"NumNodes":2}}', id="the images of a node"),
         pytest.param(read_by("$filtered"), "[]", id="no filtered nodes yet"),
         pytest.param(read_by("$statuses"), "{}", id="no statuses yet"),
         pytest.param(read_by("$scores"), "{}", id="no scores yet"),
@@ -113,10 +109,15 @@ def test_a_changed_node_is_written_anew() -> None:
 
 
 def test_pre_score_is_given_the_names_of_the_feasible_nodes() -> None:
-    plugin = guest(wat('(func (export "score") (result i64) (i64.const 0))' + """
+    plugin = guest(
+        wat(
+            '(func (export "score") (result i64) (i64.const 0))'
+             """
         (func (export "prescore") (result i32)
           (call $reason (i32.const 4096) (call $filtered (i32.const 4096) (i32.const 999)))
-          (i32.const 2))"""))
+          (i32.const 2))"""
+        )
+    )
 
     assert plugin.pre_score(CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows[1:]).message == '["n1"]'
 
@@ -213,7 +214,7 @@ EVENT = {
 
 
 def _recorded(**changes: Any) -> list[tuple[str, ...]]:
-    written = msgspec.json.encode({**EVENT, **changes}).decode().replace('"', '\\22')
+    written = msgspec.json.encode({**EVENT, **changes}).decode().replace('"', "\\22")
     length = len(msgspec.json.encode({**EVENT, **changes}))
     kept = KeptEvents()
     content = wat(
@@ -294,7 +295,8 @@ def test_a_guest_is_given_a_pod_that_waits() -> None:
         pytest.param("(drop (call $node_name (i32.const -1) (i32.const 64)))", id="a buffer outside"),
         pytest.param("(call $node_names (i32.const 131070) (i32.const 8))", id="a text across the end"),
         pytest.param(
-            "(drop (call $node (i32.const 0) (i32.const -1) (i32.const 0) (i32.const 0)))", id="a length beyond"
+            "(drop (call $node (i32.const 0) (i32.const -1) (i32.const 0) (i32.const 0)))",
+            id="a length beyond",
         ),
     ],
 )

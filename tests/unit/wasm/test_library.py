@@ -153,7 +153,9 @@ ARGS = "profiles[0].pluginConfig[0].args"
             f"{ARGS}.memoryLimit: must be a quantity from 64Ki to 4Gi, was '5Gi'",
             id="too much memory",
         ),
-        pytest.param("Mine", "{guestURL: text.wasm}", f"{ARGS}.guestURL: wasm: cannot be compiled: ", id="text"),
+        pytest.param(
+            "Mine", "{guestURL: text.wasm}", f"{ARGS}.guestURL: wasm: cannot be compiled: ", id="text"
+        ),
         pytest.param(
             "Mine",
             "{guestURL: empty.wasm}",
@@ -168,12 +170,20 @@ ARGS = "profiles[0].pluginConfig[0].args"
             id="a function of another type",
         ),
         pytest.param(
-            "Mine", "{guestURL: late.wasm}", "wasm: filter, score, reserve, permit or bind must be exported", id="late"
+            "Mine",
+            "{guestURL: late.wasm}",
+            "wasm: filter, score, reserve, permit or bind must be exported",
+            id="late",
         ),
-        pytest.param("none.wasm", "", "profiles[0].plugins: wasm: error reading guestURL none.wasm", id="by path"),
+        pytest.param(
+            "none.wasm", "", "profiles[0].plugins: wasm: error reading guestURL none.wasm", id="by path"
+        ),
         pytest.param("NodeNames", "", "did you mean 'NodeName'?", id="no guest at all"),
         pytest.param(
-            "NodeName", "{guestURL: even.wasm}", f"{ARGS}.guestURL: unknown field", id="an in-tree plugin's name"
+            "NodeName",
+            "{guestURL: even.wasm}",
+            f"{ARGS}.guestURL: unknown field",
+            id="an in-tree plugin's name",
         ),
     ],
 )

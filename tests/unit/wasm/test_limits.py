@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import wasmtime
 
-from scheduler.objects.durations import Duration
 from scheduler.errors import PluginLoadError
 from scheduler.framework import Code, CycleState
+from scheduler.objects.durations import Duration
 from scheduler.wasm.args import MemorySize
 from scheduler.wasm.guest import GuestError
 from tests.builders import node, pod

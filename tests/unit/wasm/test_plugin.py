@@ -285,7 +285,9 @@ def record(resource: int, action: int) -> bytes:
         pytest.param(record(1, 64), [(EventResource.NODE, ActionType.UPDATE)], id="a bit of later years"),
         pytest.param(record(10, 63), [(EventResource.WILDCARD, ActionType.ALL)], id="everything"),
         pytest.param(
-            record(4, 1) + record(7, 2) + b"tail", [(EventResource.CSI_NODE, ActionType.DELETE)], id="odd ones"
+            record(4, 1) + record(7, 2) + b"tail",
+            [(EventResource.CSI_NODE, ActionType.DELETE)],
+            id="odd ones",
         ),
     ],
 )

@@ -47,17 +47,23 @@ def test_quantities_are_written_in_their_canonical_form() -> None:
 @pytest.mark.parametrize(
     ("obj", "told"),
     [
-        pytest.param({"metadata": {"name": 7}}, "metadata.name: text is expected, was 7", id="number for text"),
+        pytest.param(
+            {"metadata": {"name": 7}}, "metadata.name: text is expected, was 7", id="number for text"
+        ),
         pytest.param(
             {"spec": {"containers": [{"ports": [{"hostPort": "x"}]}]}},
             "spec.containers.ports.hostPort: an integer is expected, was 'x'",
             id="text for number",
         ),
         pytest.param({"spec": []}, "spec: a mapping is expected, was []", id="list for mapping"),
-        pytest.param({"spec": {"hostPID": 1}}, "spec.hostPID: true or false is expected", id="number for bool"),
+        pytest.param(
+            {"spec": {"hostPID": 1}}, "spec.hostPID: true or false is expected", id="number for bool"
+        ),
         pytest.param({"spec": {"volumes": {}}}, "spec.volumes: a list is expected", id="mapping for list"),
         pytest.param(
-            {"spec": {"overhead": {"cpu": "much"}}}, "spec.overhead: 'much' is not a quantity", id="no quantity"
+            {"spec": {"overhead": {"cpu": "much"}}},
+            "spec.overhead: 'much' is not a quantity",
+            id="no quantity",
         ),
     ],
 )

@@ -1,0 +1,311 @@
+"""Preemption against the loop upstream has: node by node and victim by victim, each trial on a cluster built anew.
+
+Source:
+    kube-scheduler v1.36, framework/preemption/preemption.go, and plugins/defaultpreemption/default_preemption.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from plugins.default_preemption import DefaultPreemption
+from plugins.inter_pod_affinity import InterPodAffinity
+from plugins.node_ports import NodePorts
+from plugins.node_resources_fit import NodeResourcesFit
+from plugins.pod_topology_spread import PodTopologySpread
+from plugins.taint_toleration import TaintToleration
+from scheduler.app.victim_review import ExtenderReview
+from scheduler.cycle.preemption import NoPreemptions
+from scheduler.framework import Code, CycleState, Diagnosis, Outcomes
+from scheduler.framework.preemption import REPORT, PreemptionReport
+from scheduler.runtime.dry_run import DryRun
+from tests.builders import node, pod
+from tests.clusters import Cluster
+from tests.puppets import Filter, framework_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.framework import Plugin
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.filtering import Filtering
+    from scheduler.snapshot import Snapshot
+
+BUDGETS = "policy/v1/poddisruptionbudgets"
+APPS = ("a", "b", "c")
+N_NODES = 6
+
+Found = dict[str, tuple[list[str], int]]
+"""Node -> the victims, most important first; how many of them break a budget."""
+
+
+@dataclass
+class World:
+    """One random situation."""
+
+    cluster: Cluster
+    preemptor: PodInfo
+    budgets: list[dict[str, Any]]
+    nominated: dict[int, list[PodInfo]] = field(default_factory=dict)
+
+    def snapshot(self, pods: dict[str, list[PodInfo]] | None = None) -> Snapshot:
+        table = Cluster(self.cluster.nodes, self.cluster.pods if pods is None else pods).table()
+        kinds = {kind for plugin in plugins() for kind in plugin.needs.kinds}
+        for kind in kinds - {BUDGETS}:
+            table.watch_kind(kind)
+        table.watch_kind(BUDGETS).update((each["metadata"]["name"], each) for each in self.budgets)
+        return table.snapshot()
+
+
+def plugins() -> list[Plugin]:
+    return [
+        TaintToleration(),
+        NodePorts(),
+        NodeResourcesFit(args=NodeResourcesFit.Args()),
+        PodTopologySpread(args=PodTopologySpread.Args()),
+        InterPodAffinity(args=InterPodAffinity.Args()),
+    ]
+
+
+def filtering_of(*more: Plugin) -> Filtering:
+    return framework_of(*plugins(), *more).filtering
+
+
+def constraints(random: Random) -> dict[str, Any]:
+    """Return what a pod says of other pods: a spread, anti-affinity, affinity or nothing."""
+    selector = {"matchLabels": {"app": random.choice(APPS)}}
+    key, kind = random.choice(["zone", "host"]), random.random()
+    if kind < 0.2:
+        rule = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
+        return {"topologySpreadConstraints": [{**rule, "labelSelector": selector}]}
+    if kind < 0.5:
+        side = "podAntiAffinity" if kind < 0.4 else "podAffinity"
+        terms = [{"topologyKey": key, "labelSelector": selector}]
+        return {"affinity": {side: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+    return {}
+
+
+def random_pod(
+    random: Random, name: str, priority: int, cpu: int, *, free: list[int] | None = None, **fields: Any
+) -> PodInfo:
+    """Return a pod; a host port it has is taken out of `free`, since no kubelet runs two pods with the same."""
+    container: dict[str, Any] = {"name": "c", "resources": {"requests": {"cpu": f"{cpu}m"}}}
+    free = [80, 81] if free is None else free
+    if free and random.random() < 0.25:
+        container["ports"] = [{"containerPort": 1, "hostPort": free.pop(random.randrange(len(free)))}]
+    labels = {"app": random.choice(APPS)} if random.random() < 0.9 else {}
+    fields = {**constraints(random), **fields}
+    return pod(name, priority=priority, labels=labels, containers=[container], **fields)
+
+
+def world(seed: int) -> World:
+    random = Random(seed)
+    nodes = [
+        node(
+            f"n{number}",
+            cpu="2",
+            labels={"zone": f"z{number % 3}", "host": f"n{number}"},
+            taints=["k:NoSchedule"] if random.random() < 0.1 else [],
+        )
+        for number in range(N_NODES)
+    ]
+    pods = {
+        each.name: [
+            random_pod(
+                random,
+                f"{each.name}-{number}",
+                random.choice([-5, 0, 0, 1, 3, 9]),
+                random.choice([100, 300, 500, 900]),
+                free=free,
+                node=each.name,
+                status={"startTime": f"2026-03-01T08:0{random.randrange(6)}:00Z"},
+            )
+            for number in range(random.randrange(6))
+        ]
+        for each in nodes
+        for free in [[80, 81]]
+    }
+    budgets = [
+        {
+            "metadata": {"name": f"budget-{app}", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": app}}},
+            "status": {
+                "disruptionsAllowed": random.randrange(3),
+                "disruptedPods": {"n0-0": "2026-03-01T08:00:00Z"},
+            },
+        }
+        for app in APPS
+        if random.random() < 0.5
+    ]
+    nominated = {
+        row: [random_pod(random, f"soon-{row}", random.choice([5, 9]), random.choice([300, 900]))]
+        for row in range(N_NODES)
+        if random.random() < 0.3
+    }
+    preemptor = random_pod(random, "preemptor", 5, random.choice([500, 1500]))
+    return World(Cluster(nodes, pods), preemptor, budgets, nominated)
+
+
+def silent_plugins(it: World) -> frozenset[str]:
+    """Return the plugins that PreFilter leaves out of this pod's whole cycle."""
+    state, snapshot = CycleState(), it.snapshot()
+    filtering_of().run_pre_filter(state, it.preemptor, snapshot, Diagnosis.blank(snapshot.n_nodes))
+    return state.skipped_filters
+
+
+def verdict(it: World, pods: dict[str, list[PodInfo]], row: int, nominated: bool) -> Code:
+    """Say what all filters say of one node when everything is counted anew.
+
+    A plugin whose PreFilter had nothing to say about the cluster as it is stays silent, as it does upstream
+    (RunPreFilterExtensionAddPod): pods that only may come do not wake it.
+    """
+    name = it.cluster.nodes[row].name
+    if nominated:
+        pods = {**pods, name: [*pods.get(name, []), *it.nominated[row]]}
+    filtering, snapshot, state = filtering_of(), it.snapshot(pods), CycleState()
+    diagnosis = Diagnosis.blank(snapshot.n_nodes)
+    status = filtering.run_pre_filter(state, it.preemptor, snapshot, diagnosis)
+    assert status.is_success, status
+    state.skipped_filters |= silent_plugins(it)
+    rows = np.array([row], dtype=np.intp)
+    if filtering.run_filters(state, it.preemptor, snapshot, rows, diagnosis).size:
+        return Code.SUCCESS
+    refused = diagnosis.outcome_of(row)
+    assert refused is not None
+    return refused[1].code
+
+
+def verdict_of_both(it: World, pods: dict[str, list[PodInfo]], row: int) -> Code:
+    """With the pods that are expected there, and without."""
+    if row in it.nominated:
+        code = verdict(it, pods, row, nominated=True)
+        if code is not Code.SUCCESS:
+            return code
+    return verdict(it, pods, row, nominated=False)
+
+
+def importance(each: PodInfo) -> tuple[int, str]:
+    return -each.priority, str(each.pod.status.start_time)
+
+
+def breaking(it: World, victims: list[PodInfo]) -> list[PodInfo]:
+    """Return the victims whose leaving breaks a budget, each one that leaves using it up."""
+    left = {each["metadata"]["name"]: each["status"]["disruptionsAllowed"] for each in it.budgets}
+    found = []
+    for victim in victims:
+        breaks = False
+        for budget in it.budgets:
+            name, wanted = budget["metadata"]["name"], budget["spec"]["selector"]["matchLabels"]["app"]
+            if victim.labels.get("app") != wanted or victim.name in budget["status"]["disruptedPods"]:
+                continue
+            left[name] -= 1
+            if left[name] < 0:
+                breaks = True
+        if breaks:
+            found.append(victim)
+    return found
+
+
+def select_victims_on_node(it: World, row: int) -> tuple[list[PodInfo], int] | None:
+    name = it.cluster.nodes[row].name
+    lower = [each for each in it.cluster.pods[name] if each.priority < it.preemptor.priority]
+    if not lower:
+        return None
+    there = [each for each in it.cluster.pods[name] if each not in lower]
+    if verdict_of_both(it, {**it.cluster.pods, name: there}, row) is not Code.SUCCESS:
+        return None
+    lower.sort(key=importance)
+    protected = breaking(it, lower)
+    victims, violations = [], 0
+    for each in protected + [other for other in lower if other not in protected]:
+        if verdict_of_both(it, {**it.cluster.pods, name: [*there, each]}, row) is Code.SUCCESS:
+            there = [*there, each]
+        else:
+            victims.append(each)
+            violations += each in protected
+    return sorted(victims, key=importance), violations
+
+
+def pick(found: dict[str, tuple[list[PodInfo], int]]) -> set[str]:
+    """Filter the candidates by one criterion after another."""
+
+    def first_start(victims: list[PodInfo]) -> str:
+        top = max(each.priority for each in victims)
+        return min(str(each.pod.status.start_time) for each in victims if each.priority == top)
+
+    names = list(found)
+    measures: tuple[Callable[[str], int], ...] = (
+        lambda name: found[name][1],
+        lambda name: found[name][0][0].priority,
+        lambda name: sum(each.priority + 2**31 for each in found[name][0]),
+        lambda name: len(found[name][0]),
+    )
+    for measure in measures:
+        least = min((measure(name) for name in names), default=0)
+        names = [name for name in names if measure(name) == least]
+    latest = max((first_start(found[name][0]) for name in names), default="")
+    return {name for name in names if first_start(found[name][0]) == latest}
+
+
+def by_hand(it: World) -> tuple[Found, set[str]]:
+    found = {}
+    for row, each in enumerate(it.cluster.nodes):
+        if verdict_of_both(it, dict(it.cluster.pods), row) is not Code.UNSCHEDULABLE:
+            continue
+        selected = select_victims_on_node(it, row)
+        if selected is not None:
+            found[each.name] = selected
+    told = {name: ([each.name for each in victims], broken) for name, (victims, broken) in found.items()}
+    return told, pick(found)
+
+
+def by_the_plugin(it: World, *more: Plugin) -> tuple[Found, set[str], list[str]]:
+    """Return what the plugin finds, and the nodes that are feasible without it."""
+    filtering, snapshot = filtering_of(*more), it.snapshot()
+    state, diagnosis = CycleState(it.nominated, exhaustive=True), Diagnosis.blank(snapshot.n_nodes)
+    assert filtering.run_pre_filter(state, it.preemptor, snapshot, diagnosis).is_success
+    rows = filtering.find_feasible(
+        state, it.preemptor, snapshot, diagnosis, rows=snapshot.all_rows, nominated=it.nominated
+    )
+    dry_run = DryRun()
+    dry_run.filtering = filtering
+    plugin = DefaultPreemption(
+        args=DefaultPreemption.Args(),
+        dry_run=dry_run,
+        review=ExtenderReview(lambda: None),
+        preemptions=NoPreemptions(),
+    )
+    asyncio.run(plugin.post_filter(state, it.preemptor, snapshot, diagnosis))
+    report = state.read(REPORT, PreemptionReport)
+    found = {
+        snapshot.name_of(row): ([each.name for each in victims], broken)
+        for row, (victims, broken) in report.candidates.items()
+    }
+    best = {snapshot.name_of(row) for row in report.nominated}
+    return found, best, [snapshot.name_of(row) for row in rows.tolist()]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_plugin_finds_what_the_loop_finds(seed: int) -> None:
+    it = world(seed)
+    found, best, feasible = by_the_plugin(it)
+
+    assert (found, best) == by_hand(it)
+    judged = [verdict_of_both(it, dict(it.cluster.pods), row) for row in range(N_NODES)]
+    assert feasible == [f"n{row}" for row in range(N_NODES) if judged[row] is Code.SUCCESS]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_plugin_that_looks_at_the_whole_cluster_changes_the_speed_and_nothing_else(seed: int) -> None:
+    it = world(seed)
+    wide = Filter("Wide", lambda _state, _pod, snapshot, _rows: Outcomes.all_pass(snapshot.n_nodes))
+    state = CycleState()
+    assert len(filtering_of(wide).apart(state, [0, 1])) == 2
+
+    assert by_the_plugin(it, wide) == by_the_plugin(it)
