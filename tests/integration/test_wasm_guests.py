@@ -128,7 +128,7 @@ def test_a_guest_that_fails_costs_its_pods_only(tmp_path: Path, content: bytes, 
         it.add_pods(*(pod_object(name, cpu="100m", scheduler_name="plain") for name in others))
         await bound(it, *others)
         await it.until(lambda: it.notes("bad", "FailedScheduling"))
-        assert f'running Filter plugin "wasmplugin1" for node "n' in it.notes("bad", "FailedScheduling")[0]
+        assert 'running Filter plugin "wasmplugin1" for node "n' in it.notes("bad", "FailedScheduling")[0]
         assert told in it.notes("bad", "FailedScheduling")[0]
         assert not it.node_of("bad")
 
@@ -147,17 +147,17 @@ def test_a_guest_that_takes_all_memory_it_gets_only_refuses_nodes(tmp_path: Path
 FIRST_TRAPS = wat(
     """(func (export "filter") (result i32) (local $n i32)
       (local.set $n (call $pod (i32.const 4096) (i32.const 60000)))
-      ;; the name of the pod begins behind four bytes of tags and lengths, or five
+      ;; the name of the pod begins behind four bytes of tags and lengths, or five, so it has two x
       (if (i32.eq (i32.load8_u (i32.const 4101)) (i32.const 120)) (then unreachable))
       (i32.const 0))"""
 )
-"""Filter: traps for pods whose name begins with x."""
+"""Filter: traps for pods whose name begins with xx."""
 
 
 def test_the_pod_after_a_trap_gets_a_new_instance(tmp_path: Path) -> None:
     async def story(it: Cluster, _: Daemon) -> None:
-        it.add_pods(pod_object("x-bad", cpu="100m"))
-        await it.until(lambda: it.notes("x-bad", "FailedScheduling"))
+        it.add_pods(pod_object("xx-bad", cpu="100m"))
+        await it.until(lambda: it.notes("xx-bad", "FailedScheduling"))
         it.add_pods(*(pod_object(f"good-{number}", cpu="100m") for number in range(3)))
         await bound(it, "good-0", "good-1", "good-2")
 
@@ -222,7 +222,7 @@ def test_the_cost_of_a_guest_shows_in_the_metric_of_plugins_that_look_at_nodes_o
 
 
 def _value(counters: Any, key: tuple[str, ...]) -> float:
-    return float(counters._values[key])
+    return float(counters._counts[key])
 
 
 def test_a_reload_takes_another_guest_and_refuses_a_broken_one(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_reload_takes_another_guest_and_refuses_a_broken_one(tmp_path: Path) -
 
     async def until(holds: Callable[[], object]) -> None:
         async with asyncio.timeout(30):
-            while not holds():
+            while not holds():  # noqa: ASYNC110 - the cluster does not tell
                 await asyncio.sleep(0.01)
 
     async def scenario() -> None:

@@ -112,7 +112,7 @@ def test_pre_score_is_given_the_names_of_the_feasible_nodes() -> None:
     plugin = guest(
         wat(
             '(func (export "score") (result i64) (i64.const 0))'
-             """
+            """
         (func (export "prescore") (result i32)
           (call $reason (i32.const 4096) (call $filtered (i32.const 4096) (i32.const 999)))
           (i32.const 2))"""

@@ -289,9 +289,7 @@ def test_a_guest_with_a_sample_is_asked_after_all_other_filters(folder: Path) ->
     assert sampled == [*at_will[1:], "EvenNodes"]
 
 
-def test_an_installed_plugin_of_that_name_goes_before_a_guest(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_installed_plugin_of_that_name_goes_before_a_guest(folder: Path) -> None:
     class Known(Registry):
         def names(self) -> frozenset[str]:
             return super().names() | {"Mine"}
