@@ -21,7 +21,7 @@ from scheduler.simulator.deletion import delete, delete_collection
 from scheduler.simulator.discovery import VERSION, api_group, api_groups, api_resources, api_versions
 from scheduler.simulator.eviction import evict
 from scheduler.simulator.listing import check_list_options, list_page
-from scheduler.simulator.openapi import openapi_document
+from scheduler.simulator.openapi import OPENAPI_V2_PROTOBUF, openapi_document, openapi_v2_protobuf
 from scheduler.simulator.presentation import Presentation, negotiate
 from scheduler.simulator.registry import APPLY_PATCH
 from scheduler.simulator.scale import patch_scale, scale_of, update_scale
@@ -166,6 +166,8 @@ class Api:
             return Answer(HTTPStatus.NOT_FOUND, b"404 page not found\n", _TEXT)
         if info.method not in {"GET", "HEAD"}:
             raise method_not_allowed()
+        if path == "/openapi/v2" and OPENAPI_V2_PROTOBUF in accept:
+            return Answer(HTTPStatus.OK, openapi_v2_protobuf(), OPENAPI_V2_PROTOBUF.replace("@", "."))
         if path in {"/api", "/apis"} and wants_aggregated(accept):
             groups = aggregated_discovery(self._registry.kinds, core=path == "/api")
             return Answer(HTTPStatus.OK, msgspec.json.encode(groups), AGGREGATED)

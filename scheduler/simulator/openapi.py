@@ -18,6 +18,27 @@ _WRITES: Final = {"post": "create", "put": "update", "patch": "patch"}
 _PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
 
 
+OPENAPI_V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+
+
+def openapi_v2_protobuf() -> bytes:
+    """Return what /openapi/v2 answers to who asks for protobuf: a Document without a path or definition.
+
+    kubectl looks there when a file holds a List; what is not described is left to the server to validate.
+    """
+    info = _text(1, _INFO["title"]) + _text(2, _INFO["version"])
+    return _text(1, "2.0") + _field(2, info) + _field(8, b"")
+
+
+def _text(number: int, value: str) -> bytes:
+    return _field(number, value.encode())
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """Return a field of a message, all of whose contents here are shorter than 128 bytes."""
+    return bytes((number << 3 | 2, len(content))) + content
+
+
 def openapi_document(kinds: Kinds, place: list[str]) -> Object | None:
     """Return what is at a path under /openapi; None where there is nothing.
 

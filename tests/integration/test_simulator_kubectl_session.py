@@ -368,3 +368,18 @@ def test_what_no_simulated_node_can_do_is_said_in_words(session: Any):
         assert "containers are not run here" in await kubectl.refused("exec", "p", "--", "true")
 
     session(test)
+
+
+def test_a_list_is_created_item_by_item_and_each_is_validated(session: Any):
+    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+        maps = [
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": name}}
+            for name in ("one", "two")
+        ]
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": maps})
+        assert (await kubectl("create", "-f", "-", stdin=text)).count("created") == 2
+        assert (await kubectl("apply", "-f", "-", stdin=text)).count("configured") == 2
+        odd = json.dumps({"apiVersion": "v1", "kind": "List", "items": [{**maps[0], "dota": {}}]})
+        assert 'unknown field "dota"' in await kubectl.refused("apply", "-f", "-", stdin=odd)
+
+    session(test)
