@@ -6,14 +6,20 @@ import asyncio
 import logging
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from scheduler.configuration.load import Configuration, default, load
+from scheduler.demo.given import Given
 from scheduler.demo.show import show
+from scheduler.demo.tour import Tour
 from scheduler.logs import LogFormat, configure_logging
+from scheduler.simulator.manifests import read_manifests
+
+if TYPE_CHECKING:
+    from scheduler.demo.workload import Workload
 
 
 def demo(
@@ -21,6 +27,13 @@ def demo(
         Path | None,
         typer.Option(
             help="KubeSchedulerConfiguration file; without it, the default plugins.", metavar="FILE"
+        ),
+    ] = None,
+    apply: Annotated[
+        Path | None,
+        typer.Option(
+            help="YAML or JSON file of objects to place; without it, pods that show what there is to see.",
+            metavar="FILE",
         ),
     ] = None,
     exit_: Annotated[
@@ -33,12 +46,13 @@ def demo(
     """Watch the daemon place pods on a simulated cluster of 30 nodes; nothing else is needed."""
     configure_logging(logging.ERROR, LogFormat.TEXT)
     configuration = default() if config is None else load(config)
-    raise typer.Exit(asyncio.run(_demo(configuration, exit_when_settled=exit_)))
+    workload = Tour() if apply is None else Given(read_manifests(apply))
+    raise typer.Exit(asyncio.run(_demo(configuration, workload, exit_when_settled=exit_)))
 
 
-async def _demo(configuration: Configuration, *, exit_when_settled: bool) -> int:
+async def _demo(configuration: Configuration, workload: Workload, *, exit_when_settled: bool) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    return await show(Console(), configuration, stop, exit_when_settled=exit_when_settled)
+    return await show(Console(), configuration, workload, stop, exit_when_settled=exit_when_settled)

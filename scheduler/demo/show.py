@@ -20,40 +20,37 @@ from scheduler.clock import SystemClock
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.demo.picture import Picture
 from scheduler.demo.view import event_line, nodes_with_their_load, pods_and_reasons, refusals, whole
-from scheduler.demo.workload import (
-    BATCH,
-    NODES,
-    TOO_BIG,
-    harder_pods,
-    nginx,
-    outstanding,
-    trainer,
-    urgent_class,
-)
 from scheduler.server.http_server import application, serving
 from scheduler.simulator.clusters import heterogeneous
 from scheduler.simulator.server import ApiServer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rich.console import Console
 
     from scheduler.configuration.load import Configuration
+    from scheduler.demo.workload import Workload
 
 _PATIENCE_SECONDS = 60.0
-_BETWEEN_STEPS_SECONDS = 1.0
+_NODES = 30
 _FRAMES_A_SECOND = 8
 
 
 async def show(
-    console: Console, configuration: Configuration, stop: asyncio.Event, *, exit_when_settled: bool
+    console: Console,
+    configuration: Configuration,
+    workload: Workload,
+    stop: asyncio.Event,
+    *,
+    exit_when_settled: bool,
 ) -> int:
     """Run the demo.
 
     Args:
         console: where to show it; a terminal gets a live picture, anything else lines of text.
         configuration: what the daemon runs.
+        workload: what it is asked to place.
         stop: set it to end the demo.
         exit_when_settled: end by itself once every pod is where it should be.
 
@@ -64,7 +61,7 @@ async def show(
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="custom-scheduler-demo-")))
         clock = SystemClock()
         server = await stack.enter_async_context(ApiServer(clock=clock, kubelet=True, controllers=True))
-        for node in heterogeneous(NODES, seed=7):
+        for node in heterogeneous(_NODES, seed=7):
             server.store.create("nodes", node)
         kubeconfig = folder / "kubeconfig"
         server.write_kubeconfig(kubeconfig)
@@ -78,47 +75,39 @@ async def show(
             explain=lambda key: live_explanation(daemon, key, clock),
         )
         port = await stack.enter_async_context(serving(routes, "127.0.0.1", 0))
-        console.print(_introduction(server.url, kubeconfig, port), soft_wrap=True)
+        console.print(_introduction(workload, server.url, kubeconfig, port), soft_wrap=True)
 
         picture = Picture()
         await stack.enter_async_context(picture.watching(connection))
         async with asyncio.TaskGroup() as tasks:
             end = asyncio.Event()
             running = tasks.create_task(daemon.run(end), name="daemon")
-            applying = tasks.create_task(_apply(server), name="workload")
+            applying = tasks.create_task(workload.apply(server), name="workload")
             shown = tasks.create_task(_show(console, picture, end), name="picture")
-            settled = await _wait(picture, applying, stop, exit_when_settled=exit_when_settled)
-            why = live_explanation(daemon, f"default/{TOO_BIG}", clock)
+
+            def outstanding() -> list[str]:
+                still = [] if applying.done() else ["not everything is applied yet"]
+                return still + workload.outstanding(picture.pods, picture.nodes)
+
+            settled = await _wait(outstanding, stop, exit_when_settled=exit_when_settled)
+            why = live_explanation(daemon, f"default/{workload.puzzle}", clock)
             end.set()
             await asyncio.gather(running, shown)
             applying.cancel()
         if why is not None and why["attempt"] is not None:
-            _say_why(console, why)
-        return _verdict(console, picture, settled=settled)
-
-
-async def _apply(server: ApiServer) -> None:
-    await asyncio.sleep(_BETWEEN_STEPS_SECONDS)
-    server.store.create("deployments.apps", nginx())
-    for pod in harder_pods():
-        await asyncio.sleep(_BETWEEN_STEPS_SECONDS)
-        server.store.create("pods", pod)
-    while not all(server.store.get("pods", name)["spec"].get("nodeName") for name in BATCH):  # noqa: ASYNC110
-        await asyncio.sleep(1 / _FRAMES_A_SECOND)
-    await asyncio.sleep(_BETWEEN_STEPS_SECONDS)
-    server.store.create("priorityclasses.scheduling.k8s.io", urgent_class())
-    server.store.create("pods", trainer())
+            _say_why(console, workload.puzzle, why)
+        return _verdict(console, [] if settled else outstanding())
 
 
 async def _wait(
-    picture: Picture, applying: asyncio.Task[None], stop: asyncio.Event, *, exit_when_settled: bool
+    outstanding: Callable[[], list[str]], stop: asyncio.Event, *, exit_when_settled: bool
 ) -> bool:
     """Return once the demo is to end: whether everything was where it should be at any time."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _PATIENCE_SECONDS
     settled = False
     while not stop.is_set():
-        settled = settled or (applying.done() and not outstanding(picture.pods, picture.nodes))
+        settled = settled or not outstanding()
         if exit_when_settled and (settled or loop.time() > deadline):
             break
         try:
@@ -143,18 +132,15 @@ async def _show(console: Console, picture: Picture, end: asyncio.Event) -> None:
         live.update(whole(picture, console.width), refresh=True)
 
 
-def _introduction(url: str, kubeconfig: Path, port: int) -> Text:
+def _introduction(workload: Workload, url: str, kubeconfig: Path, port: int) -> Text:
     text = Text.assemble(
         ("custom-scheduler", "bold"),
-        f" places pods on a simulated cluster of {NODES} nodes. Look at it from another terminal:\n\n",
+        f" places pods on a simulated cluster of {_NODES} nodes. Look at it from another terminal:\n\n",
     )
     commands = (
         f"export KUBECONFIG={kubeconfig}",
         "kubectl get nodes,pods -o wide",
-        f"custom-scheduler explain --server http://127.0.0.1:{port} --pod {TOO_BIG}    # why it waits, node by node",
-        f"kubectl describe pod {TOO_BIG}                    # the same in one event",
-        "kubectl scale deployment nginx --replicas=40",
-        """kubectl patch pod gated --type=json -p '[{"op": "remove", "path": "/spec/schedulingGates"}]'""",
+        *workload.commands(f"http://127.0.0.1:{port}"),
         f"curl -s http://127.0.0.1:{port}/metrics | grep scheduler_",
         f"curl -s {url}/api/v1/nodes",
     )
@@ -163,11 +149,11 @@ def _introduction(url: str, kubeconfig: Path, port: int) -> Text:
     return text
 
 
-def _say_why(console: Console, why: Mapping[str, Any]) -> None:
+def _say_why(console: Console, pod: str, why: Mapping[str, Any]) -> None:
     console.print(
         Text.assemble(
             "\nWhy does ",
-            (TOO_BIG, "bold"),
+            (pod, "bold"),
             " wait? What `custom-scheduler explain` says of its last attempt:",
         )
     )
@@ -179,12 +165,11 @@ def _say_why(console: Console, why: Mapping[str, Any]) -> None:
     )
 
 
-def _verdict(console: Console, picture: Picture, *, settled: bool) -> int:
-    missing = [] if settled else outstanding(picture.pods, picture.nodes)
+def _verdict(console: Console, missing: list[str]) -> int:
     if not missing:
         console.print("Every pod is where it should be.", style="bold green")
         return os.EX_OK
     console.print("Not everything is as it should be:", style="bold red")
     for line in missing:
-        console.print(f"  {line}")
+        console.print(f"  {line}", soft_wrap=True)
     return 1

@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from scheduler.demo.workload import ZONE, why_it_waits
+from scheduler.demo.workload import why_it_waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
 
+ZONE = "topology.kubernetes.io/zone"
 _NODE_WIDTH = 28
 """Columns of text that one node takes."""
 _LEVELS = " ▁▂▃▄▅▆▇█"
@@ -73,12 +74,14 @@ def pods_and_reasons(picture: Picture) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column()
-    replicas = [pod for name, pod in picture.pods.items() if name.startswith("nginx-")]
-    if replicas:
-        table.add_row(f"nginx, {len(replicas)} replicas", *_placed(replicas, picture.nodes))
-    for name, pod in picture.pods.items():
-        if not name.startswith("nginx-"):
-            table.add_row(name, pod.node_name or Text("waits", style="yellow"), _reason(pod))
+    together: dict[str, list[PodInfo]] = {}
+    for pod in picture.pods.values():
+        together.setdefault(_owner(pod), []).append(pod)
+    for owner, replicas in sorted(together.items(), key=lambda item: not item[0]):
+        if owner:
+            table.add_row(f"{owner}, {len(replicas)} replicas", *_placed(replicas, picture.nodes))
+    for pod in together.get("", ()):
+        table.add_row(pod.name, pod.node_name or Text("waits", style="yellow"), _reason(pod))
     return Panel(table, title="Pods", title_align="left")
 
 
@@ -94,6 +97,14 @@ def event_line(happening: Happening) -> Text:
     """Return one event."""
     style = "green" if happening.reason == "Scheduled" else "yellow"
     return Text.assemble((f"{happening.reason:17}", style), f"{happening.pod}  ", (happening.note, "dim"))
+
+
+def _owner(pod: PodInfo) -> str:
+    """Return the name of what the pod is a replica of; "" if it stands alone."""
+    metadata = pod.pod.metadata
+    owner = next((owner.name for owner in metadata.owner_references if owner.controller), "")
+    # A Deployment's ReplicaSets are called after it and a hash of the template.
+    return owner.removesuffix(f"-{metadata.labels.get('pod-template-hash', '')}")
 
 
 def _placed(replicas: Sequence[PodInfo], nodes: Mapping[str, NodeObject]) -> tuple[str, str]:

@@ -1,130 +1,46 @@
-"""What the demo asks the scheduler to place, and where each pod should end up."""
+"""What the demo asks the scheduler to place."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
+    from scheduler.simulator.server import ApiServer
 
-SCHEDULER_NAME = "custom-scheduler"
-REPLICAS = 20
-NODES = 30
-ZONE = "topology.kubernetes.io/zone"
-TOO_BIG = "too-big"
-URGENT = "urgent"
-BATCH = ("gpu-batch-0", "gpu-batch-1")
-"""As many as there are GPU nodes, each with all GPUs of one."""
+PAUSE_SECONDS = 1.0
+"""Between the steps of a workload, for the eye."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """Where a pod should end up.
+class Workload(Protocol):
+    """Objects that are applied one after the other, and what should become of them.
 
     Attributes:
-        pod: its name.
-        told: for people.
-        is_met: says so of the pod and the node it is on, if any.
+        puzzle: a pod that waits, for which the demo shows why; "" if all should run.
     """
 
-    pod: str
-    told: str
-    is_met: Callable[[PodInfo, NodeObject | None], bool]
+    puzzle: str
 
+    async def apply(self, server: ApiServer) -> None:
+        """Apply all of it; returns after the last step."""
 
-def nginx() -> dict[str, Any]:
-    """Return a Deployment as everybody has one, spread evenly over zones, but for its schedulerName."""
-    labels = {"app": "nginx"}
-    spec = _pod_spec("nginx:1.29", {"cpu": "1", "memory": "2Gi"})
-    spec["topologySpreadConstraints"] = [
-        {
-            "topologyKey": ZONE,
-            "maxSkew": 1,
-            "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": labels},
-        }
-    ]
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "nginx", "namespace": "default", "labels": labels},
-        "spec": {
-            "replicas": REPLICAS,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
+    def commands(self, daemon: str) -> list[str]:
+        """Return what to try from another terminal.
 
+        Args:
+            daemon: the daemon's URL.
+        """
 
-def urgent_class() -> dict[str, Any]:
-    """Return the PriorityClass of who may send others away."""
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": URGENT},
-        "value": 1000,
-    }
+    def outstanding(self, pods: Mapping[str, PodInfo], nodes: Mapping[str, NodeObject]) -> list[str]:
+        """Return what is not yet as it should be, in words; empty when every pod is where it belongs.
 
-
-def harder_pods() -> list[dict[str, Any]]:
-    """Return one pod that fits nowhere, one that is gated, and two that tolerate a taint and take all GPUs there are."""
-    gated = _pod_spec("report:7", {"cpu": "250m", "memory": "128Mi"})
-    gated["schedulingGates"] = [{"name": "example.com/quota"}]
-    return [
-        _pod(TOO_BIG, _pod_spec("simulation:4", {"cpu": "500", "memory": "1Gi"})),
-        _pod("gated", gated),
-        *(_pod(name, _gpu_spec("embeddings:3", gpus=4)) for name in BATCH),
-    ]
-
-
-def trainer() -> dict[str, Any]:
-    """Return a pod for which, when all GPUs are taken, somebody less urgent has to leave."""
-    return _pod("gpu-trainer", _gpu_spec("trainer:2", gpus=1) | {"priorityClassName": URGENT})
-
-
-EXPECTATIONS = (
-    Expectation(
-        TOO_BIG,
-        "waits: no node has 500 cpus",
-        lambda pod, _: not pod.node_name and "Insufficient cpu" in why_it_waits(pod),
-    ),
-    Expectation(
-        "gated",
-        "waits for its scheduling gate, untried",
-        lambda pod, _: not pod.node_name and not why_it_waits(pod),
-    ),
-    Expectation(
-        "gpu-trainer",
-        "runs on a node whose taint it tolerates, where another left for it",
-        lambda _, node: node is not None and any(taint.key == "dedicated" for taint in node.taints),
-    ),
-)
-
-
-def outstanding(pods: Mapping[str, PodInfo], nodes: Mapping[str, NodeObject]) -> list[str]:
-    """Return what is not yet as it should be, in words; empty when every pod is where it belongs.
-
-    Args:
-        pods: name -> pod.
-        nodes: name -> node.
-    """
-    replicas = [pod for name, pod in pods.items() if name.startswith("nginx-")]
-    running = sum(pod.node_name in nodes for pod in replicas)
-    missing = [f"nginx: {running} of {REPLICAS} replicas on a node"] if running != REPLICAS else []
-    for expected in EXPECTATIONS:
-        pod = pods.get(expected.pod)
-        if pod is None or not expected.is_met(pod, nodes.get(pod.node_name)):
-            missing.append(f"{expected.pod}: {expected.told}")
-    remaining = sum(name in pods for name in BATCH)
-    if remaining != len(BATCH) - 1:
-        missing.append(
-            f"{BATCH[0]} and the like: {remaining} of {len(BATCH)} run, and one is to leave for gpu-trainer"
-        )
-    return missing
+        Args:
+            pods: name -> pod.
+            nodes: name -> node.
+        """
 
 
 def why_it_waits(pod: PodInfo) -> str:
@@ -133,20 +49,3 @@ def why_it_waits(pod: PodInfo) -> str:
         if condition.type == "PodScheduled" and condition.reason in {"Unschedulable", "SchedulerError"}:
             return condition.message
     return ""
-
-
-def _pod(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-def _pod_spec(image: str, requests: dict[str, str]) -> dict[str, Any]:
-    container = {"name": "main", "image": image, "resources": {"requests": requests}}
-    return {"schedulerName": SCHEDULER_NAME, "containers": [container]}
-
-
-def _gpu_spec(image: str, *, gpus: int) -> dict[str, Any]:
-    spec = _pod_spec(image, {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": str(gpus)})
-    spec["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": str(gpus)}
-    spec["tolerations"] = [{"key": "dedicated", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}]
-    return spec

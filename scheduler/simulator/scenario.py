@@ -21,11 +21,12 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from scheduler.configuration.decode import decode
-from scheduler.configuration.yaml_text import read, read_all
+from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.canonical_quantity import canonical_quantity
 from scheduler.objects.durations import Duration
 from scheduler.objects.wording import child, entry, was
+from scheduler.simulator.manifests import objects_of
 from scheduler.simulator.metadata import dns_subdomain
 
 Object = dict[str, Any]
@@ -230,55 +231,16 @@ def load_scenario(path: str | Path) -> Scenario:
         raise ConfigurationError(errors, str(path))
     objects: list[Object] = []
     for index, manifest in enumerate(found.manifests):
-        objects += _objects(manifest, path.parent, entry("manifests", index), errors)
+        objects += objects_of(manifest, path.parent, entry("manifests", index), errors)
     steps = []
     for index, step in enumerate(found.steps):
         where = child(entry("steps", index), "apply")
-        applied = () if step.apply is None else tuple(_objects(step.apply, path.parent, where, errors))
+        applied = () if step.apply is None else tuple(objects_of(step.apply, path.parent, where, errors))
         steps.append((step, applied))
     errors += _group_faults(found.nodes)
     if errors:
         raise ConfigurationError(errors, str(path))
     return Scenario(found.nodes, tuple(objects), tuple(sorted(steps, key=lambda one: one[0].at)))
-
-
-def _objects(manifest: str | Object, folder: Path, where: str, errors: list[FieldError]) -> list[Object]:
-    """Return an object, or those of a file; notes what is wrong with them."""
-    if isinstance(manifest, str):
-        try:
-            documents = read_all((folder / manifest).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            errors.append(FieldError(where, f"cannot be read: {error}"))
-            return []
-        errors += [
-            FieldError(f"{where}: {manifest}", str(error))
-            for document in documents
-            for error in document.errors
-        ]
-        found = [document.value for document in documents if document.value is not None]
-    else:
-        found = [manifest]
-    flat: list[Object] = []
-    for one in found:
-        is_list = isinstance(one, dict) and isinstance(one.get("items"), list)
-        flat += one["items"] if is_list else [one]
-    for one in flat:
-        errors += _object_faults(one, where)
-    return flat
-
-
-def _object_faults(obj: Any, where: str) -> list[FieldError]:
-    if not isinstance(obj, dict):
-        return [FieldError(where, f"must be an object, {was(obj)}")]
-    metadata = obj.get("metadata")
-    faults = [
-        FieldError(child(where, field), f"must be text, {was(obj.get(field))}")
-        for field in ("apiVersion", "kind")
-        if not isinstance(obj.get(field), str)
-    ]
-    if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
-        faults.append(FieldError(child(child(where, "metadata"), "name"), "is missing"))
-    return faults
 
 
 def _group_faults(groups: tuple[NodeGroup, ...]) -> list[FieldError]:

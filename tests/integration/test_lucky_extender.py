@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
+import re
 import socket
+import subprocess
 import sys
-from collections import Counter
-from contextlib import asynccontextmanager
+import time
+from contextlib import contextmanager
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING
 
-import yaml
-
-from scheduler.app.daemon import Daemon
-from scheduler.client.connect import connect
-from scheduler.clock import SystemClock
-from scheduler.configuration.load import parse
-from scheduler.configuration.overrides import with_leader_election
-from scheduler.simulator.clusters import heterogeneous
-from scheduler.simulator.server import ApiServer
+import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Iterator
 
 EXAMPLE = Path(__file__).parents[2] / "manifests" / "examples" / "lucky-extender"
 PATIENCE_SECONDS = 90.0
@@ -33,61 +25,65 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-@asynccontextmanager
-async def the_extender(port: int) -> AsyncIterator[None]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(EXAMPLE / "lucky_extender.py"),
-        str(port),
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                except ConnectionError:
-                    await asyncio.sleep(0.05)
-                    continue
-                writer.close()
-                break
-        yield
-    finally:
-        process.kill()
-        await process.wait()
-
-
-async def run_the_tutorial(folder: Path) -> tuple[Counter[str], int]:
-    """Return the phases of the Deployment's pods, and on how many nodes they are."""
-    port = free_port()
-    text = (EXAMPLE / "scheduler.yaml").read_text().replace("8888", str(port))
-    configuration = with_leader_election(parse(text), leader_elect=False)
-    stop = asyncio.Event()
-    async with (
-        the_extender(port),
-        ApiServer(clock=SystemClock(), kubelet=True, controllers=True) as server,
-        connect(str(server.write_kubeconfig(folder / "kubeconfig"))) as connection,
-    ):
-        for node in heterogeneous(30, seed=7):
-            server.store.create("nodes", node)
-        daemon = Daemon(connection, configuration, clock=SystemClock(), random=Random(1))
-        running = asyncio.create_task(daemon.run(stop))
-        deployment = yaml.safe_load((EXAMPLE / "deployment.yaml").read_text())
-        server.store.create("deployments.apps", deployment)
+@contextmanager
+def the_extender(port: int) -> Iterator[None]:
+    command = [sys.executable, str(EXAMPLE / "lucky_extender.py"), str(port)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while True:
-                    pods = server.store.list("pods")
-                    phases = Counter(pod["status"]["phase"] for pod in pods)
-                    if phases == {"Running": 20}:
-                        return phases, len({pod["spec"]["nodeName"] for pod in pods})
-                    await asyncio.sleep(0.1)
+            wait_for(port)
+            yield
         finally:
-            stop.set()
-            await running
+            process.kill()
 
 
-def test_all_pods_of_the_tutorial_run_on_lucky_nodes(tmp_path: Path) -> None:
-    phases, nodes = asyncio.run(run_the_tutorial(tmp_path))
-    assert phases == {"Running": 20}
-    assert nodes > 3
+def wait_for(port: int) -> None:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+def demo(configuration: Path, workload: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "scheduler", "demo", "--exit", "--config", configuration, "--apply", workload],
+        capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Iterator[Path]:
+    """The example's configuration, its extender listening on a port that is free here."""
+    port = free_port()
+    written = tmp_path / "scheduler.yaml"
+    written.write_text((EXAMPLE / "scheduler.yaml").read_text().replace("8888", str(port)))
+    with the_extender(port):
+        yield written
+
+
+def test_all_pods_of_the_tutorial_run_on_lucky_nodes_of_the_demo(configuration: Path) -> None:
+    shown = demo(configuration, EXAMPLE / "deployment.yaml")
+
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    found = re.search(r"test-scheduler, 20 replicas 20 on (\d+) nodes", shown.stdout)
+    assert found is not None, shown.stdout
+    assert int(found[1]) > 3
+    assert shown.stdout.rstrip().endswith("Every pod is where it should be.")
+
+
+def test_the_demo_says_which_objects_of_a_file_cannot_be_placed(tmp_path: Path) -> None:
+    objects = tmp_path / "objects.yaml"
+    objects.write_text(
+        (EXAMPLE / "deployment.yaml").read_text() + "---\nkind: Pod\nmetadata: {name: a}\n---\n7\n"
+    )
+
+    shown = demo(EXAMPLE / "scheduler.yaml", objects)
+
+    assert shown.returncode == 2
+    assert f"{objects}: objects[1].apiVersion: is missing" in shown.stderr
+    assert f"{objects}: objects[2]: must be an object, was 7" in shown.stderr

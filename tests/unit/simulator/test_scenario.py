@@ -54,7 +54,7 @@ def test_a_group_says_what_its_nodes_are(tmp_path: Path):
         pytest.param("steps:\n- {at: 5s, scale: {name: web}}", "steps[0].scale.replicas: is missing", id="missing field"),
         pytest.param("steps:\n- {at: 5s, apply: gone.yaml}", "steps[0].apply: cannot be read: ", id="missing file"),
         pytest.param("steps:\n- {at: 5s, fault: {refuse: 418}}", "steps[0].fault.refuse: ", id="a status nobody sends"),
-        pytest.param("manifests:\n- {kind: Pod, metadata: {name: p}}", "manifests[0].apiVersion: must be text, was null", id="no apiVersion"),
+        pytest.param("manifests:\n- {kind: Pod, metadata: {name: p}}", "manifests[0].apiVersion: is missing", id="no apiVersion"),
         pytest.param("manifests:\n- {apiVersion: v1, kind: Pod, metadata: {}}", "manifests[0].metadata.name: is missing", id="no name"),
         pytest.param("nodes:\n- {name: g, cpu: lots}", 'nodes[0].cpu: must be a quantity, was "lots"', id="no quantity"),
         pytest.param("nodes:\n- {name: g}\n- {name: g}", 'nodes[1].name: is that of another group, was "g"', id="one name twice"),

@@ -1,0 +1,59 @@
+"""What a user asks the demo to place: the objects of a file."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from scheduler.demo.workload import PAUSE_SECONDS, why_it_waits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.simulator.server import ApiServer
+
+_WITH_REPLICAS = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
+
+
+class Given:
+    """Objects of which all pods should run."""
+
+    puzzle = ""
+
+    def __init__(self, objects: Sequence[dict[str, Any]]) -> None:
+        self._objects = objects
+        self._lasting_pods = sum(_lasting_pods(obj) for obj in objects)
+
+    async def apply(self, server: ApiServer) -> None:
+        """Apply all of it.
+
+        Raises:
+            StatusError: the server refuses an object.
+        """
+        await asyncio.sleep(PAUSE_SECONDS)
+        for obj in self._objects:
+            server.store.apply(obj)
+
+    def commands(self, daemon: str) -> list[str]:
+        """Return how to ask what became of a pod."""
+        return ["kubectl get events", f"custom-scheduler explain --server {daemon} --pod NAME"]
+
+    def outstanding(self, pods: Mapping[str, PodInfo], nodes: Mapping[str, NodeObject]) -> list[str]:
+        """Return how many pods are still to come, and which do not run yet and why."""
+        to_come = self._lasting_pods - len(pods)
+        missing = [f"{to_come} pods are still to be created"] if to_come > 0 else []
+        for name, pod in pods.items():
+            phase = pod.pod.status.phase
+            if phase != "Running":
+                missing.append(f"{name}: {why_it_waits(pod) or phase}")
+        return missing
+
+
+def _lasting_pods(obj: Mapping[str, Any]) -> int:
+    """Return how many pods that do not end by themselves come of an object."""
+    spec = obj.get("spec") or {}
+    if obj["kind"] in _WITH_REPLICAS:
+        return int(spec.get("replicas", 1))
+    return int(obj["kind"] == "Pod" and spec.get("restartPolicy", "Always") == "Always")
