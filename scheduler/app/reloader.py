@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.configuration.defaults import enabled_names
 from scheduler.errors import ConfigurationError, FieldError, SchedulerError
+from scheduler.wasm.library import guest_files
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -157,14 +158,14 @@ def nothing(source: str, problem: str) -> Callable[[], NoReturn]:
 
 
 def named_files(configuration: Configuration) -> list[Path]:
-    """Return the files that are read with a configuration, each once: plugins that profiles name, and a policy."""
+    """Return the files that are read with a configuration, each once: plugins and guests of profiles, and a policy."""
     names = (
         name.partition(":")[0]
         for profile in configuration.settings.profiles
         for name in enabled_names(profile.plugins)
     )
     plugins = [configuration.folder / name for name in dict.fromkeys(names) if name.endswith(".py")]
-    return [*plugins, *configuration.files]
+    return [*plugins, *guest_files(configuration), *configuration.files]
 
 
 def digest_of(text: bytes, files: Iterable[tuple[str, bytes]]) -> bytes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scheduler.framework.outcomes import Outcomes
+from scheduler.framework.outcomes import Outcome, Outcomes
 from scheduler.framework.slow_plugins import SlowPlugin
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.runtime.calls import NodeError, is_worded
@@ -40,24 +40,24 @@ def filter_nodes(
     """
     sample = _sample_of(plugin)
     order = rows if sample is None else _rotated(plugin, rows)
-    asked = passed = 0
-
-    def verdicts() -> Iterator[Status]:
-        nonlocal asked, passed
-        for node in _nodes(snapshot, order):
-            if sample is not None and passed >= sample:
-                yield Status.unschedulable(f"node(s) were left out of the sample of {plugin.name}")
-                continue
-            try:
-                status = _checked(plugin.filter_node(state, pod, node))
-            except Exception as error:
-                raise NodeError(node.name, error) from error
-            asked += 1
-            passed += status.is_success
-            yield status
-
-    outcomes = Outcomes.from_statuses(snapshot.n_nodes, order, verdicts())
-    _go_on_after(plugin, order, asked)
+    statuses: list[Status] = []
+    passed = 0
+    for node in _nodes(snapshot, order):
+        if sample is not None and passed >= sample:
+            break
+        try:
+            status = _checked(plugin.filter_node(state, pod, node))
+        except Exception as error:
+            raise NodeError(node.name, error) from error
+        statuses.append(status)
+        passed += status.is_success
+    asked = len(statuses)
+    outcomes = Outcomes.from_statuses(snapshot.n_nodes, order[:asked], statuses)
+    if asked < len(order):
+        left_out = Outcome(Code.UNSCHEDULABLE, (f"node(s) were left out of the sample of {plugin.name}",))
+        outcomes.index[order[asked:]] = len(outcomes.table)
+        outcomes = Outcomes(outcomes.index, (*outcomes.table, left_out))
+        _go_on_after(plugin, order, asked)
     return outcomes, asked
 
 

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from scheduler.wasm.plugin import GuestPlugin
 
 _CLASSES: dict[str, type[GuestPlugin]] = {
-    "prefilter": GuestPreFilter,
-    "addpod": GuestPreFilter,
-    "removepod": GuestPreFilter,
     "filter": GuestFilter,
     "postfilter": GuestPostFilter,
     "prescore": GuestPreScore,
@@ -33,7 +30,8 @@ _CLASSES: dict[str, type[GuestPlugin]] = {
     "bind": GuestBind,
 }
 """Export -> what takes part at its point; normalizescore before score, which it includes."""
-_ALWAYS: tuple[type[GuestPlugin], ...] = (GuestReserve, GuestPostBind)
+_ALWAYS: tuple[type[GuestPlugin], ...] = (GuestPreFilter, GuestReserve, GuestPostBind)
+"""What every guest takes part in: to have the cluster's nodes at hand, and to learn that an attempt is over."""
 
 
 def guest_class(name: str, guest: Guest) -> type[GuestPlugin]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
@@ -88,6 +90,13 @@ def _compile(content: bytes, digest: str) -> Guest:
         tuple(name for name in ("_initialize", "_start") if name in functions),
         any(imported.module.startswith("wasi_") for imported in module.imports),
     )
+
+
+@atexit.register
+def _forget() -> None:
+    """Free what was compiled while wasmtime's library is still there; later it would complain on standard error."""
+    _compile.cache_clear()
+    gc.collect()
 
 
 def _faults(module: wasmtime.Module) -> Iterator[str]:

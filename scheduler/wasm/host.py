@@ -11,6 +11,7 @@ from weakref import proxy
 
 import wasmtime
 
+from scheduler.wasm import wasi
 from scheduler.wasm.engine import engine
 from scheduler.wasm.guest import GuestError
 from scheduler.wasm.scene import Nodes, Scene, pod_bytes
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     HostFunction = Callable[..., int | None]
 
 _LOW_32_BITS = 2**32 - 1
-_MAX_OUTPUT_BYTES = 64 * 1024
-_BAD_FILE = 8  # WASI's errno
 
 
 class Host:
@@ -57,8 +56,9 @@ class Host:
         self.linker.allow_shadowing = True
         if guest.wants_wasi:
             self.linker.define_wasi()
-            # Its own ways of capturing output print a panic when Python ends.
+            # Its own ways of capturing output print a panic when Python ends; and it would really sleep.
             self._define("wasi_snapshot_preview1", "fd_write", 4, 1, Host._fd_write)
+            self._define("wasi_snapshot_preview1", "poll_oneoff", 4, 1, Host._poll_oneoff)
         self._define_inputs()
         self._define_outputs()
 
@@ -168,18 +168,11 @@ class Host:
             return  # as upstream: a log line is not worth a pod
         self.log.write(severity, *content)
 
-    def _fd_write(self, file: int, vectors: int, count: int, written: int) -> int:
-        if file not in {1, 2}:
-            return _BAD_FILE
-        total = 0
-        for number in range(count):
-            vector = self._memory.read(vectors + 8 * number, 8)
-            pointer, length = (int.from_bytes(vector[at : at + 4], "little") for at in (0, 4))
-            content = self._memory.read(pointer, length)
-            total += length
-            self.output += content[: max(0, _MAX_OUTPUT_BYTES - len(self.output))]
-        self._memory.write(written, total.to_bytes(4, "little"))
-        return 0
+    def _fd_write(self, *args: int) -> int:
+        return wasi.fd_write(self._memory, self.output, *args)
+
+    def _poll_oneoff(self, *args: int) -> int:
+        return wasi.poll_oneoff(self._memory, *args)
 
 
 def _give(content: Callable[[Host], bytes]) -> HostFunction:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from scheduler.wasm.guest import Guest
     from scheduler.wasm.host import Host
 
+_MOST_TABLES = 4
+_MOST_TABLE_ELEMENTS = 2**18
+"""In each; tables are no part of the guest's memory, and take 8 bytes an element. The largest programs need a tenth."""
+
 
 class Instance:
     """A guest that was started and can be called, until a call fails.
@@ -38,7 +42,13 @@ class Instance:
     def __init__(self, guest: Guest, host: Host, args: GuestArgs) -> None:
         self._host = host
         self._store = wasmtime.Store(engine())
-        self._store.set_limits(memory_size=args.memory_limit.size_bytes, instances=1, memories=1)
+        self._store.set_limits(
+            memory_size=args.memory_limit.size_bytes,
+            table_elements=_MOST_TABLE_ELEMENTS,
+            instances=1,
+            tables=_MOST_TABLES,
+            memories=1,
+        )
         if guest.wants_wasi:
             wasi = wasmtime.WasiConfig()
             wasi.argv = list(args.argv)

@@ -9,7 +9,7 @@ from scheduler.configuration.args import decode_args
 from scheduler.configuration.defaults import enabled_names
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.wasm.args import GuestArgs
-from scheduler.wasm.source import read_guest
+from scheduler.wasm.source import guest_file, read_guest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -125,6 +125,14 @@ def guest_urls(configuration: Configuration) -> Iterator[str]:
             url = config.args.get(_URL)
             if config.name in names and isinstance(url, str) and url:
                 yield url
+
+
+def guest_files(configuration: Configuration) -> Iterator[Path]:
+    """Yield the guests of a configuration that are files."""
+    for url in dict.fromkeys(guest_urls(configuration)):
+        path = guest_file(url, configuration.folder)
+        if path is not None:
+            yield path
 
 
 def _fault(path: str, problem: str) -> ConfigurationError:

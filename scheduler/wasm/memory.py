@@ -23,8 +23,8 @@ class GuestMemory:
         Raises:
             GuestError: they reach beyond the memory.
         """
-        self._check(pointer, length)
-        return bytes(self._memory.read(self._store, pointer, pointer + length))
+        self.check(pointer, length)
+        return bytes(self._memory.read(self._store, pointer, pointer + length)) if length else b""
 
     def write(self, pointer: int, content: bytes) -> None:
         """Copy bytes in.
@@ -32,7 +32,7 @@ class GuestMemory:
         Raises:
             GuestError: they reach beyond the memory.
         """
-        self._check(pointer, len(content))
+        self.check(pointer, len(content))
         if content:
             self._memory.write(self._store, content, pointer)
 
@@ -48,7 +48,12 @@ class GuestMemory:
             self.write(buffer, content)
         return len(content)
 
-    def _check(self, pointer: int, length: int) -> None:
+    def check(self, pointer: int, length: int) -> None:
+        """Let pass what lies in the memory; nothing at all does wherever it begins.
+
+        Raises:
+            GuestError: bytes reach beyond the memory.
+        """
         size = self._memory.data_len(self._store)
-        if pointer + length > size:
+        if length and pointer + length > size:
             raise GuestError(f"out of memory: {length} bytes at {pointer}, of {size}")

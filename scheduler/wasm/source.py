@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import time
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
 
 _TIMEOUT_SECONDS = 10.0
+"""How long a server may be silent."""
+_TOTAL_SECONDS = 60.0
+"""How long a server may take altogether."""
 _MAX_BYTES = 256 * 1024 * 1024
+_PART_BYTES = 1024 * 1024
 _FILE = "file://"
 
 
@@ -36,7 +46,8 @@ def read_guest(url: str, folder: Path | None) -> bytes:
     """
     path = guest_file(url, folder)
     if path is not None:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return _not_too_large(file.read(_MAX_BYTES + 1))
     scheme = url.partition("://")[0]
     if scheme not in {"http", "https"}:
         raise ValueError(f"unsupported URL scheme: {scheme}")
@@ -44,12 +55,30 @@ def read_guest(url: str, folder: Path | None) -> bytes:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - checked above
             if answer.status != 200:
                 raise OSError(f"received {answer.status} status code")
-            content: bytes = answer.read(_MAX_BYTES + 1)
+            return _not_too_large(_body(answer))
     except urllib.error.HTTPError as error:
         error.close()
         raise OSError(f"received {error.code} status code") from error
     except urllib.error.URLError as error:
         raise OSError(str(error.reason)) from error
+    except HTTPException as error:
+        raise OSError(f"no answer of HTTP: {type(error).__name__}: {error}") from error
+
+
+def _body(answer: HTTPResponse) -> bytes:
+    """Read an answer to its end, or a little more than is allowed."""
+    end = time.monotonic() + _TOTAL_SECONDS
+    content = bytearray()
+    while len(content) <= _MAX_BYTES and (part := answer.read1(_PART_BYTES)):
+        content += part
+        if time.monotonic() > end:
+            raise OSError(f"not read within {_TOTAL_SECONDS:.0f} seconds")
+    if answer.length and len(content) <= _MAX_BYTES:
+        raise OSError(f"the answer ends {answer.length} bytes too early")
+    return bytes(content)
+
+
+def _not_too_large(content: bytes) -> bytes:
     if len(content) > _MAX_BYTES:
         raise OSError(f"more than {_MAX_BYTES} bytes")
     return content

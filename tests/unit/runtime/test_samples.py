@@ -20,8 +20,10 @@ from scheduler.runtime.equivalence import is_kept
 from scheduler.runtime.framework import EnabledPlugins, Framework
 from scheduler.runtime.instruments import NoInstruments
 from scheduler.runtime.per_node import filter_nodes, score_nodes, slow_last
-from tests.builders import node, pod
+from scheduler.whatif.judging import explain_each
+from tests.builders import node, node_object, pod, pod_object
 from tests.clusters import cluster
+from tests.unit.whatif.clusters import profile_with, scheduler_of
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -136,3 +138,33 @@ def test_verdicts_of_a_sample_are_not_kept(sample: int | None, kept: bool) -> No
     plugin.locality = Locality.NODE  # type: ignore[misc]
 
     assert is_kept(plugin) is kept
+
+
+def test_a_plugin_that_filters_and_scores_gives_every_node_its_turn() -> None:
+    plugin = Slow(2)
+    chosen: list[int] = []
+    for _ in range(3):
+        outcomes, _ = filter_nodes(plugin, CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
+        rows = SNAPSHOT.all_rows[outcomes.index == 0]
+        _, asked = score_nodes(plugin, CycleState(), POD, SNAPSHOT, rows)
+        assert asked == len(rows) == 2
+        chosen += rows.tolist()
+
+    assert sorted(chosen) == [2, 3, 4, 5, 6, 7]
+
+
+def test_explain_says_which_nodes_were_left_out_of_the_sample() -> None:
+    class Sampled(SlowPlugin, FilterPlugin):
+        name = "Sampled"
+        sample = 2
+
+        def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None: ...
+
+    objects = [*(node_object(f"n{number}") for number in range(4)), pod_object("web")]
+    scheduler = scheduler_of(*objects, config=profile_with("Sampled"), plugins=(Sampled,))
+
+    (told,) = explain_each(scheduler, [pod("web")])
+
+    assert told["result"] == "schedulable"
+    left_out = [each["reasons"] for each in told["nodes"].values() if not each["feasible"]]
+    assert left_out == [["node(s) were left out of the sample of Sampled"]] * 2

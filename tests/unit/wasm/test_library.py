@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugins.registry import IN_TREE
+from scheduler.app.reloader import named_files
 from scheduler.configuration import parse
 from scheduler.errors import ConfigurationError
 from scheduler.framework import PodEvents, WaitingPods
@@ -97,7 +98,7 @@ def test_profiles_share_a_guest_with_different_arguments(folder: Path) -> None:
     )
 
     samples = [
-        plugin.sample
+        getattr(plugin, "sample", None)
         for framework in frameworks.values()
         for plugin in framework.plugins.all()
         if plugin.name == "EvenNodes"
@@ -274,6 +275,20 @@ def test_what_could_not_be_prepared_is_told_when_the_profile_is_built(folder: Pa
     with pytest.raises(ConfigurationError, match="received 404 status code"):
         built(folder, mine, library=library)
     assert Files.asked == ["/odd.wasm"]
+
+
+def test_the_files_of_guests_are_followed_with_the_configuration(folder: Path) -> None:
+    text = (
+        profile("EvenNodes", "{guestURL: 'file://even.wasm'}")
+        + """
+- schedulerName: other
+  plugins: {multiPoint: {enabled: [{name: digit.wasm}, {name: Web}]}}
+  pluginConfig: [{name: Web, args: {guestURL: 'http://127.0.0.1/x.wasm'}}]"""
+    )
+
+    followed = named_files(parse(HEAD + text, "my.yaml", folder))
+
+    assert followed == [folder / "even.wasm", folder / "digit.wasm"]
 
 
 def test_a_guest_with_a_sample_is_asked_after_all_other_filters(folder: Path) -> None:

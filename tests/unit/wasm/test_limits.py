@@ -142,6 +142,40 @@ def test_a_guest_that_grows_gets_no_more_than_its_limit() -> None:
     assert ask(guest(GROWS, memory_limit=MemorySize(2**20))).message == "no memory"
 
 
+def test_tables_do_not_grow_for_ever_either() -> None:
+    content = wat(
+        """(table $t 1 funcref)
+        (func (export "filter") (result i32)
+          (loop $more
+            (br_if $more (i32.ne (table.grow $t (ref.null func) (i32.const 1000)) (i32.const -1))))
+          (i32.gt_u (table.size $t) (i32.const 262144)))"""
+    )
+
+    assert ask(guest(content)).is_success
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        pytest.param("(memory 1)", "memory count too high", id="a second memory"),
+        pytest.param("(table 300000 funcref)", "table minimum size", id="a large table"),
+        pytest.param("(table 1 funcref)" * 5, "table count too high", id="many tables"),
+        pytest.param(f"(func $s {LOOP}) (start $s)", "stopped: it took", id="a start section that loops"),
+        pytest.param("(func $s unreachable) (start $s)", "unreachable", id="a start section that traps"),
+    ],
+)
+def test_a_guest_that_cannot_be_started_is_refused_when_it_is_built(more: str, told: str) -> None:
+    with pytest.raises(PluginLoadError, match=f"wasm: instantiate error: .*{told}"):
+        guest(wat(f'{more} (func (export "filter") (result i32) (i32.const 0))'), time_limit=SHORT)
+
+
+def test_a_guest_that_loops_while_it_registers_is_refused_when_it_is_built() -> None:
+    content = wat(f'(func (export "enqueue") {LOOP}) (func (export "filter") (result i32) (i32.const 0))')
+
+    with pytest.raises(PluginLoadError, match="wasm: enqueue error: stopped"):
+        guest(content, time_limit=SHORT)
+
+
 def test_a_guest_that_begins_larger_than_its_limit_is_refused_when_it_is_built() -> None:
     with pytest.raises(PluginLoadError, match=r"wasm: instantiate error: .*memory"):
         guest(GROWS, memory_limit=MemorySize(65536))

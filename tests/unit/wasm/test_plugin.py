@@ -62,10 +62,15 @@ def returning(export: str, number: int) -> Any:
     return guest(wat(f'(func (export "{export}") (result i32) (i32.const {number}))'))
 
 
-def test_a_guest_takes_part_where_it_exports_something_and_where_attempts_end() -> None:
+def test_a_guest_takes_part_where_it_exports_something_and_where_attempts_begin_and_end() -> None:
     plugin = guest_class("x", compile_guest(waits(1)))
 
-    assert points_of(plugin) == {ExtensionPoint.PERMIT, ExtensionPoint.RESERVE, ExtensionPoint.POST_BIND}
+    assert points_of(plugin) == {
+        ExtensionPoint.PRE_FILTER,
+        ExtensionPoint.PERMIT,
+        ExtensionPoint.RESERVE,
+        ExtensionPoint.POST_BIND,
+    }
 
 
 def test_a_guest_that_exports_everything_keeps_the_whole_contract() -> None:
@@ -105,6 +110,19 @@ def test_a_number_that_means_nothing_is_an_error(number: int) -> None:
 )
 def test_both_halves_of_a_long_result_are_signed(result: int, halves: tuple[int, int]) -> None:
     assert high_and_low(result) == halves
+
+
+def test_a_guest_without_a_prefilter_sees_nodes_at_later_points() -> None:
+    permit = """(func (export "permit") (result i64) (local $n i32)
+      (local.set $n (call $node_name (i32.const 1024) (i32.const 1024)))
+      (call $node (i32.const 1024) (local.get $n) (i32.const 4096) (i32.const 4096))
+      (i64.shl (i64.extend_i32_u (i32.eqz)) (i64.const 32)))"""  # a success if there is a node
+    plugin, state = guest(wat(permit)), CycleState()
+
+    assert plugin.pre_filter(state, POD, SNAPSHOT) is SUCCESS
+
+    assert plugin.permit(state, POD, SNAPSHOT.name_of(0)) is SUCCESS
+    assert plugin.permit(state, POD, "gone").code is Code.ERROR
 
 
 def test_pre_filter_narrows_to_the_names_it_gives() -> None:
