@@ -13,7 +13,7 @@ from scheduler.errors import ConfigurationError, SchedulerError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-COMMANDS = ("run", "check", "explain", "demo", "api-server")
+COMMANDS = ("run", "check", "explain", "extender", "demo", "api-server")
 
 app = typer.Typer(
     name="custom-scheduler",
@@ -62,6 +62,10 @@ def _command(name: str) -> Callable[..., Any]:
             from scheduler.cli.demo import demo
 
             return demo
+        case "extender":
+            from scheduler.cli.extender import extender
+
+            return extender
         case "api-server":
             from scheduler.cli.api_server import api_server
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_UNCLEAR = frozenset({0, 404, 409, 500, 504})
+UNCLEAR = frozenset({0, 404, 409, 500, 504})
 """Answers to a Binding after which the pod may be bound, perhaps by an earlier try of ours, or be gone."""
 
 
@@ -215,7 +215,7 @@ class BindingCycle:
             return still_fits
         status = await self._ask_for_bind(choice)
         error = status.error
-        if status.is_success or not isinstance(error, ApiError) or error.status not in _UNCLEAR:
+        if status.is_success or not isinstance(error, ApiError) or error.status not in UNCLEAR:
             return status
         # The bind may have taken effect. Forgetting the pod now would give its room away twice, so ask first.
         try:

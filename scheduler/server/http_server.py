@@ -23,7 +23,7 @@ from scheduler.server.pod_resources import pod_resources_text
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 
     from scheduler.configuration.load import Configuration
     from scheduler.objects.pod import PodInfo
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a pod is probed and scraped from outside
 _WAITING_CONNECTIONS = 128
+_LONGEST_REQUEST_BYTES = 1024 * 1024
 _LAST_ANSWERS_SECONDS = 5.0
 
 
@@ -49,6 +50,8 @@ def application(
     is_leading: Callable[[], bool] = lambda: True,
     explain: Callable[[str], Mapping[str, Any] | None] | None = None,
     access: Access | None = None,
+    more: Sequence[web.RouteDef] = (),
+    longest_request_bytes: int = _LONGEST_REQUEST_BYTES,
 ) -> web.Application:
     """Build the server's routes.
 
@@ -62,6 +65,8 @@ def application(
         is_leading: whether /metrics/resources shows anything: several schedulers would all show the same.
         explain: tells of a pod by `namespace/name`, None if it is unknown; None is no such page.
         access: who may see what; None is everybody everything.
+        more: further pages.
+        longest_request_bytes: what is sent to any page is at most so long.
     """
     routes = [
         *health_routes("/healthz", live if health is None else health),
@@ -77,8 +82,11 @@ def application(
     if explain is not None:
         routes.append(web.get("/debug/explain/{namespace}/{name}", _explanation(explain)))
     paths = sorted(route.path for route in routes)
-    app = web.Application(middlewares=[_not_found, *([access.middleware] if access else [])])
-    app.add_routes([web.get("/", _paths(paths)), *routes])
+    app = web.Application(
+        middlewares=[_not_found, *([access.middleware] if access else [])],
+        client_max_size=longest_request_bytes,
+    )
+    app.add_routes([web.get("/", _paths(paths)), *routes, *more])
     app.on_response_prepare.append(_keep_out_of_caches)
     return app
 

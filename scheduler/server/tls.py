@@ -28,19 +28,25 @@ class KeyPair(NamedTuple):
 
 
 @asynccontextmanager
-async def tls_context(files: KeyPair | None) -> AsyncIterator[ssl.SSLContext]:
+async def tls_context(
+    files: KeyPair | None, *, made: bytes = b"", client_authority: Path | None = None
+) -> AsyncIterator[ssl.SSLContext]:
     """Yield what a server needs for TLS 1.2 and 1.3; files are read again every minute while the block runs.
 
     Args:
         files: None makes a certificate for localhost and a key that never leave memory.
+        made: a key and a certificate to take instead of making them, PEM.
+        client_authority: who vouches for clients: one that shows a certificate of anybody else's is turned away.
 
     Raises:
         ConfigurationError: a file cannot be read, or the two do not belong together.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if client_authority is not None:
+        _ask_for_certificates(context, client_authority)
     if files is None:
-        load_key_pair(context, self_signed())
+        load_key_pair(context, made or self_signed())
         yield context
         return
     pem = _checked(files)
@@ -52,6 +58,16 @@ async def tls_context(files: KeyPair | None) -> AsyncIterator[ssl.SSLContext]:
         rereading.cancel()
         with suppress(asyncio.CancelledError):
             await rereading
+
+
+def _ask_for_certificates(context: ssl.SSLContext, authority: Path) -> None:
+    try:
+        context.load_verify_locations(cafile=authority)
+    except OSError as error:  # ssl.SSLError is one
+        problem = f"{authority} cannot be read as certificates: {error.strerror or error}"
+        raise ConfigurationError([FieldError("--client-ca-file", problem)]) from error
+    # Probes come without; whoever wants more is asked for it there.
+    context.verify_mode = ssl.CERT_OPTIONAL
 
 
 async def _keep_fresh(context: ssl.SSLContext, files: KeyPair, pem: bytes) -> None:

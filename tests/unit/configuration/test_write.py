@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.registry import IN_TREE
-from scheduler.configuration import default, expand, expand_profiles, load, parse, to_yaml
+from scheduler.configuration import default, expand, load, parse, to_yaml
 from scheduler.configuration.types import API_VERSION, KIND
 from scheduler.configuration.yaml_syntax import write
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError
 from scheduler.framework.points import ExtensionPoint
-from scheduler.runtime.points import points_of
+from scheduler.whatif.cluster_file import ClusterFile
+from scheduler.whatif.offline import OfflineScheduler
 from tests.unit.configuration.documents import HEAD, outcome, parsed
 from tests.unit.configuration.plugin_points import POINTS
 
@@ -92,8 +92,7 @@ def test_the_shipped_default_file_says_exactly_what_the_defaults_are() -> None:
 def test_every_shipped_file_loads_without_a_note_and_can_run(path: Path) -> None:
     configuration = load(path)
     assert configuration.notes == ()
-    ours = {name: points_of(plugin) for name, plugin in IN_TREE.items()}
-    assert expand_profiles(configuration.settings, {**POINTS, **ours})
+    assert OfflineScheduler(ClusterFile(), configuration, refresh=False).frameworks
 
 
 def test_bin_packing_scores_the_fullest_node_best() -> None:

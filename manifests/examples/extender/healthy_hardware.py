@@ -1,0 +1,56 @@
+"""Keeps pods off nodes whose hardware is degraded although they are Ready.
+
+A health agent says so with a node condition, as node-problem-detector does, or with the annotation
+`example.com/degraded: <what>`. Conditions listed as `avoid` cost score, those listed as `refuse` the node.
+"""
+
+from typing import ClassVar
+
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    Locality,
+    PluginArgs,
+    ScorePlugin,
+    Status,
+)
+
+DEGRADED = "example.com/degraded"
+
+
+class HealthyHardwareArgs(PluginArgs):
+    refuse: tuple[str, ...] = ("GpuXidError", "ReadonlyFilesystem")
+    avoid: tuple[str, ...] = ("CorrectableMemoryErrors", "FrequentNetworkReset")
+
+
+class HealthyHardware(FilterPlugin, ScorePlugin):
+    name = "HealthyHardware"
+    locality = Locality.NODE
+    Args: ClassVar = HealthyHardwareArgs
+
+    def __init__(self, *, args: HealthyHardwareArgs):
+        self._refuse, self._avoid = frozenset(args.refuse), frozenset(args.avoid)
+
+    def signature(self, pod):
+        return ""  # hardware is as bad for one pod as for the other
+
+    def events(self):
+        better = ActionType.ADD | ActionType.UPDATE_NODE_CONDITION | ActionType.UPDATE_NODE_ANNOTATION
+        return [EventWithHint(ClusterEvent(EventResource.NODE, better))]
+
+    def filter_node(self, state, pod, node):
+        if node.annotations.get(DEGRADED) or self._refuse & troubles(node):
+            return Status.unschedulable("node(s) had degraded hardware", resolvable=False)
+        return None
+
+    def score_node(self, state, pod, node):
+        return max(0, 100 - 50 * len(self._avoid & troubles(node)))
+
+
+def troubles(node):
+    """Return the conditions of a node that hold."""
+    conditions = node.object.get("status", {}).get("conditions") or ()
+    return {each["type"] for each in conditions if each.get("status") == "True"}

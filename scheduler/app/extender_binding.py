@@ -1,0 +1,152 @@
+"""Binds pods for another scheduler, after a last look, and counts each on its node from then on.
+
+kube-scheduler chooses nodes faster than their choice is seen on the watch. A plugin that counts what pods use would
+let in too many meanwhile; where it is asked to bind as well, each pod is judged again on its node, with all those
+counted that were bound before, and refused if it does not fit any more: kube-scheduler then tries it anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from scheduler.cycle.binding import UNCLEAR
+from scheduler.errors import ApiError, SchedulerError
+from scheduler.framework.status import SUCCESS, Status
+from scheduler.state.pod_states import PodState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.app.extender_verdicts import Verdicts
+    from scheduler.extenders.serving import BindingRequest
+    from scheduler.framework.cycle_state import CycleState
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.framework import Framework
+    from scheduler.state.cache import Cache
+
+logger = logging.getLogger(__name__)
+
+
+class PodReader(Protocol):
+    """Asks the API server for one pod, past every cache."""
+
+    async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
+        """Return the pod as it is now, None if there is none.
+
+        Raises:
+            ApiError: refused.
+            ObjectError: the answer cannot be read.
+        """
+        ...
+
+
+class ExtenderBinding:
+    """Carries out what another scheduler has chosen.
+
+    Args:
+        cache: where pods are counted from then on.
+        verdicts: looks at the node once more.
+        reader: tells what became of a pod.
+        newest: `namespace/name` -> the pod as last seen.
+        framework_of: the profile a pod is judged by; raises SchedulerError if there is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        verdicts: Verdicts,
+        reader: PodReader,
+        newest: Callable[[str], PodInfo | None],
+        framework_of: Callable[[PodInfo], Framework],
+    ) -> None:
+        self._cache = cache
+        self._verdicts = verdicts
+        self._reader = reader
+        self._newest = newest
+        self._framework_of = framework_of
+
+    async def bind(self, request: BindingRequest) -> None:
+        """Bind a pod; one that is on that node already is bound.
+
+        Raises:
+            SchedulerError: it was not, or nobody knows.
+        """
+        pod = await self._pod(request)
+        if pod.node_name == request.node_name:
+            return
+        problem = _problem(pod, request)
+        if problem:
+            raise SchedulerError(problem)
+        if self._cache.state_of(pod.uid) is not PodState.OUTSIDE:
+            raise SchedulerError(f"pod {pod.key} is being bound already")
+        framework = self._framework_of(pod)
+        refusal, state = self._verdicts.last_look(framework, pod, request.node_name)
+        if refusal:
+            raise SchedulerError(f"node {request.node_name} cannot run pod {pod.key} any more: {refusal}")
+        placed = self._cache.assume(pod, request.node_name)
+        try:
+            status = await self._carry_out(framework, state, placed, request.node_name)
+        except BaseException:
+            self._cache.forget(pod.uid)
+            raise
+        if not status.is_success:
+            self._cache.forget(pod.uid)
+            raise SchedulerError(f"pod {pod.key}: {status.message}") from status.error
+        logger.info("Pod bound", extra={"pod": pod.key, "node": request.node_name})
+
+    async def _pod(self, request: BindingRequest) -> PodInfo:
+        """Return the pod that is meant: as it was seen last, or, where it was not seen yet, as it is."""
+        pod = self._newest(request.key)
+        if pod is None or pod.uid != request.uid:
+            pod = await self._reader.read_pod(request.namespace, request.name)
+        if pod is None:
+            raise SchedulerError(f"pod {request.key} is gone")
+        if pod.uid != request.uid:
+            raise SchedulerError(f"pod {request.key} is another one by now: its UID is {pod.uid}")
+        return pod
+
+    async def _carry_out(
+        self, framework: Framework, state: CycleState, pod: PodInfo, node_name: str
+    ) -> Status:
+        """Run Reserve, PreBind, Bind and PostBind of the profile; what was reserved is undone if it fails."""
+        status = framework.run_reserve(state, pod, node_name)
+        try:
+            if status.is_success:
+                status = await self._bind(framework, state, pod, node_name)
+        except BaseException:
+            framework.run_unreserve(state, pod, node_name)
+            raise
+        if status.is_success:
+            await framework.run_post_bind(state, pod, node_name)
+        else:
+            framework.run_unreserve(state, pod, node_name)
+        return status
+
+    async def _bind(self, framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        busy = framework.run_pre_bind_pre_flights(state, pod, node_name)
+        if isinstance(busy, Status):
+            return busy
+        status = await framework.run_pre_bind(state, pod, node_name, busy)
+        if not status.is_success:
+            return status
+        status = await framework.run_bind(state, pod, node_name)
+        error = status.error
+        if status.is_success or not isinstance(error, ApiError) or error.status not in UNCLEAR:
+            return status
+        # It may have taken effect. To forget the pod now would give its room away twice, so ask first.
+        found = await self._reader.read_pod(pod.namespace, pod.name)
+        is_bound = found is not None and found.uid == pod.uid and found.node_name == node_name
+        return SUCCESS if is_bound else status
+
+
+def _problem(pod: PodInfo, request: BindingRequest) -> str:
+    """Say why a pod cannot be bound wherever it is to go; "" if nothing is known against it."""
+    if pod.node_name:
+        return f"pod {pod.key} is bound to node {pod.node_name}, not to {request.node_name}"
+    if pod.is_terminal:
+        return f"pod {pod.key} has ended"
+    if pod.is_terminating:
+        return f"pod {pod.key} is being deleted"
+    return ""

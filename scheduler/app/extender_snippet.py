@@ -1,0 +1,107 @@
+"""What to paste into kube-scheduler's configuration, so that it asks the extender that prints this."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scheduler.app.extender_verdicts import weight_of
+from scheduler.configuration.yaml_syntax import write
+from scheduler.errors import ConfigurationError, FieldError
+from scheduler.framework.points import ExtensionPoint
+from scheduler.server.extender import BIND, FILTER, PREEMPT, PRIORITIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from scheduler.runtime.framework import Framework
+
+_TIMEOUT = "5s"
+_FILTERING = (ExtensionPoint.PRE_FILTER, ExtensionPoint.FILTER)
+_HEAD = "# For the KubeSchedulerConfiguration that kube-scheduler reads with --config.\n"
+_CERTIFICATE = (
+    "# Add certFile and keyFile to tlsConfig: only those are answered who show a certificate that the authority\n"
+    "# of --client-ca-file vouches for.\n"
+)
+_NOBODY_VOUCHES = (
+    "# Without tlsConfig kube-scheduler believes whoever answers; its caData is the authority of --tls-ca-file, or of\n"
+    "# --cert-dir, where a certificate that is made is kept.\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How kube-scheduler reaches the extender.
+
+    Attributes:
+        url: where, without a verb.
+        authority: who vouches for its certificate, PEM; b"" if that is not known, or without HTTPS.
+        binds: whether it binds pods.
+        wants_certificate: whether it asks for a client certificate.
+    """
+
+    url: str
+    authority: bytes = b""
+    binds: bool = False
+    wants_certificate: bool = False
+
+    @property
+    def is_secure(self) -> bool:
+        return self.url.startswith("https://")
+
+
+def snippet(frameworks: Sequence[Framework], reached: Reached) -> str:
+    """Return the `extenders:` section, with the verbs that the profiles have something to say to.
+
+    Args:
+        frameworks: the profiles that judge pods.
+        reached: how the extender is reached.
+
+    Raises:
+        ConfigurationError: the profiles have nothing to say at all.
+    """
+    extender: dict[str, Any] = {"urlPrefix": reached.url}
+    if _any_at(frameworks, _FILTERING):
+        extender |= {"filterVerb": FILTER, "preemptVerb": PREEMPT}
+    weight = weight_of(frameworks)
+    if weight:
+        extender |= {"prioritizeVerb": PRIORITIZE, "weight": weight}
+    if reached.binds:
+        extender["bindVerb"] = BIND
+    if len(extender) == 1:
+        problem = "no profile has a plugin that filters or scores, so there is nothing to answer"
+        raise ConfigurationError([FieldError("profiles", problem)])
+    if reached.is_secure:
+        extender["enableHTTPS"] = True
+        if reached.authority:
+            extender["tlsConfig"] = {"caData": base64.b64encode(reached.authority).decode()}
+    extender |= {"httpTimeout": _TIMEOUT, "nodeCacheCapable": True, "ignorable": False}
+    notes = _CERTIFICATE if reached.wants_certificate else ""
+    if reached.is_secure and not reached.authority:
+        notes += _NOBODY_VOUCHES
+    return f"{_HEAD}{notes}{write({'extenders': [extender]}).rstrip()}\n"
+
+
+def points_not_run(frameworks: Iterable[Framework], *, binds: bool) -> dict[str, list[str]]:
+    """Return extension point -> plugins that a profile has there in vain: no scheduler asks an extender for them.
+
+    Args:
+        frameworks: the profiles that judge pods.
+        binds: whether pods are bound here, which takes Reserve, PreBind, Bind and PostBind.
+    """
+    points = [ExtensionPoint.PERMIT]
+    if not binds:
+        points += [ExtensionPoint.RESERVE, ExtensionPoint.PRE_BIND, ExtensionPoint.POST_BIND]
+    found: dict[str, list[str]] = {}
+    for framework in frameworks:
+        for point in points:
+            for plugin in framework.plugins.at.get(point, ()):
+                names = found.setdefault(point.value, [])
+                if plugin.name not in names:
+                    names.append(plugin.name)
+    return found
+
+
+def _any_at(frameworks: Iterable[Framework], points: Iterable[ExtensionPoint]) -> bool:
+    return any(framework.plugins.at.get(point) for framework in frameworks for point in points)

@@ -1,0 +1,223 @@
+"""What an extender answers: the plugins of a profile asked about the nodes that another scheduler names.
+
+Each request is judged on the cluster as it is then, with the pod itself not counted, PreFilter first: between two
+requests for one pod the other scheduler tells us nothing, so nothing is kept from one to the next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.cycle.scheduling import nominated_others
+from scheduler.errors import SchedulerError
+from scheduler.extenders.wire import MAX_EXTENDER_PRIORITY, FilterAnswer
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.interface import MAX_NODE_SCORE
+from scheduler.framework.status import Code, Status
+from scheduler.runtime.calls import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from scheduler.extenders.wire import MetaVictims
+    from scheduler.framework.outcomes import Outcome
+    from scheduler.objects.pod import PodInfo
+    from scheduler.queue.nominator import Nominator
+    from scheduler.runtime.framework import Framework
+    from scheduler.snapshot import Int64s, Rows, Snapshot
+    from scheduler.state.cache import Cache
+
+UNKNOWN_NODE = "node(s) were not known to the extender"
+"""What a node is refused for that the other scheduler sees and we do not: we saw it go, or have not seen it come."""
+
+
+class Verdicts:
+    """Judges nodes with the plugins of one profile at a time.
+
+    Args:
+        cache: what is counted where.
+        nominator: the pods that are expected somewhere.
+        best: the highest total that a node can have in any profile, a multiple of 100; 0 without scoring plugins.
+        unknown_nodes: is told how many nodes of a request are not known.
+    """
+
+    def __init__(
+        self, cache: Cache, nominator: Nominator, best: int, unknown_nodes: Callable[[int], None]
+    ) -> None:
+        self._best = best
+        self._cache = cache
+        self._nominator = nominator
+        self._unknown_nodes = unknown_nodes
+
+    def filter(self, framework: Framework, pod: PodInfo, node_names: Sequence[str]) -> FilterAnswer:
+        """Say which nodes can run a pod, and of each other why not.
+
+        Raises:
+            SchedulerError: a plugin failed.
+        """
+        snapshot = self._without(pod)
+        rows, unknown = self._rows(snapshot, node_names)
+        passed: list[str] = []
+        failed: dict[str, str] = {}
+        unresolvable: dict[str, str] = dict.fromkeys(unknown, UNKNOWN_NODE)
+        if not rows.size:
+            return FilterAnswer((), failed, unresolvable)
+        _, diagnosis, _ = self._judged(framework, pod, snapshot, rows)
+        # A loop over the nodes of a request, each of which goes over the wire by name.
+        for row in rows.tolist():
+            name, refusal = snapshot.name_of(row), diagnosis.outcome_of(row)
+            if refusal is None:
+                passed.append(name)
+            else:
+                _, outcome = refusal
+                there = unresolvable if outcome.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE else failed
+                there[name] = _words(outcome)
+        return FilterAnswer(tuple(passed), failed, unresolvable)
+
+    def prioritize(
+        self, framework: Framework, pod: PodInfo, node_names: Sequence[str]
+    ) -> Sequence[tuple[str, int]]:
+        """Say how good each node is, 0 to 10; those that are not known are worst.
+
+        Raises:
+            SchedulerError: a plugin failed.
+        """
+        snapshot = self._without(pod)
+        rows, unknown = self._rows(snapshot, node_names)
+        scores = dict.fromkeys(unknown, 0)
+        if rows.size:
+            names = (snapshot.name_of(row) for row in rows.tolist())
+            scores |= zip(names, self._scores(framework, pod, snapshot, rows).tolist(), strict=True)
+        return [(name, scores[name]) for name in node_names]
+
+    def preempt(
+        self, framework: Framework, pod: PodInfo, victims: Mapping[str, MetaVictims]
+    ) -> Mapping[str, MetaVictims]:
+        """Return the nodes the pod fits on once the victims there are gone, with those victims.
+
+        None are added: which further pod does least harm is for the other scheduler to say.
+
+        Raises:
+            SchedulerError: a plugin failed.
+        """
+        left: dict[str, MetaVictims] = {}
+        snapshot = self._without(pod)
+        rows, _ = self._rows(snapshot, tuple(victims))
+        for row in rows.tolist():
+            meta = victims[snapshot.name_of(row)]
+            there = {each.uid: each for each in snapshot.pods_on(row)}
+            gone = [(row, there[uid]) for uid in meta.uids if uid in there]
+            # PreFilter anew for each node: what it says of the cluster may depend on who is gone.
+            feasible, _, _ = self._judged(
+                framework, pod, self._without(pod, gone), np.array([row], dtype=np.intp)
+            )
+            if feasible.size and meta.uids:  # a node without victims is an error to kube-scheduler
+                left[snapshot.name_of(row)] = meta
+        return left
+
+    def last_look(self, framework: Framework, pod: PodInfo, node_name: str) -> tuple[str, CycleState]:
+        """Say why a node cannot run a pod, "" if it can, and what PreFilter wrote: for Reserve and those after it.
+
+        Raises:
+            SchedulerError: a plugin failed.
+        """
+        snapshot = self._without(pod)
+        rows, unknown = self._rows(snapshot, (node_name,))
+        if unknown:
+            return UNKNOWN_NODE, CycleState()
+        _, diagnosis, state = self._judged(framework, pod, snapshot, rows)
+        refusal = diagnosis.outcome_of(int(rows[0]))
+        return ("" if refusal is None else _words(refusal[1])), state
+
+    def _without(self, pod: PodInfo, gone: Sequence[tuple[int, PodInfo]] = ()) -> Snapshot:
+        """Return the cluster without the pod, whose binding may be under way, and without others."""
+        snapshot = self._cache.snapshot()
+        counted = self._cache.pod(pod.uid)
+        row = None if counted is None else snapshot.row_of(counted.node_name)
+        if counted is not None and row is not None:
+            gone = [*gone, (row, counted)]
+        return snapshot.overlay(remove=gone) if gone else snapshot
+
+    def _rows(self, snapshot: Snapshot, node_names: Sequence[str]) -> tuple[Rows, Sequence[str]]:
+        """Return the rows of nodes, ascending, and the names that are not known."""
+        rows: list[int] = []
+        unknown: list[str] = []
+        for name in node_names:
+            row = snapshot.row_of(name)
+            if row is None:
+                unknown.append(name)
+            else:
+                rows.append(row)
+        if unknown:
+            self._unknown_nodes(len(unknown))
+        return np.array(sorted(rows), dtype=np.intp), unknown
+
+    def _judged(
+        self, framework: Framework, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> tuple[Rows, Diagnosis, CycleState]:
+        """Return the rows that pass PreFilter and Filter, nominated pods considered, why others do not, and the state."""
+        nominated = nominated_others(self._nominator, pod, snapshot)
+        state, diagnosis = CycleState(nominated), Diagnosis.blank(snapshot.n_nodes)
+        try:
+            status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
+            if status.is_success:
+                asked = np.intersect1d(rows, diagnosis.feasible, assume_unique=True)
+                feasible = framework.filtering.find_feasible(
+                    state, pod, snapshot, diagnosis, rows=asked, nominated=nominated
+                )
+                return feasible, diagnosis, state
+        except PluginError as error:
+            raise _failed(framework, error.status) from error
+        if not status.is_rejected:
+            raise _failed(framework, status)
+        return np.empty(0, dtype=np.intp), diagnosis, state
+
+    def _scores(self, framework: Framework, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Int64s:
+        """Return int64 (len(rows),), 0 to 10; 0 all where PreFilter has changed its mind since it was asked last."""
+        state = CycleState(nominated_others(self._nominator, pod, snapshot))
+        status = framework.filtering.run_pre_filter(state, pod, snapshot, Diagnosis.blank(snapshot.n_nodes))
+        if not (status.is_success or status.is_rejected):
+            raise _failed(framework, status)
+        if status.is_rejected or not framework.scoring.has_scorers:
+            return np.zeros(len(rows), dtype=np.int64)
+        try:
+            total = framework.scoring.run(state, pod, snapshot, rows).total
+        except PluginError as error:
+            raise _failed(framework, error.status) from error
+        return scaled(total, self._best)
+
+
+def weight_of(frameworks: Iterable[Framework]) -> int:
+    """Return the sum of the weights of a profile's scoring plugins, the largest of all profiles; 0 without any.
+
+    As the extender's weight in kube-scheduler's configuration it gives our scores the range that they have here.
+    """
+    return max((sum(framework.plugins.weights.values()) for framework in frameworks), default=0)
+
+
+def best_total(frameworks: Iterable[Framework]) -> int:
+    """Return the highest total that a node can have in any of the profiles."""
+    return MAX_NODE_SCORE * weight_of(frameworks)
+
+
+def scaled(total: Int64s, best: int) -> Int64s:
+    """Scale totals to what an extender may say: 0 is 0 and `best` is 10, between them the nearest, halves up.
+
+    Args:
+        total: int64 (n,), 0 to best.
+        best: a multiple of 100, more than 0.
+    """
+    tenth = best // MAX_EXTENDER_PRIORITY  # a whole number: the best score is 100
+    found: Int64s = total // tenth + (2 * (total % tenth) >= tenth)  # nothing here can overflow
+    return found
+
+
+def _words(outcome: Outcome) -> str:
+    return ", ".join(outcome.reasons) or outcome.code.value
+
+
+def _failed(framework: Framework, status: Status) -> SchedulerError:
+    return SchedulerError(f"profile {framework.profile}: {status.message}")  # which names the plugin

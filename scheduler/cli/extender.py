@@ -1,0 +1,204 @@
+"""`custom-scheduler extender`: our plugins behind another scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scheduler.app.extender import ExtenderService, checked_profile, judging
+from scheduler.app.extender_certificates import ServingCertificate
+from scheduler.app.extender_pages import ExtenderAddress, serving_extender
+from scheduler.app.extender_snippet import points_not_run, snippet
+from scheduler.app.memory import settle_memory
+from scheduler.app.pages import Serving
+from scheduler.cli.serving import BindAddress, TlsCertFile, TlsPrivateKeyFile
+from scheduler.client.connect import connect
+from scheduler.clock import SystemClock
+from scheduler.configuration.load import default, load
+from scheduler.logs import LogFormat, configure_logging
+from scheduler.whatif.cluster_file import ClusterFile
+from scheduler.whatif.offline import OfflineScheduler
+
+if TYPE_CHECKING:
+    from scheduler.configuration.load import Configuration
+
+logger = logging.getLogger(__name__)
+
+_PANEL = "Answering kube-scheduler"
+
+
+def extender(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="KubeSchedulerConfiguration file, whose profiles judge; without it, the default plugins.",
+            metavar="FILE",
+        ),
+    ] = None,
+    profile: Annotated[
+        str,
+        typer.Option(
+            help="schedulerName of the profile that judges all pods; without it the only one, or, of several, that of "
+            "the pod's own schedulerName.",
+            metavar="NAME",
+        ),
+    ] = "",
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            help="How to reach the API server; without it, as a pod in the cluster.", metavar="FILE"
+        ),
+    ] = None,
+    snippet_only: Annotated[
+        bool,
+        typer.Option("--snippet", help="Print what kube-scheduler's configuration needs, and end."),
+    ] = False,
+    bind: Annotated[
+        bool,
+        typer.Option(
+            "--bind",
+            help="Bind pods as well, after a last look by the same plugins; whoever is answered can have pods bound, "
+            "so --client-ca-file goes with it.",
+        ),
+    ] = False,
+    url: Annotated[
+        str,
+        typer.Option(
+            help="How kube-scheduler reaches this, for the snippet and for a certificate that is made; without it, "
+            "on this machine.",
+            metavar="URL",
+            rich_help_panel=_PANEL,
+        ),
+    ] = "",
+    bind_address: BindAddress = "0.0.0.0",  # noqa: S104 - a pod is asked from outside
+    secure_port: Annotated[
+        int,
+        typer.Option(
+            help="Port of HTTPS; 0 for none.", metavar="PORT", min=0, max=65535, rich_help_panel=_PANEL
+        ),
+    ] = 8443,
+    http_port: Annotated[
+        int,
+        typer.Option(
+            help="Port of plain HTTP; with --client-ca-file, of health and metrics only. 0 for none.",
+            metavar="PORT",
+            min=0,
+            max=65535,
+            rich_help_panel=_PANEL,
+        ),
+    ] = 0,
+    tls_cert_file: TlsCertFile = None,
+    tls_private_key_file: TlsPrivateKeyFile = None,
+    tls_ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Who vouches for --tls-cert-file, PEM, for the snippet.",
+            metavar="FILE",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    cert_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where a certificate that is made is kept (tls.crt, tls.key, ca.crt) and found again; without it "
+            "each start makes another, which kube-scheduler has to be told.",
+            metavar="DIR",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    client_ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Who vouches for schedulers, PEM: nobody else is answered.",
+            metavar="FILE",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    v: Annotated[
+        int, typer.Option("--v", "-v", help="How much is logged: 0 little, 4 much.", metavar="N")
+    ] = 0,
+    logging_format: Annotated[
+        LogFormat | None,
+        typer.Option(help="How log lines look; without it, text on a terminal and JSON elsewhere."),
+    ] = None,
+) -> None:
+    """Answer a kube-scheduler, whose extender this is, with the plugins of a profile.
+
+    Prints what kube-scheduler's configuration needs for it on standard output.
+    """
+    configure_logging(logging.DEBUG if v >= 4 else logging.INFO, logging_format)
+    settle_memory()
+    where = ExtenderAddress(
+        host=bind_address,
+        secure_port=secure_port,
+        http_port=http_port,
+        url=url,
+        key_pair=Serving(
+            bind_address, 0, tls_cert_file=tls_cert_file, tls_private_key_file=tls_private_key_file
+        ).key_pair,
+        authority=tls_ca_file,
+        folder=cert_dir,
+        client_authority=client_ca_file,
+        binds=bind,
+    )
+    where.check()
+    configuration = default() if config is None else load(config)
+    if snippet_only:
+        _print_snippet(configuration, profile, where)
+        return
+    asyncio.run(_run(configuration, profile, str(kubeconfig) if kubeconfig else None, where))
+
+
+def _print_snippet(configuration: Configuration, profile: str, where: ExtenderAddress) -> None:
+    """Print the snippet without a cluster."""
+    frameworks = OfflineScheduler(ClusterFile(), configuration, refresh=False).frameworks
+    judges = judging(checked_profile(profile, frameworks), frameworks)
+    # One that is made for this run only would vouch for nobody.
+    is_lasting = where.key_pair is not None or where.folder is not None
+    certificate = where.certificate() if is_lasting else ServingCertificate()
+    sys.stdout.write(snippet(judges, where.reached(certificate)))
+
+
+async def _run(
+    configuration: Configuration, profile: str, kubeconfig: str | None, where: ExtenderAddress
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    kubeconfig = kubeconfig or configuration.settings.client_connection.kubeconfig or None
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(connect(kubeconfig))
+        service = ExtenderService(
+            connection, configuration, profile=profile, clock=SystemClock(), random=random.Random()
+        )
+        certificate = where.certificate()
+        _tell(service, where, certificate)
+        await stack.enter_async_context(service.running())
+        # Closed first: what is being answered is finished while the cluster is still watched.
+        await stack.enter_async_context(serving_extender(service, where, certificate, stop=stop))
+        await stop.wait()
+    logger.info("Stopped")
+
+
+def _tell(service: ExtenderService, where: ExtenderAddress, certificate: ServingCertificate) -> None:
+    """Print the snippet, and say what of the profiles nobody will ask for."""
+    sys.stdout.write(snippet(service.judging, where.reached(certificate)))
+    sys.stdout.flush()
+    for point, plugins in points_not_run(service.judging, binds=where.binds).items():
+        logger.warning(
+            "Plugins are not asked at this point by another scheduler",
+            extra={"point": point, "plugins": plugins},
+        )
+    if service.configuration.settings.extenders:
+        logger.warning("Extenders of the configuration are not asked: they are for kube-scheduler to ask")
+    if where.binds and where.client_authority is None:
+        logger.warning("Whoever reaches this can have pods bound; --client-ca-file keeps others out")

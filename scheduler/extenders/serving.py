@@ -1,0 +1,264 @@
+"""What a scheduler says to us when we are its extender, and what we answer: the other end of `wire`.
+
+Requests are read whatever the case of their field names, as Go reads them, so that kube-schedulers that still wrote
+`nodenames` are understood as well.
+
+Source:
+    kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/extender/v1/types.go, and pkg/scheduler/extender.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from scheduler.errors import ObjectError, SchedulerError
+from scheduler.extenders.wire import MetaVictims
+from scheduler.objects.decode import decode_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from scheduler.extenders.wire import FilterAnswer
+    from scheduler.objects.pod import PodInfo
+
+NOT_CACHE_CAPABLE = (
+    "nodes were sent whole, but this extender has read the cluster itself and wants their names only: "
+    "set nodeCacheCapable: true where kube-scheduler's configuration names it"
+)
+
+T = TypeVar("T")
+
+
+class RequestError(SchedulerError):
+    """A request that cannot be understood, or is of a kind that is not served."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodesRequest:
+    """ExtenderArgs: a pod, and the nodes to filter or to rank.
+
+    Attributes:
+        pod: a pending pod.
+        node_names: each once, in the order they were sent.
+    """
+
+    pod: PodInfo
+    node_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionRequest:
+    """ExtenderPreemptionArgs: a pod that needs room, and who would have to go.
+
+    Attributes:
+        pod: a pending pod.
+        victims: node name -> pods, and how many disruption budgets preempting them breaks.
+    """
+
+    pod: PodInfo
+    victims: Mapping[str, MetaVictims]
+
+
+@dataclass(frozen=True, slots=True)
+class BindingRequest:
+    """ExtenderBindingArgs: a pod, and the node it is to run on."""
+
+    namespace: str
+    name: str
+    uid: str
+    node_name: str
+
+    @property
+    def key(self) -> str:
+        """The pod's `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+def nodes_request(body: bytes) -> NodesRequest:
+    """Read ExtenderArgs.
+
+    Raises:
+        RequestError: it is none, or brings nodes instead of their names.
+    """
+    fields = _fields(body)
+    pod = _pod(fields)
+    names = _value(fields, "NodeNames", list[str] | None)
+    if names is None:
+        if _is_given(fields, "Nodes"):
+            raise RequestError(NOT_CACHE_CAPABLE)
+        raise RequestError("NodeNames: expected a list of node names, found none")
+    return NodesRequest(pod, tuple(dict.fromkeys(names)))
+
+
+def preemption_request(body: bytes) -> PreemptionRequest:
+    """Read ExtenderPreemptionArgs, which names victims by UID or brings them whole.
+
+    Raises:
+        RequestError: it is none.
+    """
+    fields = _fields(body)
+    pod = _pod(fields)
+    by_uid = _value(fields, "NodeNameToMetaVictims", dict[str, _MetaVictims | None] | None, folds=True)
+    if by_uid is not None:
+        return PreemptionRequest(
+            pod,
+            {
+                node: MetaVictims(tuple(each.uid for each in victims.pods or ()), victims.violations)
+                for node, victims in _each(by_uid, _MetaVictims)
+            },
+        )
+    whole = _value(fields, "NodeNameToVictims", dict[str, _Victims | None] | None, folds=True)
+    if whole is None:
+        raise RequestError("NodeNameToMetaVictims: expected an object, found none")
+    return PreemptionRequest(
+        pod,
+        {
+            node: MetaVictims(tuple(each.metadata.uid for each in victims.pods or ()), victims.violations)
+            for node, victims in _each(whole, _Victims)
+        },
+    )
+
+
+def binding_request(body: bytes) -> BindingRequest:
+    """Read ExtenderBindingArgs.
+
+    Raises:
+        RequestError: it is none, or lacks one of its fields.
+    """
+    fields = _fields(body)
+    found = [_value(fields, name, str | None) for name in ("PodNamespace", "PodName", "PodUID", "Node")]
+    for name, value in zip(("PodNamespace", "PodName", "PodUID", "Node"), found, strict=True):
+        if not value:
+            raise RequestError(f"{name}: expected text, found none")
+    namespace, name, uid, node_name = (value or "" for value in found)
+    return BindingRequest(namespace, name, uid, node_name)
+
+
+def filter_result(answer: FilterAnswer) -> bytes:
+    """Return ExtenderFilterResult."""
+    return msgspec.json.encode(
+        {
+            "Nodes": None,
+            "NodeNames": answer.node_names,
+            "FailedNodes": answer.failed,
+            "FailedAndUnresolvableNodes": answer.unresolvable,
+            "Error": "",
+        }
+    )
+
+
+def failed_filter_result(problem: str) -> bytes:
+    """Return an ExtenderFilterResult that judges nothing and says why, which kube-scheduler shows on the pod."""
+    return msgspec.json.encode(
+        {
+            "Nodes": None,
+            "NodeNames": None,
+            "FailedNodes": None,
+            "FailedAndUnresolvableNodes": None,
+            "Error": problem,
+        }
+    )
+
+
+def priorities_result(scores: Iterable[tuple[str, int]]) -> bytes:
+    """Return HostPriorityList."""
+    return msgspec.json.encode([{"Host": name, "Score": score} for name, score in scores])
+
+
+def preemption_result(victims: Mapping[str, MetaVictims]) -> bytes:
+    """Return ExtenderPreemptionResult."""
+    return msgspec.json.encode(
+        {
+            "NodeNameToMetaVictims": {
+                node: {"Pods": [{"UID": uid} for uid in meta.uids], "NumPDBViolations": meta.pdb_violations}
+                for node, meta in victims.items()
+            }
+        }
+    )
+
+
+def binding_result(problem: str = "") -> bytes:
+    """Return ExtenderBindingResult; without a problem the pod is bound."""
+    return msgspec.json.encode({"Error": problem})
+
+
+class _MetaPod(msgspec.Struct, rename="lower"):
+    uid: str = ""
+
+
+class _MetaVictims(msgspec.Struct):
+    pods: list[_MetaPod] | None = None
+    violations: int = msgspec.field(name="numpdbviolations", default=0)
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+
+
+class _WholePod(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _Victims(msgspec.Struct):
+    pods: list[_WholePod] | None = None
+    violations: int = msgspec.field(name="numpdbviolations", default=0)
+
+
+def _fields(body: bytes) -> Mapping[str, msgspec.Raw]:
+    """Return a request's fields by lower-case name, each still undecoded."""
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        shown = body[:60].decode("utf-8", "replace")
+        raise RequestError(f"the request is no JSON object: {error}: {shown!r}") from error
+    return {name.lower(): value for name, value in fields.items()}
+
+
+def _is_given(fields: Mapping[str, msgspec.Raw], name: str) -> bool:
+    value = fields.get(name.lower())
+    return value is not None and bytes(value).strip() != b"null"
+
+
+def _pod(fields: Mapping[str, msgspec.Raw]) -> PodInfo:
+    if not _is_given(fields, "Pod"):
+        raise RequestError("Pod: expected an object, found none")
+    try:
+        # A copy: the body of the request, with all node names, is not kept for the pod's sake.
+        return decode_pod(bytes(fields["pod"]))
+    except ObjectError as error:
+        raise RequestError(str(error)) from error
+
+
+def _value(fields: Mapping[str, msgspec.Raw], name: str, kind: Any, *, folds: bool = False) -> Any:
+    """Return a field as a type; None where it is missing or null."""
+    if not _is_given(fields, name):
+        return None
+    raw = fields[name.lower()]
+    try:
+        if folds:
+            return msgspec.convert(_folded(msgspec.json.decode(raw), keeps=True), kind)
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RequestError(f"{name}: {error}") from error
+
+
+def _folded(value: Any, *, keeps: bool = False) -> Any:
+    """Return JSON with the names of all fields in lower case.
+
+    Args:
+        value: as decoded.
+        keeps: leaves the outermost names alone, which are those of nodes.
+    """
+    if isinstance(value, dict):
+        return {name if keeps else name.lower(): _folded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_folded(each) for each in value]
+    return value
+
+
+def _each(of_nodes: Mapping[str, T | None], kind: type[T]) -> Sequence[tuple[str, T]]:
+    """Return what is said of each node; null is what Go reads as nothing in particular."""
+    return [(node, kind() if victims is None else victims) for node, victims in of_nodes.items()]

@@ -1,0 +1,45 @@
+"""What is asked of us as another scheduler's extender."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.metrics.families import Counters, Histograms, exponential_buckets
+
+if TYPE_CHECKING:
+    from scheduler.metrics.families import Family
+
+
+class ExtenderRequestMetrics:
+    """Metrics of the requests of other schedulers."""
+
+    def __init__(self) -> None:
+        self._requests = Counters(
+            "custom_scheduler_extender_requests_total",
+            "Requests of schedulers whose extender this is, by verb and result: success, error (it could not be "
+            "answered), invalid (it was not understood, or asks for what is not served).",
+            ("verb", "result"),
+        )
+        self._seconds = Histograms(
+            "custom_scheduler_extender_request_duration_seconds",
+            "How long it took to answer a request of a scheduler whose extender this is.",
+            ("verb",),
+            exponential_buckets(0.0005, 2, 15),
+        )
+        self._nodes = Counters(
+            "custom_scheduler_extender_unknown_nodes_total",
+            "Nodes that a scheduler asked about and that were not known here.",
+        )
+
+    @property
+    def families(self) -> list[Family]:
+        return [self._requests, self._seconds, self._nodes]
+
+    def extender_asked(self, verb: str, result: str, seconds: float) -> None:
+        """Count a request that was answered."""
+        self._requests.add((verb, result))
+        self._seconds.observe((verb,), seconds)
+
+    def unknown_nodes(self, number: int) -> None:
+        """Count nodes that were asked about and are not known."""
+        self._nodes.add((), number)

@@ -1,0 +1,178 @@
+"""The verbs of an extender over HTTP: a scheduler asks, something that judges answers.
+
+kube-scheduler shows the Error of an answer to whoever looks at the pod, and of a status that is not 200 nothing but
+the number. So what goes wrong is told as an Error where the answer has one, and else as a status with a text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Protocol
+
+from aiohttp import web
+
+from scheduler.errors import SchedulerError
+from scheduler.extenders import serving
+from scheduler.extenders.serving import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from scheduler.extenders.serving import BindingRequest, NodesRequest, PreemptionRequest
+    from scheduler.extenders.wire import FilterAnswer, MetaVictims
+    from scheduler.server.health import Handler
+
+    Verb = Callable[[bytes], Awaitable[bytes]]
+
+logger = logging.getLogger(__name__)
+
+FILTER, PRIORITIZE, PREEMPT, BIND = "filter", "prioritize", "preempt", "bind"
+LONGEST_REQUEST_BYTES = 64 * 1024 * 1024
+"""Room for the names of very many nodes; nodes that are sent whole in spite of it are told so all the same."""
+
+SUCCESS, ERROR, INVALID = "success", "error", "invalid"
+"""Results of requests, as in the metric: answered; not answered though it was right; not understood or not served."""
+
+_TOO_LONG = f"a request is at most {LONGEST_REQUEST_BYTES} bytes long; set nodeCacheCapable: true, so that nodes are sent by name"
+_NO_CERTIFICATE = (
+    "a client certificate is asked for, see tlsConfig of the extender in kube-scheduler's configuration"
+)
+
+
+class Judge(Protocol):
+    """Answers a scheduler's questions. Every method raises SchedulerError for what it cannot answer."""
+
+    def filter(self, request: NodesRequest) -> FilterAnswer:
+        """Say which nodes can run a pod."""
+        ...
+
+    def prioritize(self, request: NodesRequest) -> Sequence[tuple[str, int]]:
+        """Say how good each node is: 0 to 10."""
+        ...
+
+    def preempt(self, request: PreemptionRequest) -> Mapping[str, MetaVictims]:
+        """Say on which of the nodes the pod fits once the victims are gone."""
+        ...
+
+    async def bind(self, request: BindingRequest) -> None:
+        """Bind a pod."""
+        ...
+
+
+class RequestObserver(Protocol):
+    """Who counts."""
+
+    def extender_asked(self, verb: str, result: str, seconds: float) -> None:
+        """Count a request that was answered: with which result, and how long it took."""
+        ...
+
+
+def verb_routes(
+    judge: Judge,
+    observer: RequestObserver,
+    *,
+    binds: bool = False,
+    wants_certificate: bool = False,
+) -> list[web.RouteDef]:
+    """Return the page of each verb, and one that says of any other what there is.
+
+    Args:
+        judge: who answers.
+        observer: who counts.
+        binds: whether `bind` is served: who can reach it can bind pods.
+        wants_certificate: whether only those are answered who showed a certificate when they connected.
+    """
+    verbs: dict[str, tuple[Verb, Callable[[str], bytes] | None]] = {
+        FILTER: (_filter(judge), serving.failed_filter_result),
+        PRIORITIZE: (_prioritize(judge), None),
+        PREEMPT: (_preempt(judge), None),
+    }
+    if binds:
+        verbs[BIND] = (_bind(judge), serving.binding_result)
+    routes = [
+        web.post(f"/{name}", _answering(name, verb, say, observer, wants_certificate=wants_certificate))
+        for name, (verb, say) in verbs.items()
+    ]
+    there = ", ".join(verbs)
+    refusals = [web.route("*", f"/{name}", _refusing(405, f"{name} takes POST\n")) for name in verbs]
+    unserved = "" if binds else "; bind is served with --bind only"
+    return [*routes, *refusals, web.route("*", "/{verb}", _refusing(404, f"there is {there}{unserved}\n"))]
+
+
+def _filter(judge: Judge) -> Verb:
+    async def answer(body: bytes) -> bytes:
+        return serving.filter_result(judge.filter(serving.nodes_request(body)))
+
+    return answer
+
+
+def _prioritize(judge: Judge) -> Verb:
+    async def answer(body: bytes) -> bytes:
+        return serving.priorities_result(judge.prioritize(serving.nodes_request(body)))
+
+    return answer
+
+
+def _preempt(judge: Judge) -> Verb:
+    async def answer(body: bytes) -> bytes:
+        return serving.preemption_result(judge.preempt(serving.preemption_request(body)))
+
+    return answer
+
+
+def _bind(judge: Judge) -> Verb:
+    async def answer(body: bytes) -> bytes:
+        await judge.bind(serving.binding_request(body))
+        return serving.binding_result()
+
+    return answer
+
+
+def _answering(
+    name: str,
+    verb: Verb,
+    say: Callable[[str], bytes] | None,
+    observer: RequestObserver,
+    *,
+    wants_certificate: bool,
+) -> Handler:
+    async def answer(request: web.Request) -> web.Response:
+        clock = asyncio.get_running_loop().time
+        began, result = clock(), ERROR
+        try:
+            if wants_certificate and request.get_extra_info("peercert") is None:
+                result = INVALID
+                return web.Response(status=HTTPStatus.FORBIDDEN, text=f"{_NO_CERTIFICATE}\n")
+            body = await verb(await _body(request))
+        except SchedulerError as error:
+            is_invalid = isinstance(error, RequestError)
+            if is_invalid:
+                result = INVALID
+            logger.warning("Extender could not answer", extra={"verb": name, "error": str(error)})
+            if say is not None:
+                return web.Response(body=say(str(error)), content_type="application/json")
+            status = HTTPStatus.BAD_REQUEST if is_invalid else HTTPStatus.INTERNAL_SERVER_ERROR
+            return web.Response(status=status, text=f"{error}\n")
+        else:
+            result = SUCCESS
+            return web.Response(body=body, content_type="application/json")
+        finally:
+            observer.extender_asked(name, result, clock() - began)
+
+    return answer
+
+
+async def _body(request: web.Request) -> bytes:
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise RequestError(_TOO_LONG) from error
+
+
+def _refusing(status: int, text: str) -> Handler:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(status=status, text=text)
+
+    return answer

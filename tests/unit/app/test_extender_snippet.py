@@ -1,0 +1,153 @@
+"""What kube-scheduler is told of an extender, and the certificate it will be shown."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from cryptography import x509
+
+from scheduler.app.extender_certificates import given, kept_in, made_for
+from scheduler.app.extender_pages import ExtenderAddress
+from scheduler.app.extender_snippet import Reached, points_not_run, snippet
+from scheduler.configuration.load import load, parse
+from scheduler.errors import ConfigurationError
+from scheduler.runtime.points import CLASS_OF
+from scheduler.server.tls import KeyPair
+from scheduler.whatif.cluster_file import ClusterFile
+from scheduler.whatif.offline import OfflineScheduler
+from tests.puppets import Bind, NodeFilter, NodeScore, Permit, PreBind, PreFilter, Reserve, framework_of
+
+if TYPE_CHECKING:
+    import ipaddress
+
+    from scheduler.configuration.types import Extender
+    from scheduler.runtime.framework import Framework
+
+CONFIG = Path(__file__).parents[3] / "config" / "extender.yaml"
+SCORING = NodeScore("Likes", 7)
+
+
+def told(*frameworks: Framework, **reached: object) -> Extender:
+    """The extender of a snippet, as a scheduler reads it."""
+    text = snippet(frameworks, Reached(**{"url": "http://a:1", **reached}))  # type: ignore[arg-type]
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    (found,) = parse(head + text).settings.extenders
+    return found
+
+
+def verbs(extender: Extender) -> tuple[str, str, str, str]:
+    return extender.filter_verb, extender.preempt_verb, extender.prioritize_verb, extender.bind_verb
+
+
+def test_only_the_verbs_are_named_that_a_profile_has_plugins_for() -> None:
+    scoring = framework_of(SCORING, weights={"Likes": 2})
+    assert verbs(told(scoring)) == ("", "", "prioritize", "")
+    for plugin in (NodeFilter(), PreFilter()):
+        assert verbs(told(framework_of(plugin))) == ("filter", "preempt", "", "")
+    assert verbs(told(scoring, framework_of(NodeFilter()))) == ("filter", "preempt", "prioritize", "")
+    assert verbs(told(framework_of(Bind()), binds=True)) == ("", "", "", "bind")
+    with pytest.raises(ConfigurationError, match="no profile has a plugin that filters or scores"):
+        told(framework_of(Bind()))
+
+
+def test_the_weight_is_the_sum_of_the_plugins_weights() -> None:
+    light = framework_of(SCORING, weights={"Likes": 2, "Other": 3})
+    assert told(light).weight == 5
+    assert told(light, framework_of(SCORING, weights={"Likes": 9})).weight == 9
+
+
+def test_the_authority_is_carried_where_it_is_known() -> None:
+    secure = told(framework_of(NodeFilter()), url="https://a:1", authority=b"PEM")
+    assert secure.enable_https
+    assert secure.tls_config is not None
+    assert secure.tls_config.ca_data == b"PEM"
+    unknown = told(framework_of(NodeFilter()), url="https://a:1")
+    assert (unknown.enable_https, unknown.tls_config) == (True, None)
+    assert "believes whoever answers" in snippet([framework_of(NodeFilter())], Reached("https://a:1"))
+    assert "believes whoever" not in snippet([framework_of(NodeFilter())], Reached("http://a:1"))
+
+
+def test_points_that_nobody_asks_for_are_found() -> None:
+    framework = framework_of(Permit("P"), Reserve("R"), PreBind("B"), NodeFilter("F"))
+    assert points_not_run([framework, framework], binds=True) == {"permit": ["P"]}
+    assert points_not_run([framework], binds=False) == {"permit": ["P"], "reserve": ["R"], "preBind": ["B"]}
+
+
+def test_the_shipped_profile_runs_nothing_that_kube_scheduler_runs() -> None:
+    frameworks = OfflineScheduler(ClusterFile(), load(CONFIG), refresh=False).frameworks
+    (framework,) = frameworks.values()
+    names = {plugin.name for point in CLASS_OF for plugin in framework.plugins.at.get(point, ())}
+    assert names == {"PrioritySort", "DefaultBinder", "FreeLicence", "CheapestNode"}
+    assert verbs(told(framework)) == ("filter", "preempt", "prioritize", "")
+    assert told(framework).weight == 5
+
+
+def names_of(certificate: bytes) -> set[str]:
+    found = x509.load_pem_x509_certificate(certificate)
+    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    addresses: list[ipaddress.IPv4Address] = names.get_values_for_type(x509.IPAddress)  # type: ignore[assignment]
+    return {*names.get_values_for_type(x509.DNSName), *map(str, addresses)}
+
+
+@pytest.mark.parametrize("host", ["extender.kube-system.svc", "10.96.0.77", "fd00::7", "a." * 40 + "example"])
+def test_a_certificate_is_made_for_the_name_or_address_it_is_reached_by(host: str) -> None:
+    made = made_for(host)
+    assert {host, "localhost", "127.0.0.1"} <= names_of(made.made)
+    assert made.files is None
+    assert b"CERTIFICATE" in made.authority
+
+
+def test_a_certificate_that_is_kept_is_found_again(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "folder"
+    first = kept_in(folder, "extender")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert before.keys() == {"tls.crt", "tls.key", "ca.crt"}
+    assert kept_in(folder, "extender") == first
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert (folder / "tls.key").stat().st_mode & 0o777 == 0o600
+    assert b"PRIVATE KEY" not in before["tls.crt"] + before["ca.crt"]
+    (folder / "ca.crt").unlink()
+    with pytest.raises(ConfigurationError, match=r"has tls.crt and tls.key but no ca.crt"):
+        kept_in(folder, "extender")
+
+
+def test_a_kept_certificate_that_is_for_another_name_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    kept_in(tmp_path, "old.example.com")
+    assert caplog.records == []
+    kept_in(tmp_path, "localhost")
+    kept_in(tmp_path, "127.0.0.1")
+    assert caplog.records == []
+    kept_in(tmp_path, "new.example.com")
+    (record,) = caplog.records
+    assert record.getMessage() == "Certificate is not for the name it is reached by"
+
+
+def test_a_given_certificate_keeps_its_authority_to_itself_if_that_is_not_given(tmp_path: Path) -> None:
+    files = KeyPair(tmp_path / "tls.crt", tmp_path / "tls.key")
+    authority = tmp_path / "ca.crt"
+    with pytest.raises(ConfigurationError, match=r"--tls-ca-file: .*ca.crt cannot be read"):
+        given(files, authority)
+    authority.write_bytes(b"PEM")
+    assert given(files, authority).authority == b"PEM"
+    assert given(files, None).authority == b""
+
+
+@pytest.mark.parametrize(
+    ("address", "prefix"),
+    [
+        (ExtenderAddress("::", 8443), "https://localhost:8443"),
+        (ExtenderAddress("10.0.0.7", 0, 80), "http://10.0.0.7:80"),
+        (ExtenderAddress("::1", 8443), "https://[::1]:8443"),
+        (ExtenderAddress("::", 8443, 80, url="https://a.b/"), "https://a.b"),
+    ],
+    ids=["everywhere", "an address, plain HTTP", "IPv6", "a URL of its own"],
+)
+def test_it_is_reached_where_it_listens_or_as_it_is_told(address: ExtenderAddress, prefix: str) -> None:
+    address.check()
+    assert address.prefix == prefix
