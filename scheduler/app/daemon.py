@@ -12,7 +12,7 @@ from scheduler.app.capabilities import ApiReads, capabilities
 from scheduler.app.failed_extenders import FailedExtenders
 from scheduler.app.generation import Generation
 from scheduler.app.in_tree import IN_TREE
-from scheduler.app.needs import needs_of
+from scheduler.app.needs import needs_of, together
 from scheduler.app.reload_fields import keep_what_needs_a_restart
 from scheduler.app.standby import StandbyReporter
 from scheduler.app.victim_review import ExtenderReview
@@ -31,12 +31,14 @@ from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.event_handlers import PodHandler
 from scheduler.cycle.failure import FailureHandler
 from scheduler.cycle.gate import Gate
+from scheduler.cycle.kubelet_rejections import KubeletRejections
 from scheduler.cycle.last_look import LastLook
 from scheduler.cycle.preemption import PreemptionExecutor
 from scheduler.cycle.sampling import NodeSampling, percentages_of
 from scheduler.cycle.scheduler import Scheduler
 from scheduler.errors import LeadershipLostError, SchedulerError
 from scheduler.extenders.chain import Extenders
+from scheduler.framework.interface import Needs
 from scheduler.metrics import Metrics
 from scheduler.queue.in_flight import POD_POPPED
 from scheduler.queue.scheduling_queue import SchedulingQueue
@@ -44,6 +46,7 @@ from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.runtime.waiting_pods import WaitingPodsMap
 from scheduler.state.cache import Cache
+from scheduler.state.pod_states import PodState
 from scheduler.wasm.library import GuestLibrary, guest_urls
 
 if TYPE_CHECKING:
@@ -154,6 +157,20 @@ class Daemon:
             is_leading=self.leadership.is_leading,
             newest=self.pod,
         )
+        self._reader = PodReader(connection, random)
+        self.cache.pauses.configure(
+            initial_seconds=settings.node_pause_initial_seconds,
+            max_seconds=settings.node_pause_max_seconds,
+        )
+        self._rejections = KubeletRejections(
+            profiles=self.frameworks,
+            pauses=self.cache.pauses,
+            reader=self._reader,
+            reporter=self._reporter,
+            clock=clock,
+            observer=self.metrics,
+            is_leading=self.leadership.is_leading,
+        )
         self._watches = self._build_watches()
         self._sampling = NodeSampling(percentages_of(settings))
         self._binding = self._build_binding(clock)
@@ -236,7 +253,9 @@ class Daemon:
             self.metrics,
         )
         extenders = Extenders(configuration.settings.extenders, FailedExtenders(recorders, self.metrics))
-        needs = needs_of(frameworks.values())
+        needs = together(
+            [needs_of(frameworks.values()), Needs(bound_pod_objects=extenders.want_victims_whole)]
+        )
         return Generation(configuration, frameworks, needs, extenders, self.metrics.refreshes, self._clock)
 
     def _events_of(self, profile: str) -> Mapping[str, Sequence[EventWithHint]]:
@@ -252,6 +271,7 @@ class Daemon:
             bus=self._bus,
             reporter=self._reporter,
             observer=self.metrics,
+            left_node=self._rejections.left,
         )
         return Watches(
             self._connection,
@@ -274,7 +294,7 @@ class Daemon:
             waiting_pods=self._waiting_pods,
             reporter=self._reporter,
             failures=self._failures,
-            reader=PodReader(self._connection, self._random),
+            reader=self._reader,
             last_look=LastLook(self.cache, self.pod),
             clock=clock,
             observer=self.metrics,
@@ -332,6 +352,12 @@ class Daemon:
             queue.rejections.items,
         )
 
+        self.metrics.watch_gauges(
+            "custom_scheduler_paused_nodes",
+            "Number of nodes that are avoided for a while because their kubelets rejected pods.",
+            (),
+            lambda: [((), float(self.cache.pauses.resting(at=self._clock.monotonic())))],
+        )
         refreshes = self.metrics.refreshes
         refreshes.ages = lambda: self._generation.refresh_ages()  # noqa: PLW0108 - of whichever is in force
         refreshes.nodes_without_data = lambda: self._generation.nodes_without_data(self.cache.snapshot())
@@ -352,6 +378,7 @@ class Daemon:
                 for name, recorder in self._recorders.items():
                     self._spawn(recorder.run(), f"events of {name}")
                 self._generation.start_refreshing(self._spawn)
+                self._spawn(self._rejections.run(), "kubelet rejections")
                 stopping = tasks.create_task(stop.wait(), name="stop")
                 is_lost = await self._prepare(tasks, stopping) and await self._lead(tasks, stopping)
                 self._tasks = None
@@ -467,6 +494,8 @@ class Daemon:
             pod = pending.queued.pod
             if pod.scheduler_name not in generation.frameworks:
                 self.queue.delete(pod, "served by no profile any more")
+                if self.cache.state_of(pod.uid) is PodState.OUTSIDE:
+                    self.queue.nominator.add(pod)  # as any other scheduler's
                 self._reporter.outdated(pod.key)
         self.frameworks.clear()
         self.frameworks.update(generation.frameworks)
@@ -474,6 +503,10 @@ class Daemon:
         self.queue.reload(
             initial_backoff_seconds=settings.pod_initial_backoff_seconds,
             max_backoff_seconds=settings.pod_max_backoff_seconds,
+        )
+        self.cache.pauses.configure(
+            initial_seconds=settings.node_pause_initial_seconds,
+            max_seconds=settings.node_pause_max_seconds,
         )
         self._take_in(generation.frameworks.keys() - served)
         self.scheduler.wake()
@@ -497,9 +530,5 @@ class Daemon:
         async with self._reloading:
             old.stop_refreshing()
             self._retiring.remove(old)
-            frameworks = [
-                framework
-                for generation in (self._generation, *self._retiring)
-                for framework in generation.frameworks.values()
-            ]
-            await self._watches.shrink(needs_of(frameworks))
+            generations = (self._generation, *self._retiring)
+            await self._watches.shrink(together(generation.needs for generation in generations))

@@ -27,7 +27,12 @@ _KNOWN = {
 
 def needs_of(frameworks: Iterable[Framework]) -> Needs:
     """Return what all plugins of all profiles need together."""
-    needs = [plugin.needs for framework in frameworks for plugin in framework.plugins.all()]
+    return together(plugin.needs for framework in frameworks for plugin in framework.plugins.all())
+
+
+def together(each: Iterable[Needs]) -> Needs:
+    """Return what meets all needs."""
+    needs = list(each)
     return Needs(
         kinds=frozenset[str]().union(*(need.kinds for need in needs)),
         bound_pod_annotations=any(need.bound_pod_annotations for need in needs),

@@ -21,6 +21,8 @@ TAKEN = frozenset(
         "percentage_of_nodes_to_score",
         "pod_initial_backoff_seconds",
         "pod_max_backoff_seconds",
+        "node_pause_initial_seconds",
+        "node_pause_max_seconds",
     }
 )
 """In force from the next scheduling cycle on."""

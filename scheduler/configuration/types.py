@@ -190,6 +190,13 @@ class KubeSchedulerConfiguration(ConfigurationStruct, frozen=True, kw_only=True)
     0 is kube-scheduler's own default, a share that shrinks from 50 to 5 as the cluster grows."""
     pod_initial_backoff_seconds: Annotated[int, msgspec.Meta(gt=0, le=_MAX_INT64)] = 1
     pod_max_backoff_seconds: Annotated[int, msgspec.Meta(le=_MAX_INT64)] = 10
+    node_pause_initial_seconds: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INT64)] = 5
+    """How long a node is avoided whose kubelet rejected a pod that was bound to it; doubles with each time. 0 for never.
+
+    Longer spares pods from failing while another scheduler fills the node; shorter uses its room sooner. Ours alone.
+    """
+    node_pause_max_seconds: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INT64)] = 60
+    """The longest such time. Ours alone."""
     profiles: tuple[Profile, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False

@@ -44,6 +44,12 @@ def faults(settings: KubeSchedulerConfiguration) -> Iterator[FieldError]:
             f"must be at least podInitialBackoffSeconds ({settings.pod_initial_backoff_seconds}), "
             f"was {settings.pod_max_backoff_seconds}",
         )
+    if settings.node_pause_max_seconds < settings.node_pause_initial_seconds:
+        yield FieldError(
+            "nodePauseMaxSeconds",
+            f"must be at least nodePauseInitialSeconds ({settings.node_pause_initial_seconds}), "
+            f"was {settings.node_pause_max_seconds}",
+        )
     yield from _profile_faults(settings.profiles)
     yield from extender_rules.faults(settings.extenders)
 

@@ -24,7 +24,7 @@ from scheduler.queue.places import Place
 from scheduler.state.pod_states import PodState
 
 if TYPE_CHECKING:
-    from collections.abc import Container, MutableMapping
+    from collections.abc import Callable, Container, MutableMapping
 
     from scheduler.cycle.event_bus import EventBus
     from scheduler.cycle.observer import CycleObserver
@@ -49,8 +49,12 @@ class Identity(Protocol):
 class PodHandler:
     """Pods: pending ones of ours to the queue, ones on nodes, whosever they are, to the cache.
 
+    Of the pending pods of other schedulers only one thing is taken in: where their status says that room was made for
+    them. That room is left alone as that of our own nominated pods is, by priority; kube-scheduler knows its own alone.
+
     Args:
         profiles: the schedulerNames that are ours.
+        left_node: is told of a pod that left the node it was on or was assumed to be on, as it was seen last.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class PodHandler:
         bus: EventBus,
         reporter: Reporter,
         observer: CycleObserver,
+        left_node: Callable[[PodInfo], None] = lambda _: None,
     ) -> None:
         self._profiles = profiles
         self._cache = cache
@@ -71,6 +76,7 @@ class PodHandler:
         self._bus = bus
         self._reporter = reporter
         self._observer = observer
+        self._left_node = left_node
 
     def on_add(self, pod: PodInfo) -> None:
         """A pod appeared."""
@@ -82,6 +88,8 @@ class PodHandler:
         elif self._is_ours(pod):
             self._queue.add(pod)
             self._bus.wake()
+        else:
+            self._foreign_changed(pod, pod)
 
     def on_update(self, old: PodInfo, new: PodInfo) -> None:
         """A pod changed."""
@@ -99,8 +107,11 @@ class PodHandler:
             return
         elif self._is_ours(old) or self._is_ours(new):
             self._pending_changed(old, new)
-        elif self._cache.state_of(new.uid) is PodState.ASSUMED and _began_to_go(old, new):
-            self._assumed_is_going(new)
+        elif self._cache.state_of(new.uid) is PodState.ASSUMED:
+            if _began_to_go(old, new):
+                self._assumed_is_going(new)
+        else:
+            self._foreign_changed(old, new)
 
     def on_delete(self, pod: PodInfo) -> None:
         """A pod is gone, or ran to its end."""
@@ -109,12 +120,17 @@ class PodHandler:
         if pod.node_name:
             self._cache.remove_pod(pod.uid)
             self._bus.happened(ASSIGNED_POD_DELETE, pod, None)
+            self._left_node(pod)
         else:
             if self._is_ours(pod):
                 self._leave_queue(pod)
+            else:
+                self._foreign_left(pod)
             # Also of a profile that is ours no longer: what was begun under it is carried out.
-            if self._cache.state_of(pod.uid) is PodState.ASSUMED:
+            assumed = self._cache.pod(pod.uid)
+            if assumed is not None and self._cache.state_of(pod.uid) is PodState.ASSUMED:
                 self._assumed_is_going(pod)
+                self._left_node(assumed)
 
     def on_undecodable(self, identity: Identity, error: ObjectError) -> None:
         """Note a pod that nobody can read.
@@ -145,6 +161,8 @@ class PodHandler:
         self._bus.happened(ASSIGNED_POD_ADD, None, new)
         if self._is_ours(old):
             self._queue.delete(old)
+        else:
+            self._queue.nominator.delete(old.uid)
 
     def _pending_changed(self, old: PodInfo, new: PodInfo) -> None:
         if self._cache.state_of(new.uid) is PodState.ASSUMED:
@@ -176,6 +194,22 @@ class PodHandler:
         if nominated:
             self._nomination_ended(pod)
 
+    def _foreign_changed(self, old: PodInfo, new: PodInfo) -> None:
+        """Count a pending pod of another scheduler on the node that its status nominates, and there only."""
+        nominator = self._queue.nominator
+        if old.uid != new.uid:  # deleted and made again under its name
+            self._foreign_left(old)
+        before = nominator.node_of(new.uid)
+        nominator.add(new, "" if new.is_terminating or new.pod.spec.scheduling_gates else None)
+        if before and nominator.node_of(new.uid) != before:
+            self._nomination_ended(old)
+
+    def _foreign_left(self, pod: PodInfo) -> None:
+        nominated = self._queue.nominator.node_of(pod.uid)
+        self._queue.nominator.delete(pod.uid)
+        if nominated:
+            self._nomination_ended(pod)
+
     def _nomination_ended(self, pod: PodInfo) -> None:
         """The room that was kept for a pod is free for those who had to leave it alone."""
         self._bus.happened(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority)
@@ -197,7 +231,10 @@ class NodeHandler:
     def on_update(self, old: NodeObject, new: NodeObject) -> None:
         """A node changed."""
         self._cache.add_node(new)
-        for event in node_changes(old, new):
+        changes = node_changes(old, new)
+        if changes:
+            self._cache.pauses.end(new.name)
+        for event in changes:
             self._bus.happened(event, old, new)
 
     def on_delete(self, node: NodeObject) -> None:

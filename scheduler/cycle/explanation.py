@@ -7,7 +7,8 @@
      "preemption": {"candidates": {name: {"victims": ["ns/name"], "pdbViolations": number}}, "nominated": [name]} | null}
 
 Scores are normalised and weighted, and name exactly the plugins that ran; where none did there is no `scores`, and
-where ranking was not reached no `total` either. `preemption` is there where room was looked for: the nodes that would
+where ranking was not reached no `total` either. A feasible node that was avoided has an `avoided` that says why; it is
+chosen, and ranked, only if no other is feasible. `preemption` is there where room was looked for: the nodes that would
 run the pod without some of their pods, most important first, and the best of them.
 """
 
@@ -91,6 +92,8 @@ def _nodes(diagnosis: Diagnosis, scores: Scores | None, names: Sequence[str]) ->
             continue
         if place == FEASIBLE:
             nodes[names[row]] = ranked.get(row, {"feasible": True})
+            if row in diagnosis.avoided:
+                nodes[names[row]]["avoided"] = diagnosis.avoided[row]
             continue
         if verdict not in refused:
             found = diagnosis.outcome_of(row)

@@ -186,9 +186,13 @@ class PreemptionExecutor:
         return await tell(last)
 
     def _take_back_nominations(self, preemptor: PodInfo, node_name: str) -> None:
-        """Let go of pods of lower priority that were to have room there: they had better look elsewhere."""
+        """Let go of pods of lower priority that were to have room there: they had better look elsewhere.
+
+        What other schedulers say of their pods is theirs to take back.
+        """
         for other in self._queue.nominator.nominated_pods_for_node(node_name):
-            if other.uid != preemptor.uid and other.priority < preemptor.priority:
+            is_ours = self._queue.get(other.uid) is not None
+            if is_ours and other.uid != preemptor.uid and other.priority < preemptor.priority:
                 self._writer.patch_pod_status(other, nominated_node_name="")
 
     def _still_helps(self, preemptor: PodInfo, node_name: str) -> bool:

@@ -78,6 +78,17 @@ class Reporter:
         """The pod is being deleted."""
         self._warn(profile, pod, f"skip schedule deleting pod: {pod.key}")
 
+    def rejected_by_kubelet(self, profile: str, pod: PodInfo, why: str, pause_seconds: float) -> None:
+        """The pod was bound, and its node would not run it."""
+        rest = f"; other nodes are preferred for {pause_seconds:.0f} s" if pause_seconds else ""
+        self._events[profile].record(
+            pod,
+            type_="Warning",
+            reason="RejectedByKubelet",
+            action="Binding",
+            note=f"node {pod.node_name} rejected the pod after it was bound: {why}{rest}",
+        )
+
     def expected_on(self, pod: PodInfo, node_name: str) -> None:
         """The pod will be bound there, but not at once."""
         self._status.patch_pod_status(pod, nominated_node_name=node_name)

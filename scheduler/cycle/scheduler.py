@@ -166,6 +166,7 @@ class Scheduler:
             random=self._random,
             sampling=self._sampling,
             extenders=extenders,
+            avoided=self._cache.pauses.rows(snapshot, at=began),
         )
         self._observer.decided(queued, decision, self._clock.monotonic() - began)
         self._attempts.note(decision, snapshot, number=queued.attempts, at=self._clock.utc_now())

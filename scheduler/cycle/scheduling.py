@@ -7,6 +7,7 @@ Source:
 from __future__ import annotations
 
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_NONE: Mapping[int, str] = MappingProxyType({})
+
 
 def schedule_pod(
     framework: Framework,
@@ -42,6 +45,7 @@ def schedule_pod(
     random: Random,
     sampling: NodeSampling | None = None,
     exhaustive: bool = False,
+    avoided: Mapping[int, str] = _NONE,
 ) -> Decision:
     """Decide where a pod goes, without extenders; see `decide`."""
     return run_now(
@@ -53,6 +57,7 @@ def schedule_pod(
             random=random,
             sampling=sampling,
             exhaustive=exhaustive,
+            avoided=avoided,
         )
     )
 
@@ -82,6 +87,7 @@ async def decide(
     sampling: NodeSampling | None = None,
     exhaustive: bool = False,
     extenders: Extenders | None = None,
+    avoided: Mapping[int, str] = _NONE,
 ) -> Decision:
     """Decide where a pod goes.
 
@@ -95,6 +101,7 @@ async def decide(
         exhaustive: look at all nodes and rank the feasible ones also where the choice needs neither: of a pod that
             is nominated to a node, or that a single node can run.
         extenders: asked as well; the snapshot stays as it is meanwhile. Without them nothing is waited for.
+        avoided: row -> why, of nodes that are taken only if no other is feasible.
     """
     state = CycleState(nominated, exhaustive=exhaustive)
     diagnosis = Diagnosis.blank(snapshot.n_nodes)
@@ -107,6 +114,7 @@ async def decide(
         )
         if not feasible.size:
             return await _nothing_fits(framework, state, pod, snapshot, diagnosis)
+        feasible = diagnosis.avoid(feasible, avoided)
         if len(feasible) == 1 and not exhaustive:
             return Decision(pod, state, diagnosis, snapshot.name_of(int(feasible[0])))
         scores = framework.scoring.run(state, pod, snapshot, feasible)

@@ -85,6 +85,13 @@ class Extenders:
         """Whether any of them filters or ranks nodes, so that one feasible node is not enough."""
         return any(each.settings.filter_verb or each.settings.prioritize_verb for each in self._extenders)
 
+    @property
+    def want_victims_whole(self) -> bool:
+        """Whether any of them is sent the pods that would have to go, and not their UIDs alone."""
+        return any(
+            each.settings.preempt_verb and not each.settings.node_cache_capable for each in self._extenders
+        )
+
     async def filter(self, pod: PodInfo, snapshot: Snapshot, rows: Rows, diagnosis: Diagnosis) -> Rows:
         """Return the rows that all extenders leave; refusals are noted in the diagnosis.
 

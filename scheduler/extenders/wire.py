@@ -92,7 +92,7 @@ def preemption_arguments(
     Args:
         pod: the pod that needs room.
         victims: node name -> the pods that would have to go, and how many disruption budgets that breaks.
-        names_only: whether the extender knows the pods itself; else they are sent as far as they are kept.
+        names_only: whether the extender knows the pods itself; else they are sent whole.
     """
     if names_only:
         meta = {

@@ -12,7 +12,7 @@ from scheduler.framework.outcomes import Outcome
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from scheduler.framework.outcomes import Outcomes
     from scheduler.framework.status import Status
@@ -45,6 +45,7 @@ class Diagnosis:
         unschedulable_plugins: every plugin that refused anything.
         pending_plugins: the ones that answered PENDING.
         post_filter_message: what PostFilter added; "" without.
+        avoided: row -> why, of the nodes that are taken only if no other is feasible.
     """
 
     n_nodes: int
@@ -58,6 +59,7 @@ class Diagnosis:
     unschedulable_plugins: set[str] = field(default_factory=set)
     pending_plugins: set[str] = field(default_factory=set)
     post_filter_message: str = ""
+    avoided: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def blank(cls, n_nodes: int) -> Diagnosis:
@@ -68,6 +70,19 @@ class Diagnosis:
     def feasible(self) -> Rows:
         """The rows nobody refused, ascending."""
         return np.flatnonzero(self.rejected_by == FEASIBLE)
+
+    def avoid(self, feasible: Rows, avoided: Mapping[int, str]) -> Rows:
+        """Return the feasible rows without those to be avoided, or all if there are no others.
+
+        Args:
+            feasible: what nobody refused.
+            avoided: row -> why.
+        """
+        if not avoided:
+            return feasible
+        self.avoided = avoided
+        others = feasible[~np.isin(feasible, list(avoided))]
+        return others if others.size else feasible
 
     def reject_all(self, status: Status) -> None:
         """Note PreFilter's rejection of the pod, whatever the node."""

@@ -190,6 +190,11 @@ class Metrics:
             "Requests to HTTP extenders that failed or were answered with nonsense.",
             "extender verb",
         )
+        self._kubelet_rejections = counters(
+            "custom_scheduler_kubelet_rejections_total",
+            "Pods that were bound to a node whose kubelet then refused to run them, by its reason.",
+            "reason",
+        )
         self._dropped = counters(
             "custom_scheduler_dropped_writes_total", "Writes for which there was no room.", "queue"
         )
@@ -198,6 +203,10 @@ class Metrics:
         """Return what /metrics answers, and its headers."""
         parts = [family.render() for family in self._families]
         return "".join([*parts, self._process.render()]).encode(), {"Content-Type": CONTENT_TYPE}
+
+    def also(self, families: Iterable[Family]) -> None:
+        """Show further families, of what not every process does."""
+        self._families.extend(families)
 
     # Read when scraped.
 
@@ -280,6 +289,9 @@ class Metrics:
 
     def binding(self, change: int) -> None:
         self._tasks.add(("binding",), change)
+
+    def rejected_by_kubelet(self, reason: str) -> None:
+        self._kubelet_rejections.add((reason,))
 
     def extender_failed(self, extender: str, verb: str) -> None:
         """An extender could not do one of `filter`, `prioritize`, `preempt` and `bind`."""

@@ -151,6 +151,8 @@ class PodStatus(ApiStruct, frozen=True):
     """v1.PodStatus, as far as scheduling reads it."""
 
     phase: str = ""
+    reason: str = ""
+    message: str = ""
     conditions: tuple[PodCondition, ...] = ()
     nominated_node_name: str = ""
     container_statuses: tuple[ContainerStatus, ...] = ()

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 class Nominator:
     """Which pending pods are nominated to which nodes.
 
-    What is noted here may be ahead of the pods' status, which is patched afterwards.
+    What is noted here may be ahead of the pods' status, which is patched afterwards. Pods of other schedulers are noted as
+    well, by their status.
 
     Attributes:
         generation: another number after every change.

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from scheduler.snapshot import ClusterTable
+from scheduler.state.node_pauses import NodePauses
 from scheduler.state.pod_states import MOVES, PodState
 
 if TYPE_CHECKING:
@@ -23,10 +24,16 @@ logger = logging.getLogger(__name__)
 
 
 class Cache:
-    """Our picture of the cluster; `snapshot` is what decisions are made on."""
+    """Our picture of the cluster; `snapshot` is what decisions are made on.
+
+    Attributes:
+        table: the columns.
+        pauses: the nodes that had better be avoided for a while.
+    """
 
     def __init__(self) -> None:
         self.table = ClusterTable()
+        self.pauses = NodePauses()
         self._pods: dict[str, PodInfo] = {}  # pod uid -> pod, on a node or assumed to be
         self._states: dict[str, PodState] = {}  # pod uid -> ASSUMED or CONFIRMED
         self._disturbances: dict[
@@ -60,6 +67,7 @@ class Cache:
         if pods:
             self._homeless[node_name] = pods
         self.table.remove_node(node_name)
+        self.pauses.forget(node_name)
         del self._disturbances[node_name]
 
     def disturbances(self, node_name: str) -> int:

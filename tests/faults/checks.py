@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.storage import Object
     from tests.faults.lives import Life
     from tests.faults.stage import Stage
+    from tests.faults.story import PodRecord
 
 _TICK = 1e-3
 """Times in the API are cut to microseconds, or less."""
@@ -104,6 +105,13 @@ def _check_reports(stage: Stage) -> None:
     _check_events(stage)
 
 
+def _is_rejected(stage: Stage, record: PodRecord) -> bool:
+    """Whether a kubelet may have rejected the pod: it had a node, and has failed or is gone by now."""
+    pod = stage.store.find("pods", *reversed(record.key.split("/")))
+    is_there = pod is not None and pod["metadata"]["uid"] == record.uid
+    return bool(record.nodes) and (pod is None or not is_there or pod["status"].get("phase") == "Failed")
+
+
 def _check_events(stage: Stage) -> None:
     """What events say was so when they say it."""
     authors = _authors_of_events(stage)
@@ -113,20 +121,30 @@ def _check_events(stage: Stage) -> None:
             continue
         if record.ungated_at is None or _seconds(event["eventTime"]) < record.ungated_at - _TICK:
             stage.find(f"{record.key} was gated and has the event {event['note']}", record.uid)
-        if event["reason"] == "Scheduled":
-            node = record.nodes[0][1] if record.nodes else "no node"
-            if not event["note"].endswith(f" to {node}"):
-                stage.find(f"{record.key} is on {node}, its event says {event['note']}", record.uid)
-        elif event["reason"] == "Preempted":
-            continue  # told of pods on nodes
-        elif record.nodes and record.uid not in stage.story.foreign:
-            author = authors.get(event["metadata"]["name"])
-            if author is None or not author.ledger.knows(record):
-                continue
-            last = event.get("series", {}).get("lastObservedTime") or event["eventTime"]
-            bound_at = record.nodes[0][0]
-            if _seconds(last) > bound_at + _TICK:
-                stage.find(f"{record.key} was bound at {bound_at}, then: {event['note']}", record.uid)
+        match event["reason"]:
+            case "Scheduled":
+                node = record.nodes[0][1] if record.nodes else "no node"
+                if not event["note"].endswith(f" to {node}"):
+                    stage.find(f"{record.key} is on {node}, its event says {event['note']}", record.uid)
+            case "Preempted":
+                continue  # told of pods on nodes
+            case "RejectedByKubelet":
+                if not _is_rejected(stage, record):
+                    stage.find(f"{record.key} was not rejected, its event says {event['note']}", record.uid)
+            case _:
+                _check_before_binding(stage, record, event, authors.get(event["metadata"]["name"]))
+
+
+def _check_before_binding(stage: Stage, record: PodRecord, event: Object, author: Life | None) -> None:
+    """That a pod waits is said only before it was bound, as far as whoever said it could know."""
+    if not record.nodes or record.uid in stage.story.foreign:
+        return
+    if author is None or not author.ledger.knows(record):
+        return
+    last = event.get("series", {}).get("lastObservedTime") or event["eventTime"]
+    bound_at = record.nodes[0][0]
+    if _seconds(last) > bound_at + _TICK:
+        stage.find(f"{record.key} was bound at {bound_at}, then: {event['note']}", record.uid)
 
 
 def _authors_of_events(stage: Stage) -> dict[str, Life]:

@@ -171,6 +171,32 @@ async def test_an_extender_has_a_say_in_whom_to_preempt(tmp_path: Path) -> None:
 
 
 @virtually
+async def test_an_extender_that_knows_no_pods_is_sent_whole_victims_also_after_a_reload(tmp_path: Path) -> None:
+    def all_may_go(said: Any) -> Any:
+        return {
+            "NodeNameToMetaVictims": {
+                name: {"Pods": [{"UID": pod["metadata"]["uid"]} for pod in victims["Pods"]]}
+                for name, victims in said["NodeNameToVictims"].items()
+            }
+        }
+
+    async with cluster(tmp_path, kubelet=True) as it, scripted_extender({"preempt": all_may_go}) as extender:
+        it.add_nodes(node_object("a", cpu="1"))
+        it.add_pods(pod_object("victim", cpu="1", node="a", annotations={"example.com/cost": "7"}))
+        async with it.daemon() as daemon:
+            await it.until(lambda: it.pod("victim")["status"]["phase"] == "Running")
+            await daemon.reload(parse(configuration(f"{{urlPrefix: {extender.url}, preemptVerb: preempt}}")))
+            whole = it.pod("victim")
+            it.add_pods(pod_object("important", cpu="1", priority=10))
+            await it.until(lambda: it.node_of("important"))
+
+        (sent,) = extender.asked[0][1]["NodeNameToVictims"]["a"]["Pods"]
+        assert sent["metadata"]["annotations"] == {"example.com/cost": "7"}
+        assert sent["spec"] == whole["spec"]
+        assert sent["status"]["phase"] == "Running"
+
+
+@virtually
 async def test_an_extender_that_fails_keeps_pods_from_being_preempted(tmp_path: Path) -> None:
     answers: dict[str, Any] = {"preempt": 500}
     async with cluster(tmp_path, kubelet=True) as it, scripted_extender(answers) as extender:

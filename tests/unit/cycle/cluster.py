@@ -300,7 +300,8 @@ class Cluster:
         self.cache.check()
         self.queue.check()
         if self.counts.bindings == 0:
-            for each in self.api.seen.values():
+            ours = [each for each in self.api.seen.values() if each.scheduler_name == PROFILE]
+            for each in ours:
                 here = self.queue.get(each.uid) is not None
                 placed = each.node_name or self.cache.pod(each.uid)
                 assert here or placed or each.is_terminating, f"{each.key} is lost"

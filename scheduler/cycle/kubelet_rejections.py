@@ -1,0 +1,126 @@
+"""Notices pods of ours that a kubelet rejected after they were bound, and lets their nodes rest.
+
+A rejected pod has failed, and failed pods are not watched: it leaves the watch as a deleted one does. So a pod that
+leaves its node without having run, and without having been asked to go, is read once more. That costs a request for
+such pods only.
+
+Source:
+    kubelet v1.36, pkg/kubelet/kubelet.go, rejectPod: phase Failed, the reason of whichever check refused, and a message
+    that begins with "Pod was rejected: ". Older kubelets know the reasons, not the message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+from scheduler.errors import ApiError, ObjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+    from scheduler.clock import Clock
+    from scheduler.cycle.binding import PodReader
+    from scheduler.cycle.reporting import Reporter
+    from scheduler.objects.pod import PodInfo
+    from scheduler.state.node_pauses import NodePauses
+
+logger = logging.getLogger(__name__)
+
+_MESSAGE = "Pod was rejected: "
+_NO_ROOM = "OutOf"
+_REASONS = frozenset({"NodeAffinity", "NodePorts", "NodeName", "NodeUnschedulable", "TaintToleration"})
+"""What a kubelet's own look at the pod calls the rest. Source: kubelet v1.36, pkg/kubelet/lifecycle/predicate.go."""
+
+
+class RejectionObserver(Protocol):
+    """Counts."""
+
+    def rejected_by_kubelet(self, reason: str) -> None:
+        """A kubelet rejected a pod for a reason such as `OutOfcpu`."""
+        ...
+
+
+class KubeletRejections:
+    """Asks what became of pods that left their nodes too early.
+
+    Args:
+        profiles: the schedulerNames that are ours.
+        pauses: where nodes rest.
+        reader: reads pods.
+        reporter: tells users.
+        clock: the time.
+        observer: counts.
+        is_leading: whether we are who binds; else nothing is asked.
+    """
+
+    def __init__(
+        self,
+        *,
+        profiles: Container[str],
+        pauses: NodePauses,
+        reader: PodReader,
+        reporter: Reporter,
+        clock: Clock,
+        observer: RejectionObserver,
+        is_leading: Callable[[], bool],
+    ) -> None:
+        self._profiles = profiles
+        self._pauses = pauses
+        self._reader = reader
+        self._reporter = reporter
+        self._clock = clock
+        self._observer = observer
+        self._is_leading = is_leading
+        self._unasked: asyncio.Queue[PodInfo] = asyncio.Queue()
+
+    def left(self, pod: PodInfo) -> None:
+        """Note that a pod left its node, as it was seen last."""
+        has_run = pod.pod.status.phase == "Running"
+        if (
+            pod.scheduler_name in self._profiles
+            and not has_run
+            and not pod.is_terminating
+            and self._is_leading()
+        ):
+            self._unasked.put_nowait(pod)
+
+    async def run(self) -> NoReturn:
+        """Ask of one pod after the other, until cancelled."""
+        while True:
+            pod = await self._unasked.get()
+            try:
+                found = await self._reader.read_pod(pod.namespace, pod.name)
+            except (ApiError, ObjectError) as error:
+                fields = {"pod": pod.key, "node": pod.node_name, "error": str(error)}
+                logger.warning("Cannot learn whether the kubelet rejected the pod", extra=fields)
+                continue
+            if found is not None and found.uid == pod.uid and is_rejected(found):
+                self._note(found)
+
+    def _note(self, pod: PodInfo) -> None:
+        reason, message = pod.pod.status.reason, pod.pod.status.message.removeprefix(_MESSAGE)
+        why = f"{reason}: {message}" if message else reason
+        seconds = self._pauses.rejected(
+            pod.node_name, f"its kubelet rejected pod {pod.key}: {why}", at=self._clock.monotonic()
+        )
+        self._observer.rejected_by_kubelet(reason)
+        self._reporter.rejected_by_kubelet(pod.scheduler_name, pod, why, seconds)
+        fields = {"pod": pod.key, "node": pod.node_name, "reason": reason, "pause_seconds": round(seconds, 1)}
+        logger.warning("Kubelet rejected a pod that was bound to its node", extra=fields)
+
+
+def is_rejected(pod: PodInfo) -> bool:
+    """Say whether a kubelet refused to run the pod at all."""
+    status = pod.pod.status
+    return (
+        bool(pod.node_name)
+        and status.phase == "Failed"
+        and bool(status.reason)
+        and (
+            status.message.startswith(_MESSAGE)
+            or status.reason.startswith(_NO_ROOM)
+            or status.reason in _REASONS
+        )
+    )
