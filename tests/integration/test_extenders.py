@@ -171,7 +171,9 @@ async def test_an_extender_has_a_say_in_whom_to_preempt(tmp_path: Path) -> None:
 
 
 @virtually
-async def test_an_extender_that_knows_no_pods_is_sent_whole_victims_also_after_a_reload(tmp_path: Path) -> None:
+async def test_an_extender_that_knows_no_pods_is_sent_whole_victims_also_after_a_reload(
+    tmp_path: Path,
+) -> None:
     def all_may_go(said: Any) -> Any:
         return {
             "NodeNameToMetaVictims": {
