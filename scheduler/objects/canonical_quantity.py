@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from scheduler.objects.quantity import Quantity, parse_quantity
 
 _DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_DIGITS = re.compile(r"[+-]?0*([0-9]*)\.?([0-9]*)", re.ASCII)  # before and after the point
 
 
 def canonical_quantity(value: str | float) -> str:
@@ -36,6 +38,31 @@ def _canonical(text: str) -> str:
     if not has_exponent:
         return f"{mantissa}{_DECIMAL[power]}" if power in _DECIMAL else f"{mantissa}e{power}"
     return f"{mantissa}e{power}" if power else str(mantissa)
+
+
+def quantity_as_read(value: str | float) -> str:
+    """Write a quantity as Go does that has only read it: text that looks canonical is kept, `1.500` and `+1` too.
+
+    Raises:
+        ValueError: it is none.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go, ParseQuantity.
+    """
+    text = (value if isinstance(value, str) else repr(value)).strip()
+    quantity = parse_quantity(text)
+    return text if quantity.is_int64 and _looks_canonical(text, quantity) else canonical_quantity(text)
+
+
+def _looks_canonical(text: str, quantity: Quantity) -> bool:
+    """Say whether Go takes text for canonical: the greatest suffix that could do, judged by the last digits alone."""
+    if text.endswith("i"):
+        return bool(abs(quantity.unscaled) >> 10 * _BINARY.index(text[-2:]) & 7)
+    match = _DIGITS.match(text)
+    assert match is not None, "every quantity begins with digits"
+    digits = (match[1] or "0") + match[2]
+    fits = quantity.exponent % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
+    return fits or text == "0"
 
 
 def _by_thousands(quantity: Quantity) -> tuple[int, int]:

@@ -24,10 +24,13 @@ _MESSAGE = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`
 
 
 def decode_pod(raw: bytes) -> PodInfo:
-    """Read a v1.Pod.
+    """Read a v1.Pod; what is kept of its bytes has no managedFields.
 
     Raises:
         ObjectError: malformed JSON, a field of the wrong type, a bad quantity, no name or no uid.
+
+    Source:
+        kube-scheduler v1.36, pkg/scheduler/scheduler.go, newPodInformer.
     """
     try:
         pod = _POD.decode(raw)
@@ -38,7 +41,7 @@ def decode_pod(raw: bytes) -> PodInfo:
         missing = "uid" if metadata.name else "name"
         key = f"{metadata.namespace or '?'}/{metadata.name or '?'}"
         raise ObjectError("Pod", key, f"metadata.{missing}", "expected text, found none")
-    info = PodInfo(pod, raw)
+    info = PodInfo(pod, _without_managed_fields(raw))
     try:
         _ = info.resources  # computed now: it may raise
     except ObjectError as error:
@@ -71,6 +74,16 @@ def decode_object(raw: bytes) -> dict[str, Any]:
         ObjectError: malformed JSON, or no JSON object.
     """
     return _decode_untyped(raw, "Object")
+
+
+def _without_managed_fields(raw: bytes) -> bytes:
+    """Leave out of an object that can be read what no plugin, extender or guest needs, and what is often half of it."""
+    if b'"managedFields"' not in raw:
+        return raw
+    fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    metadata = msgspec.json.decode(fields["metadata"], type=dict[str, msgspec.Raw])
+    metadata.pop("managedFields", None)
+    return msgspec.json.encode({**fields, "metadata": metadata})
 
 
 def _decode_untyped(raw: bytes, kind: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from scheduler.objects.canonical_quantity import canonical_quantity
+from scheduler.objects.canonical_quantity import quantity_as_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -204,7 +204,7 @@ def _boolean(value: Any) -> bytes:
 
 
 def _quantity(value: Any) -> bytes:
-    return _delimited(b"\x0a", canonical_quantity(value).encode())
+    return _delimited(b"\x0a", quantity_as_read(value).encode())
 
 
 def _time(value: Any) -> bytes:

@@ -205,6 +205,49 @@ async def test_room_that_the_other_scheduler_preempted_for_is_its_own_by_priorit
         assert it.pod("theirs")["status"].get("reason") is None
 
 
+async def one_full_node(it: Cluster) -> None:
+    """A node whose only pod takes half a minute to stop."""
+    it.add_nodes(node_object("n1", cpu="1"))
+    it.add_pods(pod_object("victim", cpu="1", node="n1", terminationGracePeriodSeconds=30))
+    await it.until(lambda: it.pod("victim")["status"]["phase"] == "Running")
+
+
+def nominated(it: Cluster, name: str) -> str:
+    return it.pod(name)["status"].get("nominatedNodeName", "")
+
+
+@virtually
+async def test_a_nomination_of_another_scheduler_is_not_ours_to_take_back(tmp_path: Path):
+    async with cluster(tmp_path, kubelet=KubeletOptions(stop_seconds=20)) as it, it.daemon() as daemon:
+        await one_full_node(it)
+        theirs = pod_object("theirs", cpu="1", priority=5, scheduler_name=THEIRS)
+        it.add_pods(theirs | {"status": {"phase": "Pending", "nominatedNodeName": "n1"}})
+        it.server.store.patch("pods", "theirs", {"status": {"nominatedNodeName": "n1"}}, subresource="status")
+        await it.until(lambda: daemon.queue.nominator.node_of(it.pod("theirs")["metadata"]["uid"]) == "n1")
+
+        it.add_pods(pod_object("ours", cpu="1", priority=10))
+        await it.until(lambda: nominated(it, "ours") == "n1")
+        await asyncio.sleep(5)
+
+        assert nominated(it, "theirs") == "n1"
+
+
+@virtually
+async def test_room_made_for_a_pod_is_kept_when_its_profile_is_served_no_more(tmp_path: Path):
+    both = f"{HEAD}profiles: [{{schedulerName: {OURS}}}, {{schedulerName: {THEIRS}}}]"
+    async with cluster(tmp_path, kubelet=KubeletOptions(stop_seconds=20)) as it, it.daemon(both) as daemon:
+        await one_full_node(it)
+        it.add_pods(pod_object("theirs", cpu="1", priority=10, scheduler_name=THEIRS))
+        await it.until(lambda: nominated(it, "theirs") == "n1")
+
+        await daemon.reload(parse(HEAD))
+        it.add_pods(pod_object("ours", cpu="1", priority=5))
+        await asyncio.sleep(60)
+
+        assert {pod["metadata"]["name"] for pod in it.pods()} == {"theirs", "ours"}
+        assert it.node_of("ours") == ""
+
+
 TWO_POOLS = f"""{HEAD}
 profiles:
 - schedulerName: custom-scheduler

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.objects.canonical_quantity import canonical_quantity
+from scheduler.objects.canonical_quantity import canonical_quantity, quantity_as_read
 from scheduler.objects.quantity import parse_quantity
 
 
@@ -34,6 +34,30 @@ def test_a_quantity_is_written_in_its_canonical_form(written: Any, canonical: st
     assert canonical_quantity(written) == canonical
 
 
+@pytest.mark.parametrize(
+    ("read", "written"),
+    [
+        ("1.500", "1.500"),
+        ("+110", "+110"),
+        ("12Mi", "12Mi"),
+        ("+12Mi", "+12Mi"),
+        ("007", "007"),
+        ("1E3", "1E3"),
+        ("0", "0"),
+        ("00", "0"),
+        ("0.5", "500m"),
+        ("1.5", "1500m"),
+        ("1000m", "1"),
+        ("1024Mi", "1Gi"),
+        ("1.5Gi", "1536Mi"),
+        (" 1.500 ", "1.500"),
+        ("1234567890123456789.000", "1234567890123456789"),
+    ],
+)
+def test_go_keeps_what_looks_canonical_to_it(read: str, written: str):
+    assert quantity_as_read(read) == written
+
+
 QUANTITIES = st.builds(
     "{}{}{}".format,
     st.integers(-(10**6), 10**6),
@@ -54,3 +78,9 @@ def test_the_canonical_form_is_the_same_number_and_stays_as_it_is(written: Any):
 def test_what_is_no_quantity_is_refused(written: Any):
     with pytest.raises(ValueError, match="quantity"):
         canonical_quantity(written)
+
+
+@given(QUANTITIES)
+def test_what_was_read_is_the_same_number_and_the_canonical_form_stays_as_it_is(written: Any):
+    assert parse_quantity(quantity_as_read(written)) == parse_quantity(written)
+    assert quantity_as_read(canonical_quantity(written)) == canonical_quantity(written)

@@ -32,6 +32,14 @@ def test_a_pod_keeps_its_bytes_and_its_fields():
     assert pod.object["spec"]["nodeName"] == "n1"
 
 
+def test_who_managed_which_field_of_a_pod_is_not_kept():
+    found = merged(pod_object("web", labels={"managedFields": "a word"}), "spec.odd", {"managedFields": [7]})
+    managed = [{"manager": "kubectl", "fieldsV1": {"f:spec": {}}, "time": "2026-05-04T10:11:12Z"}]
+    raw = encoded({**found, "metadata": {**found["metadata"], "managedFields": managed}})
+    assert decode_pod(raw).object == found
+    assert decode_pod(encoded(found)).object == found
+
+
 def test_a_node_keeps_its_bytes_and_its_fields():
     raw = encoded(node_object("n1", taints=["gpu=yes:NoSchedule"], unschedulable=True, labels={"zone": "a"}))
     node = decode_node(raw)
