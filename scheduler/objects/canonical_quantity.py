@@ -61,8 +61,7 @@ def _looks_canonical(text: str, quantity: Quantity) -> bool:
     match = _DIGITS.match(text)
     assert match is not None, "every quantity begins with digits"
     digits = (match[1] or "0") + match[2]
-    fits = quantity.exponent % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
-    return fits or text == "0"
+    return quantity.exponent % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
 
 
 def _by_thousands(quantity: Quantity) -> tuple[int, int]:

@@ -51,7 +51,9 @@ def test_a_quantity_is_written_in_its_canonical_form(written: Any, canonical: st
         ("1024Mi", "1Gi"),
         ("1.5Gi", "1536Mi"),
         (" 1.500 ", "1.500"),
+        ("+8Mi", "8Mi"),
         ("1234567890123456789.000", "1234567890123456789"),
+        ("1234567890123456789.5", "1234567890123456789500m"),
     ],
 )
 def test_go_keeps_what_looks_canonical_to_it(read: str, written: str):

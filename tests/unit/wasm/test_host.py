@@ -186,6 +186,15 @@ def test_log_lines_below_the_severity_are_dropped_in_both_functions(caplog: pyte
     assert caplog.records[1].__dict__["guest_fields"] == {"key": "val"}
 
 
+def test_a_key_without_a_value_is_logged_with_none(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="scheduler.wasm.klog")
+    logs = "(call $logs (i32.const 0) (i32.const 16) (i32.const 5) (i32.const 22) (i32.const 4))"
+
+    heard(wat(f'(func (export "filter") (result i32) {logs} (i32.const 0))', data="hello\\nkey\\0val\\0"))
+
+    assert caplog.records[0].__dict__["guest_fields"] == {"key": ""}
+
+
 def test_a_guest_can_ask_for_the_severity() -> None:
     content = wat('(func (export "filter") (result i32) (call $severity))')
 

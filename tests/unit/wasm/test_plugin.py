@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -249,6 +250,18 @@ def test_an_instance_is_free_again_when_the_attempt_is_forgotten() -> None:
         assert [score(plugin, CycleState()) for _ in range(3)] == [11, 22, 33]
     finally:
         gc.enable()
+
+
+def test_a_burst_of_pods_does_not_keep_instances_for_ever() -> None:
+    plugin = guest(COUNTS)
+    burst = [CycleState() for _ in range(20)]
+    for state in burst:
+        score(plugin, state)
+    burst.clear()
+    del state
+
+    again = [CycleState() for _ in range(20)]
+    assert Counter(score(plugin, state) for state in again) == {22: 16, 11: 4}
 
 
 def test_an_instance_is_free_again_once_the_pod_is_bound_or_given_up() -> None:
