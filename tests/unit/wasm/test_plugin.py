@@ -21,6 +21,7 @@ from scheduler.framework import (
     Status,
     Wait,
 )
+from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.points import ExtensionPoint
 from scheduler.runtime.checking import check_plugin
 from scheduler.runtime.points import points_of
@@ -124,6 +125,36 @@ def test_a_guest_without_a_prefilter_sees_nodes_at_later_points() -> None:
 
     assert plugin.permit(state, POD, SNAPSHOT.name_of(0)) is SUCCESS
     assert plugin.permit(state, POD, "gone").code is Code.ERROR
+
+
+@pytest.mark.parametrize(("mode", "name"), [(0, None), (1, "n1")], ids=["left alone", "named"])
+def test_post_filter_names_a_node_only_where_it_says_so(mode: int, name: str | None) -> None:
+    content = wat(
+        f"""(func (export "filter") (result i32) (i32.const 0))
+        (func (export "postfilter") (result i64)
+          (call $nominate (i32.const 16) (i32.const 2)) (i64.const {mode << 32}))""",
+        data="n1",
+    )
+
+    result = guest(content).post_filter(CycleState(), POD, SNAPSHOT, Diagnosis.blank(SNAPSHOT.n_nodes))
+
+    assert (result.status, result.nominated_node_name) == (SUCCESS, name)
+
+
+def test_a_reason_is_that_of_its_own_call() -> None:
+    content = wat(
+        """(global $asked (mut i32) (i32.const 0))
+        (func (export "filter") (result i32)
+          (if (i32.eqz (global.get $asked)) (then (call $reason (i32.const 16) (i32.const 3))))
+          (global.set $asked (i32.const 1))
+          (i32.const 2))""",
+        data="why",
+    )
+    plugin, state = guest(content), CycleState()
+
+    told = [plugin.filter_node(state, POD, SNAPSHOT.node_info(row)).reasons for row in (0, 1)]
+
+    assert told == [("why",), ("rejected by the guest guest without a reason",)]
 
 
 def test_pre_filter_narrows_to_the_names_it_gives() -> None:
