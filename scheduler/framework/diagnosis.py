@@ -114,7 +114,7 @@ class Diagnosis:
         refused_rows = rows[refused]
         self.rejected_by[refused_rows] = place
         self.index[refused_rows] = at_rows[refused]
-        for number in np.unique(at_rows[refused]).tolist():
+        for number in np.flatnonzero(np.bincount(at_rows[refused])).tolist():
             self._note(plugin, outcomes.table[number].code)
         standing: Rows = rows[~refused]
         return standing

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from scheduler.framework.status import SUCCESS, Code, Status
@@ -236,7 +235,7 @@ class PluginCalls:
             return Status(Code.ERROR, (told,), plugin.name, status.error)
         if status.code not in allows:
             return self._malformed(plugin, point, status)
-        return replace(status, plugin=plugin.name)
+        return Status(status.code, status.reasons, plugin.name, status.error)
 
     def _checked(
         self,

@@ -74,7 +74,7 @@ class _Kept:
         """Keep what a filter said of rows; a failure is no verdict, so it is said but not kept."""
         places = np.zeros(len(outcomes.table), dtype=np.int64)
         failed = np.zeros(len(outcomes.table), dtype=bool)
-        for number in np.unique(outcomes.index).tolist():
+        for number in np.flatnonzero(np.bincount(outcomes.index)).tolist():
             outcome = outcomes.table[number]
             places[number] = self.table.setdefault(outcome, len(self.table))
             failed[number] = outcome.code is Code.ERROR

@@ -23,10 +23,11 @@ _SMALLEST = 16
 class Column(Generic[S]):
     """A contiguous array with room to grow; rows past the length are zero."""
 
-    __slots__ = ("_cells",)
+    __slots__ = ("_cells", "_shown")
 
     def __init__(self, dtype: type[S], length: int = 0) -> None:
         self._cells: NDArray[S] = np.zeros(max(length, _SMALLEST), dtype=dtype)
+        self._shown: NDArray[S] = self._cells[:0]
 
     def reserve(self, length: int) -> None:
         """Make room for `length` rows; views taken before show the old cells after a growth."""
@@ -42,9 +43,10 @@ class Column(Generic[S]):
 
     def view(self, length: int) -> NDArray[S]:
         """Return the first `length` rows, read-only; it follows later writes until the column grows."""
-        view = self._cells[:length]
-        view.flags.writeable = False
-        return view
+        if len(self._shown) != length or self._shown.base is not self._cells:
+            self._shown = self._cells[:length]
+            self._shown.flags.writeable = False
+        return self._shown
 
 
 def add_at(cells: Int64s, row: int, amount: int) -> None:
