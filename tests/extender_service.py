@@ -12,8 +12,8 @@ import aiohttp
 import msgspec
 
 from plugins.registry import IN_TREE
-from scheduler.app.extender import ExtenderService
-from scheduler.app.extender_pages import extender_application
+from scheduler.app.extender.pages import extender_application
+from scheduler.app.extender.service import ExtenderService
 from scheduler.client.connection import ApiConnection
 from scheduler.configuration.load import parse
 from scheduler.server.http_server import serving

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scheduler.app.extender import ExtenderService, checked_profile, judging
-from scheduler.app.extender_certificates import ServingCertificate
-from scheduler.app.extender_pages import ExtenderAddress, serving_extender
-from scheduler.app.extender_snippet import points_not_run, snippet
+from scheduler.app.extender.certificates import ServingCertificate
+from scheduler.app.extender.pages import ExtenderAddress, serving_extender
+from scheduler.app.extender.service import ExtenderService, checked_profile, judging
+from scheduler.app.extender.snippet import points_not_run, snippet
 from scheduler.app.memory import settle_memory
 from scheduler.app.pages import Serving
 from scheduler.cli.serving import BindAddress, TlsCertFile, TlsPrivateKeyFile

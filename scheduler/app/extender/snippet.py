@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.extender_verdicts import weight_of
+from scheduler.app.extender.verdicts import weight_of
 from scheduler.configuration.yaml_syntax import write
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.framework.points import ExtensionPoint

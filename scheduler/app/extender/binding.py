@@ -18,7 +18,7 @@ from scheduler.state.pod_states import PodState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.app.extender_verdicts import Verdicts
+    from scheduler.app.extender.verdicts import Verdicts
     from scheduler.extenders.serving import BindingRequest
     from scheduler.framework.cycle_state import CycleState
     from scheduler.objects.pod import PodInfo

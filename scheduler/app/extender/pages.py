@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from scheduler.app.extender_certificates import ServingCertificate, given, kept_in, made_for
-from scheduler.app.extender_snippet import Reached
+from scheduler.app.extender.certificates import ServingCertificate, given, kept_in, made_for
+from scheduler.app.extender.snippet import Reached
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.server.extender import LONGEST_REQUEST_BYTES, verb_routes
 from scheduler.server.http_server import application, serving
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from scheduler.app.extender import ExtenderService
+    from scheduler.app.extender.service import ExtenderService
 
 logger = logging.getLogger(__name__)
 

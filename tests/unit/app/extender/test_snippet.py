@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography import x509
 
-from scheduler.app.extender_certificates import given, kept_in, made_for
-from scheduler.app.extender_pages import ExtenderAddress
-from scheduler.app.extender_snippet import Reached, points_not_run, snippet
+from scheduler.app.extender.certificates import given, kept_in, made_for
+from scheduler.app.extender.pages import ExtenderAddress
+from scheduler.app.extender.snippet import Reached, points_not_run, snippet
 from scheduler.configuration.load import load, parse
 from scheduler.errors import ConfigurationError
 from scheduler.runtime.points import CLASS_OF
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.types import Extender
     from scheduler.runtime.framework import Framework
 
-CONFIG = Path(__file__).parents[3] / "config" / "extender.yaml"
+CONFIG = Path(__file__).parents[4] / "config" / "extender.yaml"
 SCORING = NodeScore("Likes", 7)
 
 

@@ -1,4 +1,4 @@
-"""Our plugins as another scheduler's extender: the daemon without a queue, a scheduling loop and a lease.
+"""Answers what another scheduler asks, with the plugins of a configuration.
 
 It watches the cluster as the daemon does and judges when it is asked. Any number of replicas may answer.
 """
@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from scheduler.app.capabilities import ApiReads, capabilities
-from scheduler.app.extender_binding import ExtenderBinding
-from scheduler.app.extender_verdicts import Verdicts, best_total
+from scheduler.app.extender.binding import ExtenderBinding
+from scheduler.app.extender.verdicts import Verdicts, best_total
 from scheduler.app.failed_extenders import FailedExtenders
 from scheduler.app.generation import Generation
 from scheduler.app.in_tree import IN_TREE

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.node_resources_fit import NodeResourcesFit
-from scheduler.app.extender_verdicts import UNKNOWN_NODE, Verdicts, best_total, scaled, weight_of
+from scheduler.app.extender.verdicts import UNKNOWN_NODE, Verdicts, best_total, scaled, weight_of
 from scheduler.errors import SchedulerError
 from scheduler.extenders.wire import FilterAnswer, MetaVictims
 from scheduler.framework import PreFilterResult, Status
