@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import aclosing
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from scheduler.client.backoff import Backoff
@@ -116,6 +117,7 @@ class Reflector(Generic[T]):
         self._listed = asyncio.Event()
         self._progressed = False
         self._refusals = 0
+        self._lists_once = False  # plainly, because the server could not stream the list for now
         self._told: int | None = None  # the status last complained about
 
     @property
@@ -197,6 +199,8 @@ class Reflector(Generic[T]):
         if step is Mark.REPLACE_ENDS:
             self._store.end_replace()
             self._note_listed()
+            if self._lists_once:
+                self._cursor.initial_events, self._lists_once = True, False
             if self._observer is not None:
                 self._observer.listed(self.resource)
         elif not isinstance(step, Mark):
@@ -234,13 +238,15 @@ class Reflector(Generic[T]):
         self._count_end("error")
         seconds = max(0.0 if at_once else self._backoff.next_seconds(), error.retry_after_seconds or 0.0)
         logger.warning("Watch failed", extra={**self._fields(error), "retry_seconds": round(seconds, 3)})
+        if not self._cursor.resource_version and self._cursor.initial_events:
+            # As client-go: a server whose storage cannot stream lists says 500, also though it serves plain ones.
+            self._cursor.initial_events = error.status in {0, 429}
+            self._lists_once = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
         if error.status not in {0, 429}:
             self._refusals += 1
             if self._refusals >= _REFUSALS_BEFORE_LIST:
                 self._refusals = 0
                 self._cursor.resource_version = ""
-        if error.status in {400, 422} and not self._cursor.resource_version:
-            self._cursor.initial_events = False
         return seconds
 
     def _complain(self, error: ApiError) -> None:

@@ -334,6 +334,20 @@ async def test_a_server_without_initial_events_is_listed_and_watched():
 
 
 @virtually
+async def test_a_server_that_fails_to_stream_a_list_is_asked_for_a_plain_one_each_time():
+    async with case() as at:
+        at.script(failure(500, "InternalError"), failure(503, "ServiceUnavailable"), listing(9, obj("a", 5)))
+        at.watch(30.0, EXPIRED)
+        at.watch(*BEGINNING, bookmark(30))
+        await asyncio.sleep(60.0)
+
+        asked = [each.query for each in at.asked]
+        assert [query.get("sendInitialEvents") for query in asked] == ["true", None, None, None, "true"]
+        assert ["watch" in query for query in asked] == [True, False, False, True, True]
+        assert at.listener.lists == 2
+
+
+@virtually
 async def test_a_server_that_ignores_initial_events_is_listed_in_the_end():
     async with case(silence_seconds=100.0) as at:
         at.watch(event("ADDED", "a", 5))
@@ -408,8 +422,8 @@ async def test_an_object_nobody_can_read_does_not_stop_the_others():
 @virtually
 async def test_waits_grow_while_the_server_is_in_trouble_and_shrink_once_it_works():
     async with case() as at:
-        at.script(*[failure(500, "InternalError")] * 7)
-        at.watch(*BEGINNING, 5.0, then="close")
+        at.script(*[failure(500, "InternalError")] * 7, listing(9))
+        at.watch(5.0, then="close")
         at.script(*[failure(500, "InternalError")] * 2)
         at.watch()
         await asyncio.sleep(200.0)
@@ -418,9 +432,10 @@ async def test_waits_grow_while_the_server_is_in_trouble_and_shrink_once_it_work
         waits = [after - before for before, after in itertools.pairwise(times)]
         for wait, ceiling in zip(waits, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0], strict=False):
             assert ceiling / 2 <= wait <= ceiling + 0.1
-        assert waits[7] == pytest.approx(5.0, abs=0.1)  # it worked, and ended in order: at once
-        assert 0.4 <= waits[8] <= 0.9
-        assert 0.8 <= waits[9] <= 1.7
+        assert waits[7] == pytest.approx(0.0, abs=0.1)  # listed, so watched
+        assert waits[8] == pytest.approx(5.0, abs=0.1)  # it worked, and ended in order: at once
+        assert 0.4 <= waits[9] <= 0.9
+        assert 0.8 <= waits[10] <= 1.7
 
 
 @virtually
