@@ -5,7 +5,7 @@ import numpy as np
 from scheduler.snapshot.arrays import Column
 
 
-def test_a_view_of_the_same_length_shows_the_cells_that_a_column_grew_into():
+def test_a_view_of_the_same_length_shows_the_cells_that_a_column_grew_into() -> None:
     column = Column(np.int64, 3)
     before = column.view(3)
     column.reserve(1000)
@@ -15,7 +15,7 @@ def test_a_view_of_the_same_length_shows_the_cells_that_a_column_grew_into():
     assert before.tolist() == [0, 0, 0]
 
 
-def test_a_view_follows_later_writes_and_the_number_of_rows():
+def test_a_view_follows_later_writes_and_the_number_of_rows() -> None:
     column = Column(np.int64, 3)
     view = column.view(2)
     column.cells[1] = 7
