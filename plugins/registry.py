@@ -9,20 +9,20 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from plugins.default_binder import DefaultBinder
-from plugins.default_preemption import DefaultPreemption
 from plugins.dynamic_resources import DynamicResources
 from plugins.image_locality import ImageLocality
-from plugins.inter_pod_affinity import InterPodAffinity
-from plugins.network_traffic import NetworkTraffic
+from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from plugins.node_affinity import NodeAffinity
 from plugins.node_declared_features import NodeDeclaredFeatures
-from plugins.node_load import NodeLoad
+from plugins.node_measurements.network_traffic import NetworkTraffic
+from plugins.node_measurements.node_load import NodeLoad
 from plugins.node_name import NodeName
 from plugins.node_ports import NodePorts
-from plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from plugins.node_resources.fit import NodeResourcesFit
 from plugins.node_unschedulable import NodeUnschedulable
-from plugins.pod_topology_spread import PodTopologySpread
+from plugins.pod_topology_spread.plugin import PodTopologySpread
+from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.priority_sort import PrioritySort
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration

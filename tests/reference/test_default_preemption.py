@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from plugins.default_preemption import DefaultPreemption
-from plugins.inter_pod_affinity import InterPodAffinity
+from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from plugins.node_ports import NodePorts
-from plugins.node_resources_fit import NodeResourcesFit
-from plugins.pod_topology_spread import PodTopologySpread
+from plugins.node_resources.fit import NodeResourcesFit
+from plugins.pod_topology_spread.plugin import PodTopologySpread
+from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.taint_toleration import TaintToleration
 from scheduler.app.victim_review import ExtenderReview
 from scheduler.cycle.preemption import NoPreemptions

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
+from plugins.node_resources.fit import NodeResourcesFit, NodeResourcesFitArgs
 from scheduler.objects.resource_names import is_extended_resource_name, is_scalar_resource_name
 from tests.clusters import RESOURCES, Cluster, wild_clusters, wild_pods
 from tests.reference.go import divide, to_int64, wrap

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugins.pod_topology_spread import PodTopologySpread
-from plugins.topology_spread_args import PodTopologySpreadArgs
+from plugins.pod_topology_spread.args import PodTopologySpreadArgs
+from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.framework import CycleState
 from scheduler.objects.meta import OwnerReference
 from tests.reference.cluster_events import HOST, ZONE, EventfulCluster, random_labels

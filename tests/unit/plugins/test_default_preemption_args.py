@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugins.default_preemption_args import DefaultPreemptionArgs
+from plugins.preemption.args import DefaultPreemptionArgs
 
 
 def args(percentage: int, absolute: int) -> DefaultPreemptionArgs:

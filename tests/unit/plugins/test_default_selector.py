@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from plugins.default_selector import (
+from plugins.pod_topology_spread.default_selector import (
     KINDS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plugins.disruption_budgets import read_budgets, split
+from plugins.preemption.disruption_budgets import read_budgets, split
 from tests.builders import pod
 
 PODS = [pod(name, node="n", labels={"app": "db"}) for name in ("a", "b", "c")]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plugins.network_traffic import NetworkTraffic, NetworkTrafficArgs
+from plugins.node_measurements.network_traffic import NetworkTraffic, NetworkTrafficArgs
 from scheduler.configuration import decode_args, find_args, load
 from scheduler.errors import ConfigurationError
 from scheduler.framework import CycleState

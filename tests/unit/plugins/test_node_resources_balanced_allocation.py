@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from plugins.node_resources_balanced_allocation import (
+from plugins.node_resources.balanced_allocation import (
     NodeResourcesBalancedAllocation,
     NodeResourcesBalancedAllocationArgs,
 )

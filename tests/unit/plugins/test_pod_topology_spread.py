@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from plugins.pod_topology_spread import PodTopologySpread
+from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
 from scheduler.objects.taints import Toleration
 from tests.builders import node, pod

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugins.node_resources_fit import NodeResourcesFit
-from plugins.preemption_candidates import NEVER, VICTIMS_ARE_LEAVING, search, why_not_eligible
+from plugins.node_resources.fit import NodeResourcesFit
+from plugins.preemption.candidates import NEVER, VICTIMS_ARE_LEAVING, search, why_not_eligible
 from scheduler.framework import CycleState, Diagnosis
 from scheduler.runtime.dry_run import DryRun
 from tests.builders import node, pod
@@ -15,7 +15,7 @@ from tests.puppets import framework_of
 from tests.snapshots import snapshot_of
 
 if TYPE_CHECKING:
-    from plugins.preemption_candidates import Search
+    from plugins.preemption.candidates import Search
     from scheduler.snapshot import Snapshot
 
 NODES = [node(f"n{row}", cpu="2") for row in range(4)]

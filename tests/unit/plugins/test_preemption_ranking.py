@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugins.preemption_ranking import Candidate, best, by_importance
+from plugins.preemption.ranking import Candidate, best, by_importance
 from tests.builders import pod
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.topology_scoring import go_log, go_round
+from plugins.pod_topology_spread.scoring import go_log, go_round
 
 
 @pytest.mark.parametrize(

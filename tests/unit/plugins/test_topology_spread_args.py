@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from plugins.pod_topology_spread import PodTopologySpread
-from plugins.topology_spread_args import SYSTEM_CONSTRAINTS, PodTopologySpreadArgs
+from plugins.pod_topology_spread.args import SYSTEM_CONSTRAINTS, PodTopologySpreadArgs
+from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.configuration.args import decode_args
 from scheduler.errors import ConfigurationError
 from tests.unit.plugins.running import faults, made

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugins.node_ports import NodePorts
-from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.framework import Code, CycleState, Diagnosis, Status
 from scheduler.runtime.dry_run import DryRun
 from scheduler.runtime.points import keeps_rows_apart

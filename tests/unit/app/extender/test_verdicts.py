@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.app.extender.verdicts import UNKNOWN_NODE, Verdicts, best_total, scaled, weight_of
 from scheduler.errors import SchedulerError
 from scheduler.extenders.wire import FilterAnswer, MetaVictims

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from plugins.topology_constraints import rule_of_labels
+from plugins.pod_topology_spread.constraints import rule_of_labels
 from scheduler.objects.meta import ApiStruct
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
 from scheduler.snapshot import Objects

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from plugins.metrics_api import node_usages
-from plugins.node_measurement import NodeMeasurement, Noted
-from plugins.prometheus import Prometheus, PrometheusArgs, filled_in
-from plugins.resource_allocation import DEFAULT_RESOURCES, ResourceSpec
+from plugins.node_measurements.measurement import NodeMeasurement, Noted
+from plugins.node_measurements.metrics_api import node_usages
+from plugins.node_measurements.prometheus import Prometheus, PrometheusArgs, filled_in
+from plugins.node_resources.allocation import DEFAULT_RESOURCES, ResourceSpec
 from scheduler.errors import FieldError
 from scheduler.framework import MAX_NODE_SCORE, ReservePlugin, ScorePlugin
 from scheduler.objects.quantity import Quantity

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.topology_constraints import (
+from plugins.pod_topology_spread.constraints import (
     CountedNodes,
     domains_of,
     lacking,
@@ -24,7 +24,7 @@ from scheduler.framework import MAX_NODE_SCORE, divide
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugins.topology_constraints import SpreadConstraint
+    from plugins.pod_topology_spread.constraints import SpreadConstraint
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Float64s, Int64s, Rows, Snapshot
 

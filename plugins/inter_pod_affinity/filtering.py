@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.affinity_domains import Domains, added_up
+from plugins.inter_pod_affinity.domains import Domains, added_up
 from scheduler.framework import PASS, Code, Outcome, Outcomes
 from scheduler.snapshot import TermKind
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Self
 
-    from plugins.affinity_terms import CountedTerm, IncomingTerms
+    from plugins.inter_pod_affinity.terms import CountedTerm, IncomingTerms
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import AffinityTerms
     from scheduler.snapshot import Bools, Int64s, Rows, Snapshot

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugins.default_preemption_args import DefaultPreemptionArgs
-from plugins.disruption_budgets import BUDGETS, read_budgets
-from plugins.preemption_candidates import rows_to_try, search, why_not_eligible
-from plugins.preemption_ranking import Candidate, best, by_importance
+from plugins.preemption.args import DefaultPreemptionArgs
+from plugins.preemption.candidates import rows_to_try, search, why_not_eligible
+from plugins.preemption.disruption_budgets import BUDGETS, read_budgets
+from plugins.preemption.ranking import Candidate, best, by_importance
 from scheduler.errors import SchedulerError
 from scheduler.framework import (
     ActionType,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from plugins.preemption_candidates import Search
+    from plugins.preemption.candidates import Search
     from scheduler.framework import CycleState, Diagnosis
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plugins.affinity_domains import added_up
-from plugins.affinity_filtering import counted_terms
+from plugins.inter_pod_affinity.domains import added_up
+from plugins.inter_pod_affinity.filtering import counted_terms
 from scheduler.framework import MAX_NODE_SCORE
 from scheduler.snapshot import TermKind
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Self
 
-    from plugins.affinity_domains import Domains
-    from plugins.affinity_terms import CountedTerm
+    from plugins.inter_pod_affinity.domains import Domains
+    from plugins.inter_pod_affinity.terms import CountedTerm
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, Rows, Snapshot
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugins.affinity_filtering import AffinityState
-from plugins.affinity_hints import after_node_change, after_pod_change
-from plugins.affinity_scoring import ScoreState, normalized
-from plugins.affinity_terms import NAMESPACES, TermReader
+from plugins.inter_pod_affinity.filtering import AffinityState
+from plugins.inter_pod_affinity.hints import after_node_change, after_pod_change
+from plugins.inter_pod_affinity.scoring import ScoreState, normalized
+from plugins.inter_pod_affinity.terms import NAMESPACES, TermReader
 from scheduler.errors import FieldError
 from scheduler.framework import (
     SKIP,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plugins.resource_allocation import usages
-from plugins.scoring_strategy import (
+from plugins.node_resources.allocation import usages
+from plugins.node_resources.scoring_strategy import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
     RequestedToCapacityRatio,

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.topology_constraints import CountedNodes, domains_of, nodes_with_keys, pods_by_domain
+from plugins.pod_topology_spread.constraints import CountedNodes, domains_of, nodes_with_keys, pods_by_domain
 from scheduler.framework import PASS, Code, Outcome, Outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
 
-    from plugins.topology_constraints import SpreadConstraint
+    from plugins.pod_topology_spread.constraints import SpreadConstraint
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import LabelRule
     from scheduler.snapshot import Bools, Int64s, Snapshot, UInt16s

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from plugins.resource_allocation import DEFAULT_RESOURCES, ResourceSpec
+from plugins.node_resources.allocation import DEFAULT_RESOURCES, ResourceSpec
 from scheduler.errors import FieldError
 from scheduler.framework import MAX_NODE_SCORE, divide, divide_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from plugins.resource_allocation import Usage
+    from plugins.node_resources.allocation import Usage
     from scheduler.snapshot import Bools, Int64s
 
     ResourceScore = Callable[[Int64s, Int64s], Int64s]

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.disruption_budgets import split
-from plugins.preemption_ranking import Candidate, by_importance
+from plugins.preemption.disruption_budgets import split
+from plugins.preemption.ranking import Candidate, by_importance
 from scheduler.framework.diagnosis import FEASIBLE, NARROWED, NOT_EXAMINED
 from scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from plugins.disruption_budgets import Budget
+    from plugins.preemption.disruption_budgets import Budget
     from scheduler.framework import CycleState, Diagnosis
     from scheduler.framework.preemption import PreemptionDryRun
     from scheduler.objects.pod import PodInfo

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugins.default_selector import KINDS, DefaultSelectors
-from plugins.topology_constraints import ConstraintReader, has_keys
-from plugins.topology_filtering import SpreadState
-from plugins.topology_scoring import ScoreState
-from plugins.topology_spread_args import PodTopologySpreadArgs
+from plugins.pod_topology_spread.args import PodTopologySpreadArgs
+from plugins.pod_topology_spread.constraints import ConstraintReader, has_keys
+from plugins.pod_topology_spread.default_selector import KINDS, DefaultSelectors
+from plugins.pod_topology_spread.filtering import SpreadState
+from plugins.pod_topology_spread.scoring import ScoreState
 from scheduler.framework import (
     SKIP,
     ActionType,
@@ -33,7 +33,7 @@ from scheduler.objects.topology_spread import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugins.topology_constraints import SpreadConstraint
+    from plugins.pod_topology_spread.constraints import SpreadConstraint
     from scheduler.framework import CycleState, Outcomes
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo

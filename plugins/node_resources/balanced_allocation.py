@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plugins.resource_allocation import DEFAULT_RESOURCES, ResourceSpec, usages
+from plugins.node_resources.allocation import DEFAULT_RESOURCES, ResourceSpec, usages
 from scheduler.errors import FieldError
 from scheduler.framework import (
     MAX_NODE_SCORE,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plugins.topology_constraints import lacking
+from plugins.pod_topology_spread.constraints import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

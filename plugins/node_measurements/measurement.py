@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from plugins.prometheus import InstanceIs
+    from plugins.node_measurements.prometheus import InstanceIs
     from scheduler.snapshot import Int64s, Rows, Snapshot
 
     Float64s = NDArray[np.float64]

@@ -1,0 +1,1 @@
+"""InterPodAffinity: `plugin` is the plugin; what it counts, and for whom, is beside it."""

@@ -1,0 +1,1 @@
+"""PodTopologySpread: `plugin` is the plugin; constraints, counting and ranking are beside it."""
