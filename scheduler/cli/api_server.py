@@ -12,9 +12,9 @@ import typer
 
 from scheduler.clock import SystemClock
 from scheduler.logs import configure_logging
-from scheduler.simulator.clusters import heterogeneous
-from scheduler.simulator.scenario import Scenario, load_scenario
-from scheduler.simulator.scenario_player import ScenarioPlayer
+from scheduler.simulator.scenarios.clusters import heterogeneous
+from scheduler.simulator.scenarios.player import ScenarioPlayer
+from scheduler.simulator.scenarios.scenario import Scenario, load_scenario
 from scheduler.simulator.server import ApiServer
 
 _NODES: Final = 30

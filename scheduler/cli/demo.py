@@ -16,7 +16,7 @@ from scheduler.demo.given import Given
 from scheduler.demo.show import show
 from scheduler.demo.tour import Tour
 from scheduler.logs import LogFormat, configure_logging
-from scheduler.simulator.manifests import read_manifests
+from scheduler.simulator.scenarios.manifests import read_manifests
 
 if TYPE_CHECKING:
     from scheduler.demo.workload import Workload

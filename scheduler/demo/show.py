@@ -21,7 +21,7 @@ from scheduler.configuration.overrides import with_leader_election
 from scheduler.demo.picture import Picture
 from scheduler.demo.view import event_line, nodes_with_their_load, pods_and_reasons, refusals, whole
 from scheduler.server.http_server import application, serving
-from scheduler.simulator.clusters import heterogeneous
+from scheduler.simulator.scenarios.clusters import heterogeneous
 from scheduler.simulator.server import ApiServer
 
 if TYPE_CHECKING:

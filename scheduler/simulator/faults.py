@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from scheduler.simulator.request_info import RequestInfo
-from scheduler.simulator.status import StatusError
+from scheduler.simulator.api.request_info import RequestInfo
+from scheduler.simulator.apimachinery.status import StatusError
 
 if TYPE_CHECKING:
-    from scheduler.simulator.registry import Registry
-    from scheduler.simulator.watching import WatchStream
+    from scheduler.simulator.api.watching import WatchStream
+    from scheduler.simulator.registry.registry import Registry
 
 Match = Callable[[RequestInfo], bool]
 

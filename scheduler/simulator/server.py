@@ -19,29 +19,29 @@ from aiohttp import hdrs, web
 
 from scheduler.certificates import Issued, issue, load_key_pair
 from scheduler.clock import Clock, SystemClock
-from scheduler.simulator.api import JSON, Answer, Api, Request, answer_of_error
-from scheduler.simulator.builtin_kinds import builtin_kinds
+from scheduler.simulator.access.rbac_defaults import bootstrap_rbac
+from scheduler.simulator.access.security import Security, is_review
+from scheduler.simulator.api.handlers import JSON, Answer, Api, Request, answer_of_error
+from scheduler.simulator.api.listing import parse_version
+from scheduler.simulator.api.request_info import request_info
+from scheduler.simulator.api.watching import WatchStream
+from scheduler.simulator.apimachinery.status import StatusError, too_large_version
+from scheduler.simulator.controllers.role_aggregation import RoleAggregation
+from scheduler.simulator.controllers.service_accounts import ServiceAccounts
 from scheduler.simulator.faults import Faults
+from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
 from scheduler.simulator.kubeconfig import write_kubeconfig
-from scheduler.simulator.listing import parse_version
-from scheduler.simulator.rbac_defaults import bootstrap_rbac
-from scheduler.simulator.registry import Registry
-from scheduler.simulator.request_info import request_info
+from scheduler.simulator.registry.registry import Registry
+from scheduler.simulator.registry.store import Store
 from scheduler.simulator.request_log import LoggedRequest, RequestLog
-from scheduler.simulator.role_aggregation import RoleAggregation
-from scheduler.simulator.security import Security, is_review
-from scheduler.simulator.service_accounts import ServiceAccounts
 from scheduler.simulator.stand_ins import KubeletOptions, stand_ins
-from scheduler.simulator.status import StatusError, too_large_version
-from scheduler.simulator.store import Store
-from scheduler.simulator.watching import WatchStream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from scheduler.simulator.controller import Controller
-    from scheduler.simulator.users import User
+    from scheduler.simulator.access.users import User
+    from scheduler.simulator.controllers.controller import Controller
 
 logger = logging.getLogger(__name__)
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.simulator.daemonset_controller import DaemonSetController
-from scheduler.simulator.definition_controller import DefinitionController
-from scheduler.simulator.deployment_controller import DeploymentController
-from scheduler.simulator.disruption_controller import DisruptionController
-from scheduler.simulator.event_expiry import EventExpiry
-from scheduler.simulator.garbage_collector import GarbageCollector
-from scheduler.simulator.job_controller import JobController
-from scheduler.simulator.kubelet import Kubelet, KubeletOptions
-from scheduler.simulator.namespace_controller import NamespaceController
-from scheduler.simulator.node_lifecycle import NodeLifecycle
-from scheduler.simulator.replicaset_controller import ReplicaSetController
-from scheduler.simulator.statefulset_controller import StatefulSetController
+from scheduler.simulator.controllers.custom_resource_definition import DefinitionController
+from scheduler.simulator.controllers.daemonset import DaemonSetController
+from scheduler.simulator.controllers.deployment import DeploymentController
+from scheduler.simulator.controllers.disruption import DisruptionController
+from scheduler.simulator.controllers.event_expiry import EventExpiry
+from scheduler.simulator.controllers.garbage_collector import GarbageCollector
+from scheduler.simulator.controllers.job import JobController
+from scheduler.simulator.controllers.namespace import NamespaceController
+from scheduler.simulator.controllers.node_lifecycle import NodeLifecycle
+from scheduler.simulator.controllers.replicaset import ReplicaSetController
+from scheduler.simulator.controllers.statefulset import StatefulSetController
+from scheduler.simulator.kubelet.kubelet import Kubelet, KubeletOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scheduler.simulator.controller import Controller
-    from scheduler.simulator.store import Store
+    from scheduler.simulator.controllers.controller import Controller
+    from scheduler.simulator.registry.store import Store
 
 __all__ = ["KubeletOptions", "stand_ins"]
 

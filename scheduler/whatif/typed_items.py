@@ -12,7 +12,7 @@ from scheduler.errors import ObjectError
 from scheduler.objects.decode import decode_node, decode_object, decode_pod
 from scheduler.objects.nulls import without_nulls
 from scheduler.objects.pod import Pod
-from scheduler.simulator.pod_defaults import default_pod
+from scheduler.simulator.kinds.pod_defaults import default_pod
 
 if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject

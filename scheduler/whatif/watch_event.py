@@ -163,7 +163,7 @@ class _Reader:
     def _is_of_a_kind_one_knows(self, found: Identity) -> bool:
         if is_known(found.item) or found.kind in self._kinds:
             return True
-        from scheduler.simulator.builtin_kinds import builtin_kinds  # rarely asked for, slow to import
+        from scheduler.simulator.kinds.builtin_kinds import builtin_kinds  # rarely asked for, slow to import
 
         kinds = {(kind.api_version, kind.kind) for kind in builtin_kinds()}
         return (found.item.api_version, found.item.kind) in kinds

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from scheduler.app.daemon import Daemon
-    from scheduler.simulator.storage import Object
+    from scheduler.simulator.apimachinery.objects import Object
     from tests.faults.lives import Life
     from tests.faults.stage import Stage
     from tests.faults.story import PodRecord

@@ -13,7 +13,7 @@ from scheduler.state.cache import Cache
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scheduler.simulator.store import Store
+    from scheduler.simulator.registry.store import Store
     from scheduler.snapshot import Snapshot
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.request_info import RequestInfo
+    from scheduler.simulator.api.request_info import RequestInfo
+    from scheduler.simulator.registry.store import Store
     from scheduler.simulator.server import ApiServer
-    from scheduler.simulator.store import Store
     from tests.faults.campaign import Plan
 
 ODD_POD_CPU, ODD_NODE_CPU = "1337m", "7777m"

@@ -10,8 +10,8 @@ import pytest
 
 from scheduler.app.live_explain import live_explanation
 from scheduler.configuration.load import parse
-from scheduler.simulator.container_runs import RUN_SECONDS
 from scheduler.simulator.faults import binds
+from scheduler.simulator.kubelet.container_runs import RUN_SECONDS
 from scheduler.simulator.server import KubeletOptions
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster

@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from scheduler.simulator.clusters import uniform
+from scheduler.simulator.scenarios.clusters import uniform
 from scheduler.simulator.server import ApiServer
 from tests.builders import pod_object
 

@@ -7,8 +7,8 @@ import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from scheduler.simulator.access.users import User
 from scheduler.simulator.server import ApiServer
-from scheduler.simulator.users import User
 from tests.integration.test_prometheus import process, until
 from tests.kubectl import Kubectl
 

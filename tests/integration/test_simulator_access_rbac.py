@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.simulator.users import User
+from scheduler.simulator.access.users import User
 from tests.integration.simulator_client import PODS, Client, pod, serving
 from tests.virtually import virtually
 

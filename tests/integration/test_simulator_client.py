@@ -9,7 +9,7 @@ import kubernetes_asyncio.client as k8s
 import pytest
 from kubernetes_asyncio import watch
 
-from scheduler.simulator.clusters import heterogeneous
+from scheduler.simulator.scenarios.clusters import heterogeneous
 from scheduler.simulator.server import ApiServer
 from tests.unit.simulator.definitions import definition, widget, with_spec
 

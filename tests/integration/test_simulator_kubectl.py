@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.simulator.clusters import uniform
+from scheduler.simulator.scenarios.clusters import uniform
 from scheduler.simulator.server import ApiServer
 from scheduler.simulator.stand_ins import KubeletOptions
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.simulator.clusters import uniform
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.scenarios.clusters import uniform
 from scheduler.simulator.server import ApiServer
 from scheduler.simulator.stand_ins import KubeletOptions
-from scheduler.simulator.status import StatusError
 from tests.binaries import needed_binary
 
 if TYPE_CHECKING:

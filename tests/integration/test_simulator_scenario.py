@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import kubernetes_asyncio.client as k8s
 from kubernetes_asyncio import config
 
-from scheduler.simulator.scenario import load_scenario
-from scheduler.simulator.scenario_player import ScenarioPlayer
+from scheduler.simulator.scenarios.player import ScenarioPlayer
+from scheduler.simulator.scenarios.scenario import load_scenario
 from tests.integration.simulator_client import serving
 from tests.virtually import virtually
 

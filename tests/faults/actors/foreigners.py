@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from scheduler.simulator.status import StatusError
+from scheduler.simulator.apimachinery.status import StatusError
 from tests.builders import pod_object
 from tests.faults.actors.actor import Actor
 from tests.faults.stage import is_pending
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.storage import Object
+    from scheduler.simulator.apimachinery.objects import Object
 
 
 class Foreigners(Actor):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from scheduler.simulator.kubelet import Kubelet, KubeletOptions
+from scheduler.simulator.kubelet.kubelet import Kubelet, KubeletOptions
 from tests.faults.actors.actor import Actor
 from tests.faults.stage import has_ended
 
 if TYPE_CHECKING:
-    from scheduler.simulator.storage import Object
+    from scheduler.simulator.apimachinery.objects import Object
 
 
 class Kubelets(Actor):

@@ -9,7 +9,7 @@ from tests.faults.actors.actor import Actor
 from tests.faults.stage import ODD_NODE_CPU
 
 if TYPE_CHECKING:
-    from scheduler.simulator.storage import Object
+    from scheduler.simulator.apimachinery.objects import Object
 
 ZONES = ("a", "b")
 DEDICATED = "dedicated"

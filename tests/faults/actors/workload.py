@@ -10,7 +10,7 @@ from tests.faults.actors.nodes import DEDICATED, ZONES
 from tests.faults.stage import ODD_POD_CPU, is_pending
 
 if TYPE_CHECKING:
-    from scheduler.simulator.storage import Object
+    from scheduler.simulator.apimachinery.objects import Object
 
 FINALIZER = "example.com/slow-to-go"
 

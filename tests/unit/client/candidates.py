@@ -14,9 +14,9 @@ from scheduler.client.connection import ApiConnection
 from scheduler.client.lease import LeaderElector
 from scheduler.configuration.types import LeaderElection
 from scheduler.objects.durations import Duration
+from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.faults import requests
 from scheduler.simulator.server import ApiServer
-from scheduler.simulator.status import StatusError
 from tests.freezing import Freezer
 from tests.virtual_time import LoopClock
 

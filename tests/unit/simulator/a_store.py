@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler.simulator.builtin_kinds import builtin_kinds
-from scheduler.simulator.registry import Registry
-from scheduler.simulator.store import Store
+from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
+from scheduler.simulator.registry.registry import Registry
+from scheduler.simulator.registry.store import Store
 from tests.manual_clock import ManualClock
 
 if TYPE_CHECKING:

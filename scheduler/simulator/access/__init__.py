@@ -1,0 +1,1 @@
+"""Who asks, and whether they may: tokens, impersonation, RBAC, reviews, and what keeps account of grants."""

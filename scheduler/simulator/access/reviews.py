@@ -1,0 +1,158 @@
+"""Reviews: questions about tokens and rights, asked by creating an object that is stored nowhere.
+
+Source:
+    kube-apiserver v1.36, pkg/registry/authentication, pkg/registry/authorization and
+    pkg/apis/authorization/validation/validation.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from scheduler.simulator.access.attributes import Attributes
+from scheduler.simulator.access.service_account_tokens import TokenError
+from scheduler.simulator.access.users import User
+from scheduler.simulator.api.body import read_body
+from scheduler.simulator.apimachinery.causes import Cause, invalid_value
+from scheduler.simulator.apimachinery.decoding import WriteOptions, read_object
+from scheduler.simulator.apimachinery.status import bad_request, invalid, method_not_allowed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from scheduler.simulator.access.authentication import Tokens
+    from scheduler.simulator.access.authorizer import Authorizer
+    from scheduler.simulator.api.request_info import RequestInfo
+    from scheduler.simulator.apimachinery.kinds import Kind
+    from scheduler.simulator.apimachinery.objects import Object
+
+_AUTHORIZATION: Final = "authorization.k8s.io"
+_RULE_FIELDS: Final = ("verbs", "apiGroups", "resources", "resourceNames")
+
+
+class Reviews:
+    """Answers reviews."""
+
+    def __init__(self, tokens: Tokens, authorizer: Authorizer) -> None:
+        self._tokens = tokens
+        self._authorizer = authorizer
+        self._answers: Mapping[str, Callable[[Object, User, str], Object]] = {
+            "TokenReview": self._token,
+            "SelfSubjectReview": self._self,
+            "SubjectAccessReview": self._subject_access,
+            "LocalSubjectAccessReview": self._local_access,
+            "SelfSubjectAccessReview": self._self_access,
+            "SelfSubjectRulesReview": self._rules,
+        }
+
+    def answer(self, kind: Kind, info: RequestInfo, body: bytes, content_type: str, user: User) -> Object:
+        """Return a review with its answer.
+
+        Args:
+            kind: of the review.
+            info: what the request is about.
+            body: of the request.
+            content_type: of the body.
+            user: who asks.
+
+        Raises:
+            StatusError: 400, 405 or 422.
+        """
+        if info.verb != "create" or info.name:
+            raise method_not_allowed()
+        review = read_object(kind, read_body(body, content_type, kind.kind), WriteOptions())
+        if kind.kind != "SelfSubjectReview":
+            review.setdefault("spec", {})
+        return review | {"status": self._answers[kind.kind](review, user, info.namespace)}
+
+    def _token(self, review: Object, _: User, __: str) -> Object:
+        token, audiences = review["spec"].get("token", ""), review["spec"].get("audiences", ())
+        if not token:
+            raise bad_request("token is required for TokenReview in authentication")
+        try:
+            user, meant = self._tokens.review(token, audiences)
+        except TokenError as error:
+            return {"user": {}, "error": str(error)}
+        return {"authenticated": True, "user": user.info(), "audiences": meant}
+
+    def _self(self, _: Object, user: User, __: str) -> Object:
+        return {"userInfo": user.info()}
+
+    def _subject_access(self, review: Object, _: User, __: str) -> Object:
+        spec = review["spec"]
+        causes = [*_attribute_causes(spec), *_subject_causes(spec)]
+        if causes:
+            raise invalid(_AUTHORIZATION, "SubjectAccessReview", "", causes)
+        return self._verdict(_subject(spec), spec)
+
+    def _local_access(self, review: Object, _: User, namespace: str) -> Object:
+        spec = review["spec"]
+        causes = [*_attribute_causes(spec), *_subject_causes(spec)]
+        asked = (spec.get("resourceAttributes") or {}).get("namespace", "")
+        if "resourceAttributes" in spec and asked != namespace:
+            field = "spec.resourceAttributes.namespace"
+            causes.append(invalid_value(field, f'"{asked}"', "must match metadata.namespace"))
+        if "nonResourceAttributes" in spec:
+            field = "spec.nonResourceAttributes"
+            causes.append(invalid_value(field, "{}", "disallowed on this kind of request"))
+        if causes:
+            raise invalid(_AUTHORIZATION, "LocalSubjectAccessReview", "", causes)
+        return self._verdict(_subject(spec), spec)
+
+    def _self_access(self, review: Object, user: User, _: str) -> Object:
+        causes = list(_attribute_causes(review["spec"]))
+        if causes:
+            raise invalid(_AUTHORIZATION, "SelfSubjectAccessReview", "", causes)
+        return self._verdict(user, review["spec"])
+
+    def _verdict(self, user: User, spec: Object) -> Object:
+        decision = self._authorizer.decide(user, _deed(spec))
+        return {"allowed": decision.allowed} | ({"reason": decision.reason} if decision.reason else {})
+
+    def _rules(self, review: Object, user: User, _: str) -> Object:
+        namespace = review["spec"].get("namespace", "")
+        if not namespace:
+            raise bad_request("no namespace on request")
+        rules, problems = self._authorizer.rules(user, namespace)
+        answer: Object = {
+            "resourceRules": [
+                {field: rule[field] for field in _RULE_FIELDS if rule.get(field)}
+                for rule in rules
+                if rule.get("resources")
+            ],
+            "nonResourceRules": [
+                {field: rule[field] for field in ("verbs", "nonResourceURLs")}
+                for rule in rules
+                if rule.get("nonResourceURLs")
+            ],
+            "incomplete": bool(problems),
+        }
+        return answer | ({"evaluationError": ", ".join(problems)} if problems else {})
+
+
+def _subject(spec: Object) -> User:
+    extra = {key.lower(): tuple(values) for key, values in spec.get("extra", {}).items()}
+    return User(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups", ())), extra)
+
+
+def _deed(spec: Object) -> Attributes:
+    path = spec.get("nonResourceAttributes")
+    if path is not None:
+        return Attributes(path.get("verb", ""), path=path.get("path", ""))
+    fields = ("verb", "group", "resource", "subresource", "namespace", "name")
+    return Attributes(*(spec["resourceAttributes"].get(field, "") for field in fields))
+
+
+def _attribute_causes(spec: Object) -> Iterator[Cause]:
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and path is not None:
+        detail = "cannot be specified in combination with resourceAttributes"
+        yield invalid_value("spec.nonResourceAttributes", "{}", detail)
+    if resource is None and path is None:
+        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        yield invalid_value("spec.resourceAttributes", "null", detail)
+
+
+def _subject_causes(spec: Object) -> Iterator[Cause]:
+    if not spec.get("user") and not spec.get("groups"):
+        yield invalid_value("spec.user", '""', "at least one of user or group must be specified")

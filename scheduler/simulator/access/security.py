@@ -1,0 +1,151 @@
+"""All that depends on who asks: whose tokens are whose, who may do what, and the requests that are about that."""
+
+from __future__ import annotations
+
+import secrets
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scheduler.simulator.access.attributes import attributes_of, refusal
+from scheduler.simulator.access.authentication import Tokens
+from scheduler.simulator.access.authorizer import AllowKnown, Authorizer
+from scheduler.simulator.access.escalation import EscalationGuard
+from scheduler.simulator.access.grants import Grants
+from scheduler.simulator.access.impersonation import impersonated
+from scheduler.simulator.access.rbac import Rbac
+from scheduler.simulator.access.reviews import Reviews
+from scheduler.simulator.access.service_account_tokens import ServiceAccountTokens
+from scheduler.simulator.access.token_requests import create_token
+from scheduler.simulator.access.users import MASTERS, NOBODY, User
+from scheduler.simulator.api.handlers import Answer, Api, Request
+from scheduler.simulator.apimachinery.kinds import REVIEW_VERBS
+from scheduler.simulator.apimachinery.status import StatusError, method_not_allowed
+from scheduler.simulator.kinds.roles import put_guard
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from multidict import CIMultiDictProxy
+
+    from scheduler.simulator.access.attributes import Attributes
+    from scheduler.simulator.api.request_info import RequestInfo
+    from scheduler.simulator.registry.registry import Registry
+
+
+class Security:
+    """Lets requests through, and answers those whose answer depends on who asks.
+
+    Attributes:
+        token: of the owner, who may do everything; None where nobody needs one.
+        grants: what was made use of, and what was refused.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        token: str | None,
+        owner: str,
+        users: Mapping[str, User],
+        rbac: bool,
+        is_open: bool,
+        kept_refusals: int,
+    ) -> None:
+        """Set up.
+
+        Args:
+            registry: the objects.
+            token: of the owner; one is made up where it is empty.
+            owner: their name.
+            users: the other tokens: token -> whose it is.
+            rbac: whether roles and bindings decide.
+            is_open: whether no token is asked for: everybody is taken for the owner.
+            kept_refusals: how many refusals `grants` keeps.
+        """
+        self.token = None if is_open else token or secrets.token_urlsafe(32)
+        user = User(owner, groups=(MASTERS,)).authenticated()
+        own = {self.token: user} if self.token else {}
+        self._registry = registry
+        self._tokens = Tokens({**users, **own}, ServiceAccountTokens(registry))
+        roles = Rbac(registry)
+        self._authorizer: Authorizer = roles if rbac else AllowKnown()
+        self.grants = Grants(roles, kept_refusals)
+        self._default_user = user if is_open else None
+        self._reviews = Reviews(self._tokens, self._authorizer)
+        self._guard = EscalationGuard(roles, self.grants)
+        if rbac:
+            put_guard(registry.kinds, self._guard)
+
+    def identify(self, headers: CIMultiDictProxy[str]) -> User:
+        """Return who asks: who they are impersonated to be, if they may.
+
+        Raises:
+            StatusError: 401, a wrong token; 403, they may not be somebody else.
+        """
+        user = self._user(headers.get("Authorization", ""))
+        wanted = impersonated(headers)
+        if wanted is None:
+            return user
+        for deed in wanted.deeds:
+            self._require(user, deed)
+        return wanted.user
+
+    def authorize(self, user: User, info: RequestInfo) -> None:
+        """Let a request pass, or not.
+
+        Raises:
+            StatusError: 403, the user may not do this.
+        """
+        self._require(user, attributes_of(info))
+
+    def answer(self, api: Api, request: Request, user: User) -> Answer:
+        """Answer anything but a watch: here what is about users, else by the API on the user's behalf.
+
+        Raises:
+            StatusError: what is about users is refused; other refusals are answers.
+        """
+        info = request.info
+        if is_review(info):
+            kind = api.kind(info)
+            created = self._reviews.answer(kind, info, request.body, request.content_type, user)
+        elif (info.group, info.resource, info.subresource) == ("", "serviceaccounts", "token"):
+            api.kind(info)
+            if info.verb != "create":
+                raise method_not_allowed()
+            created = create_token(
+                self._registry,
+                self._tokens.accounts,
+                (info.namespace, info.name),
+                request.body,
+                request.content_type,
+            )
+        else:
+            with self._guard.asking(user):
+                return api.answer(request)
+        return Answer(HTTPStatus.CREATED, msgspec.json.encode(created))
+
+    def _user(self, authorization: str) -> User:
+        if not authorization:
+            return self._default_user or NOBODY
+        scheme, _, token = authorization.partition(" ")
+        known = self._tokens.user_of(token.strip()) if scheme.lower() == "bearer" else None
+        user = known or self._default_user
+        if user is None:
+            raise StatusError(401, "Unauthorized", "Unauthorized")
+        return user
+
+    def _require(self, user: User, deed: Attributes) -> None:
+        decision = self._authorizer.decide(user, deed)
+        if decision.allowed:
+            self.grants.use(user, deed, decision.rules)
+            return
+        error = refusal(user, deed, decision.reason)
+        self.grants.refuse(user, deed, error.message)
+        raise error
+
+
+def is_review(info: RequestInfo) -> bool:
+    """Say whether a request is about what can be created and nothing else: what is stored nowhere."""
+    return info.kind is not None and info.kind.verbs == REVIEW_VERBS

@@ -1,0 +1,173 @@
+"""Tokens of ServiceAccounts: signed JWTs that live as long as what they are bound to.
+
+Source:
+    kube-apiserver v1.36, pkg/serviceaccount/claims.go and jwt.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
+from scheduler.errors import SchedulerError
+from scheduler.simulator.access.rbac_rules import quoted
+from scheduler.simulator.access.users import User, service_account_groups, service_account_name
+from scheduler.simulator.apimachinery.metadata import new_uid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.registry.registry import Registry
+
+ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
+
+BOUND_RESOURCES: Final = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+"""What a token may be bound to beside its ServiceAccount: kind -> resource."""
+
+_LEEWAY_SECONDS: Final = 60
+_HALF: Final = 32  # bytes of each number of an ES256 signature
+
+
+class TokenError(SchedulerError):
+    """A token that is worth nothing; the message is for its owner."""
+
+
+class ServiceAccountTokens:
+    """Makes and reads tokens; its key lives as long as it does.
+
+    Attributes:
+        audiences: who takes a token that is made for nobody in particular: this server.
+    """
+
+    audiences = (ISSUER,)
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._key = ec.generate_private_key(ec.SECP256R1())
+
+    def issue(
+        self,
+        account: Mapping[str, Any],
+        *,
+        audiences: Sequence[str],
+        seconds: int,
+        bound_to: tuple[str, Mapping[str, Any]] | None = None,
+    ) -> str:
+        """Return a new token.
+
+        Args:
+            account: the ServiceAccount.
+            audiences: who is to take it.
+            seconds: how long it lives by the server's clock.
+            bound_to: the kind and the object it dies with, beside the account.
+        """
+        metadata = account["metadata"]
+        now = int(self._registry.clock.utc_now().timestamp())
+        private: Object = {"namespace": metadata["namespace"], "serviceaccount": _reference(account)}
+        if bound_to is not None:
+            kind, obj = bound_to
+            private[kind.lower()] = _reference(obj)
+        claims = {
+            "aud": list(audiences),
+            "exp": now + seconds,
+            "iat": now,
+            "iss": ISSUER,
+            "jti": new_uid(self._registry.random),
+            "kubernetes.io": private,
+            "nbf": now,
+            "sub": service_account_name(metadata["namespace"], metadata["name"]),
+        }
+        signed = f"{_encoded({'alg': 'ES256', 'typ': 'JWT'})}.{_encoded(claims)}"
+        r, s = decode_dss_signature(self._key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
+        return f"{signed}.{_base64(r.to_bytes(_HALF, 'big') + s.to_bytes(_HALF, 'big'))}"
+
+    def user_of(self, token: str, audiences: Sequence[str] = audiences) -> tuple[User, list[str]] | None:
+        """Return whose token this is, and which of the audiences it is for; None where it is not of our making.
+
+        Raises:
+            TokenError: it is, but is worth nothing any more, or not for them.
+        """
+        claims = self._claims(token)
+        if claims is None:
+            return None
+        meant = [audience for audience in audiences if audience in claims["aud"]]
+        if not meant:
+            raise TokenError(f"token audiences {quoted(claims['aud'])} is invalid for the target audiences "
+                             f"{quoted(audiences)}")  # fmt: skip
+        now = self._registry.clock.utc_now().timestamp()
+        if now - _LEEWAY_SECONDS > claims["exp"]:
+            raise TokenError("service account token has expired")
+        private: Object = claims["kubernetes.io"]
+        namespace, account = private["namespace"], private["serviceaccount"]
+        self._check_account(namespace, account)
+        extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
+        for kind, resource in BOUND_RESOURCES.items():
+            bound = private.get(kind.lower())
+            if bound is None:
+                continue
+            self._check_bound(kind, resource, namespace, bound)
+            if kind != "Secret":
+                extra[f"authentication.kubernetes.io/{kind.lower()}-name"] = (bound["name"],)
+                extra[f"authentication.kubernetes.io/{kind.lower()}-uid"] = (bound["uid"],)
+        user = User(claims["sub"], account["uid"], service_account_groups(namespace), extra)
+        return user.authenticated(), meant
+
+    def _claims(self, token: str) -> Object | None:
+        """Return the claims of a token that this server signed."""
+        signed, _, signature = token.rpartition(".")
+        head, _, body = signed.partition(".")
+        try:
+            raw = _plain(signature)
+            if len(raw) != 2 * _HALF or msgspec.json.decode(_plain(head)).get("alg") != "ES256":
+                return None
+            numbers = (int.from_bytes(raw[:_HALF], "big"), int.from_bytes(raw[_HALF:], "big"))
+            self._key.public_key().verify(
+                encode_dss_signature(*numbers), signed.encode(), ec.ECDSA(hashes.SHA256())
+            )
+            claims: Object = msgspec.json.decode(_plain(body))
+        except (InvalidSignature, binascii.Error, ValueError, AttributeError):
+            return None  # whatever is wrong with it: it is somebody else's text
+        return claims
+
+    def _check_account(self, namespace: str, claimed: Object) -> None:
+        account = self._registry.find("serviceaccounts", claimed["name"], namespace)
+        if account is None:
+            raise TokenError(f'serviceaccounts "{claimed["name"]}" not found')
+        uid = account["metadata"]["uid"]
+        if uid != claimed["uid"]:
+            raise TokenError(f"service account UID ({uid}) does not match claim ({claimed['uid']})")
+
+    def _check_bound(self, kind: str, resource: str, namespace: str, claimed: Object) -> None:
+        obj = self._registry.find(resource, claimed["name"], namespace)
+        if obj is None:
+            raise TokenError("service account token has been invalidated")
+        uid = obj["metadata"]["uid"]
+        if uid != claimed["uid"]:
+            what = kind.lower()
+            raise TokenError(
+                f"{what} UID ({uid}) does not match service account {what} ref claim ({claimed['uid']})"
+            )
+
+
+def _reference(obj: Mapping[str, Any]) -> Object:
+    return {"name": obj["metadata"]["name"], "uid": obj["metadata"]["uid"]}
+
+
+def _encoded(value: Object) -> str:
+    return _base64(msgspec.json.encode(value))
+
+
+def _base64(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _plain(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

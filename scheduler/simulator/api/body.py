@@ -1,0 +1,147 @@
+"""Bodies of requests: JSON, or YAML or protobuf where it is said to be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from scheduler.simulator.api import protobuf
+from scheduler.simulator.apimachinery.status import StatusError, bad_request
+from scheduler.simulator.patches.patch_types import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+)
+from scheduler.simulator.registry.deletion import DeleteOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_JSON_TYPES: Final = frozenset({"", "application/json", "application/x-www-form-urlencoded"})
+_YAML_TYPES: Final = frozenset({"application/yaml"})
+_PATCH_TYPES: Final = frozenset({JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH})
+
+
+def read_body(body: bytes, content_type: str, kind: str) -> dict[str, Any]:
+    """Decode an object.
+
+    Args:
+        body: as it came.
+        content_type: of the body.
+        kind: what it should be, for the message.
+
+    Raises:
+        StatusError: 400 or 415.
+    """
+    media_type = content_type.partition(";")[0].strip()
+    if media_type == protobuf.CONTENT_TYPE:
+        return protobuf.decode_protobuf(body)
+    if media_type in _YAML_TYPES:
+        body = _from_yaml(body)
+    elif media_type not in _JSON_TYPES:
+        raise _unsupported(["application/json", "application/yaml"])
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        shown = body.decode(errors="replace")
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse "
+            f"error: {error} ({shown[:200]})"
+        ) from error
+    if not isinstance(found, dict):
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse "
+            "error: json: cannot unmarshal into Go value of type struct"
+        )
+    return found
+
+
+def read_patch(body: bytes, content_type: str) -> tuple[str, Any]:
+    """Decode a patch.
+
+    Returns:
+        Its media type and the patch.
+
+    Raises:
+        StatusError: 400 or 415.
+    """
+    media_type = content_type.partition(";")[0].strip()
+    if media_type == APPLY_PATCH:
+        return media_type, msgspec.json.decode(_from_yaml(body))
+    if media_type not in _PATCH_TYPES:
+        if media_type.startswith("application/apply-patch"):
+            raise _unsupported([*sorted(_PATCH_TYPES), APPLY_PATCH])
+        raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    try:
+        return media_type, msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise bad_request(f"error decoding patch: {error}") from error
+
+
+def delete_options(body: bytes, content_type: str, query: Mapping[str, str]) -> DeleteOptions:
+    """Read how a deletion is meant: from the body if there is one, else from the query.
+
+    Raises:
+        StatusError: 400 or 415.
+    """
+    found = read_body(body, content_type, "DeleteOptions") if body.strip() else dict(query)
+    return _delete_options(found, body, query)
+
+
+def eviction_options(eviction: Mapping[str, Any]) -> DeleteOptions:
+    """Read the deleteOptions of an Eviction.
+
+    Raises:
+        StatusError: 400.
+    """
+    found = eviction.get("deleteOptions") or {}
+    if not isinstance(found, dict):
+        raise bad_request("Eviction cannot be decoded: deleteOptions is of the wrong type")
+    return _delete_options(found, b"", {})
+
+
+def _delete_options(found: Mapping[str, Any], body: bytes, query: Mapping[str, str]) -> DeleteOptions:
+    grace = found.get("gracePeriodSeconds")
+    if isinstance(grace, str):
+        try:
+            grace = int(grace)
+        except ValueError as error:
+            raise bad_request(f'strconv.ParseInt: parsing "{grace}": invalid syntax') from error
+    if grace is None and body.strip() and "gracePeriodSeconds" in query:
+        grace = delete_options(b"", "", query).grace_period_seconds
+    preconditions = found.get("preconditions") or {}
+    if (
+        not isinstance(preconditions, dict)
+        or isinstance(grace, bool)
+        or not isinstance(grace, (int, type(None)))
+    ):
+        raise bad_request("DeleteOptions cannot be decoded: a field is of the wrong type")
+    policy = str(found.get("propagationPolicy") or "")
+    if found.get("orphanDependents") in {True, "true"}:
+        policy = "Orphan"
+    return DeleteOptions(
+        grace_period_seconds=grace,
+        uid=str(preconditions.get("uid") or ""),
+        resource_version=str(preconditions.get("resourceVersion") or ""),
+        propagation_policy=policy,
+        dry_run="All" in (found.get("dryRun") or ()),
+    )
+
+
+def _from_yaml(body: bytes) -> bytes:
+    import yaml
+
+    try:
+        return msgspec.json.encode(yaml.safe_load(body))
+    except (yaml.YAMLError, TypeError, UnicodeDecodeError) as error:
+        raise bad_request(f"error converting YAML to JSON: {error}") from error
+
+
+def _unsupported(accepted: list[str]) -> StatusError:
+    return StatusError(
+        415,
+        "UnsupportedMediaType",
+        f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}",
+    )

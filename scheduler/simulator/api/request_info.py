@@ -1,0 +1,97 @@
+"""What a request is about, read from its method, path and query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.simulator.apimachinery.kinds import Kind, Kinds
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+
+
+@dataclass(slots=True)
+class RequestInfo:
+    """A request, as authorization, faults and handlers see it.
+
+    Attributes:
+        method: of HTTP.
+        path: without the query.
+        query: its parameters.
+        verb: as in RBAC: `get`, `list`, `watch`, `create`, ...; of other paths the method in small letters.
+        group: of the API; "" for core, and for what is no resource.
+        version: of the group; "" for what is no resource.
+        resource: the plural in the path; "" for what is no resource.
+        namespace: "" for the whole cluster.
+        name: of one object.
+        subresource: as in `status`.
+        kind: what is served there; None where nothing is.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    verb: str = ""
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    kind: Kind | None = None
+
+    @property
+    def is_resource(self) -> bool:
+        return bool(self.resource)
+
+    def flag(self, name: str) -> bool:
+        """Say whether a parameter is true, in any way Go writes it."""
+        return self.query.get(name, "") in _TRUE
+
+
+def request_info(method: str, path: str, query: Mapping[str, str], kinds: Kinds) -> RequestInfo:
+    """Read a request.
+
+    Args:
+        method: of HTTP.
+        path: percent-decoded, without the query.
+        query: its parameters, decoded.
+        kinds: what is served.
+    """
+    info = RequestInfo(method, path, query, verb=method.lower())
+    steps = [step for step in path.split("/") if step]
+    if steps[:1] == ["api"] and len(steps) > 2:
+        info.version, rest = steps[1], steps[2:]
+    elif steps[:1] == ["apis"] and len(steps) > 3:
+        info.group, info.version, rest = steps[1], steps[2], steps[3:]
+    else:
+        return info
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in {"status", "finalize"}:
+        info.namespace, rest = rest[1], rest[2:]
+    info.resource = rest[0]
+    info.name = rest[1] if len(rest) > 1 else ""
+    info.subresource = "/".join(rest[2:])
+    if info.resource == "namespaces" and not info.group:
+        info.namespace = ""
+    info.kind = kinds.at(info.group, info.version, info.resource)
+    info.verb = _verb(info)
+    return info
+
+
+def _verb(info: RequestInfo) -> str:
+    if info.method in {"GET", "HEAD"}:
+        if info.flag("watch"):
+            return "watch"
+        return "get" if info.name else "list"
+    if info.method == "DELETE":
+        return "delete" if info.name else "deletecollection"
+    return _VERBS.get(info.method, info.method.lower())
+
+
+def boolean_or_none(value: Any) -> bool | None:
+    """Read a parameter that may be absent."""
+    return None if value is None else value in _TRUE

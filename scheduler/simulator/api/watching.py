@@ -1,0 +1,247 @@
+"""Watches over HTTP: one line of JSON per event, until a timeout.
+
+Source:
+    kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/handlers/watch.go and
+    pkg/storage/cacher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from scheduler.simulator.api.listing import (
+    NOT_OLDER_THAN,
+    parse_version,
+    refuse_list_options,
+)
+from scheduler.simulator.api.presentation import Presentation, bookmark
+from scheduler.simulator.api.request_info import RequestInfo, boolean_or_none
+from scheduler.simulator.apimachinery.causes import forbidden_field, not_supported
+from scheduler.simulator.apimachinery.selectors import selector_of
+from scheduler.simulator.apimachinery.status import StatusError, bad_request
+from scheduler.simulator.storage.watches import ADDED, Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from scheduler.simulator.apimachinery.kinds import Kind
+    from scheduler.simulator.registry.registry import Registry
+    from scheduler.simulator.storage.entries import Entry
+    from scheduler.simulator.storage.storage import Storage
+
+BOOKMARK: Final = "BOOKMARK"
+
+_BOOKMARK_SECONDS: Final = 60.0
+_BOOKMARK_BEFORE_END_SECONDS: Final = 2.0
+_LEAST_TIMEOUT_SECONDS: Final = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """How a watch is meant.
+
+    Attributes:
+        version: the resourceVersion to go on from; 0 for none in particular.
+        initial_events: whether it begins with everything there is.
+        marks_initial_end: whether a bookmark says when that is told.
+        bookmarks: whether bookmarks are wanted at all.
+        timeout_seconds: 0 for the server's own choice.
+    """
+
+    version: int
+    initial_events: bool
+    marks_initial_end: bool
+    bookmarks: bool
+    timeout_seconds: int
+
+
+def watch_options(query: Mapping[str, str]) -> WatchOptions:
+    """Read the parameters of a watch.
+
+    Raises:
+        StatusError: 400, 422 or 500.
+    """
+    initial = boolean_or_none(query.get("sendInitialEvents"))
+    match = query.get("resourceVersionMatch", "")
+    causes = []
+    if initial is not None and match != NOT_OLDER_THAN:
+        problem = f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER_THAN}"
+        causes.append(forbidden_field("resourceVersionMatch", problem))
+    if match and initial is None:
+        problem = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        causes.append(forbidden_field("resourceVersionMatch", problem))
+    if match not in {"", NOT_OLDER_THAN}:
+        causes.append(not_supported("resourceVersionMatch", match, (NOT_OLDER_THAN,)))
+    refuse_list_options(causes)
+    timeout = query.get("timeoutSeconds", "") or "0"
+    if not (timeout.isascii() and timeout.lstrip("-").isdigit()):
+        raise bad_request(f'strconv.ParseInt: parsing "{timeout}": invalid syntax')
+    version = parse_version(query.get("resourceVersion", ""))
+    bookmarks = bool(boolean_or_none(query.get("allowWatchBookmarks")))
+    return WatchOptions(
+        version=version,
+        initial_events=bool(initial) if initial is not None else not version,
+        marks_initial_end=bool(initial) and bookmarks,
+        bookmarks=bookmarks,
+        timeout_seconds=max(0, int(timeout)),
+    )
+
+
+class WatchStream:
+    """One watch that is under way.
+
+    Attributes:
+        info: the request.
+        is_stalled: while True nothing is sent, though the connection stays.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        kind: Kind,
+        info: RequestInfo,
+        presentation: Presentation,
+        abort: Callable[[], None],
+    ) -> None:
+        """Set up.
+
+        Args:
+            registry: the objects.
+            kind: what is watched.
+            info: the request.
+            presentation: how events are written.
+            abort: closes the connection without a word.
+        """
+        self.info = info
+        self._is_stalled = False
+        self._registry = registry
+        self._kind = kind
+        self._presentation = presentation
+        self._abort = abort
+        self._options = watch_options(info.query)
+        self._selector = selector_of(
+            kind,
+            namespace=info.namespace,
+            labels=info.query.get("labelSelector", ""),
+            fields=info.query.get("fieldSelector", ""),
+        )
+        self._woken = asyncio.Event()
+        self._ended = False
+
+    @property
+    def awaited_version(self) -> int:
+        """The version that must have come about before it starts."""
+        return self._options.version if self._options.initial_events else 0
+
+    @property
+    def is_stalled(self) -> bool:
+        return self._is_stalled
+
+    @is_stalled.setter
+    def is_stalled(self, value: bool) -> None:
+        self._is_stalled = value
+        self._woken.set()
+
+    def end(self) -> None:
+        """End it as a timeout does."""
+        self._ended = True
+        self._woken.set()
+
+    def drop(self) -> None:
+        """Cut its connection."""
+        self.end()
+        self._abort()
+
+    async def run(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Send events until the end."""
+        storage = self._registry.storage(self._kind)
+        try:
+            watch, first = self._start(storage)
+        except StatusError as error:
+            await write(msgspec.json.encode({"type": "ERROR", "object": error.body()}) + b"\n")
+            return
+        try:
+            await self._pump(watch, first, write)
+        finally:
+            storage.unwatch(watch)
+
+    def _start(self, storage: Storage) -> tuple[Watch, list[bytes]]:
+        """Begin to watch; returns the lines that come before anything new."""
+        options, presentation = self._options, self._presentation
+        after = None if options.initial_events or not options.version else options.version
+        watch, past = storage.watch(self._selector, self._woken.set, after=after)
+        if options.initial_events:
+            past = [(ADDED, entry) for entry in storage.entries(self._selector)]
+        # What lies before the version asked for is known to the client, even if the version is yet to come.
+        lines = [presentation.event(type_, entry) for type_, entry in past]
+        if options.marks_initial_end:
+            lines.append(self._bookmark(initial_events_end=True))
+        return watch, lines
+
+    async def _pump(
+        self, watch: Watch, lines: list[bytes], write: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        """Send lines, then whatever happens, with bookmarks between, until time is up."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + (self._options.timeout_seconds or self._own_timeout())
+        marks = _BookmarkTimes(loop.time(), end)
+        present, floor = self._presentation.event, self._options.version
+        while True:
+            if not self.is_stalled:
+                lines += [present(type_, entry) for type_, entry in watch.take() if entry.version > floor]
+                if self._options.bookmarks and marks.due(loop.time()):
+                    lines.append(self._bookmark())
+                if lines:
+                    await write(b"".join(lines))
+                    lines = []
+            if self._ended or not watch.is_open or loop.time() >= end:
+                return
+            marking = self._options.bookmarks and not self.is_stalled
+            timer = loop.call_at(marks.next_time if marking else end, self._woken.set)
+            try:
+                await self._woken.wait()
+            finally:
+                timer.cancel()
+            self._woken.clear()
+
+    def _bookmark(self, *, initial_events_end: bool = False) -> bytes:
+        entry: Entry = bookmark(
+            self._kind, self._registry.versions.current, initial_events_end=initial_events_end
+        )
+        return self._presentation.event(BOOKMARK, entry)
+
+    def _own_timeout(self) -> float:
+        return _LEAST_TIMEOUT_SECONDS * (1 + self._registry.random.random())
+
+
+class _BookmarkTimes:
+    """When bookmarks are due: every minute, and once shortly before the end.
+
+    Attributes:
+        next_time: when there is something to do next, the end included.
+    """
+
+    def __init__(self, start: float, end: float) -> None:
+        self._end = end
+        self._next_minute = start + _BOOKMARK_SECONDS
+        last = end - _BOOKMARK_BEFORE_END_SECONDS
+        self._last: float | None = last if last > start else None
+
+    @property
+    def next_time(self) -> float:
+        return min(self._next_minute, self._end if self._last is None else self._last, self._end)
+
+    def due(self, now: float) -> bool:
+        """Say whether a bookmark is due, and take note that it is sent."""
+        due = False
+        if now >= self._next_minute:
+            self._next_minute = now + _BOOKMARK_SECONDS
+            due = True
+        if self._last is not None and now >= self._last:
+            self._last = None
+            due = True
+        return due

@@ -1,0 +1,100 @@
+"""From a request's body to an object of one kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scheduler.simulator.apimachinery.objects import clone
+from scheduler.simulator.apimachinery.status import bad_request, cannot_decode
+from scheduler.simulator.apimachinery.structure import StructureError, structure_of
+
+if TYPE_CHECKING:
+    from scheduler.simulator.apimachinery.kinds import Kind
+    from scheduler.simulator.apimachinery.objects import Object
+
+
+@dataclass(slots=True)
+class WriteOptions:
+    """How a write is meant.
+
+    Attributes:
+        dry_run: do everything but store it.
+        field_validation: what becomes of unknown fields: `Strict` refuses, `Warn` warns, `Ignore` is silent; all
+            but the first drop them.
+        manager: who is known to have written it, as in `kubectl`.
+        force: whether an apply takes fields from others.
+        warnings: what the answer is to warn of; grows while the request is handled.
+    """
+
+    dry_run: bool = False
+    field_validation: str = "Warn"
+    manager: str = "simulator"
+    force: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+def read_object(kind: Kind, body: Any, options: WriteOptions) -> Object:
+    """Return a copy of an object as its kind's structure has it, kind and apiVersion in front.
+
+    Raises:
+        StatusError: 400, it is no such object.
+    """
+    if not isinstance(body, dict):
+        raise cannot_decode(kind, "json: cannot unmarshal into Go value: an object was expected")
+    _check_type(kind, body)
+    unknown: list[str] = []
+    try:
+        obj = structure_of(kind.model)(body, unknown) if kind.model else _read_custom(kind, body, unknown)
+    except StructureError as error:
+        problem = error.problem if error.problem.startswith("quantities") else str(error)
+        raise cannot_decode(kind, problem) from error
+    if unknown:
+        _tell_unknown(kind, unknown, options)
+    if not isinstance(obj.get("metadata", {}), dict):
+        raise cannot_decode(
+            kind, "json: cannot unmarshal into Go struct field metadata of type v1.ObjectMeta"
+        )
+    metadata = obj.pop("metadata", {})
+    metadata.pop("managedFields", None)
+    return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata} | {
+        name: value for name, value in obj.items() if name not in {"kind", "apiVersion"}
+    }
+
+
+def _read_custom(kind: Kind, body: Object, unknown: list[str]) -> Object:
+    """Return a copy of an object whose structure is its strategy's to know, but for the metadata."""
+    obj: Object = clone(body)
+    if "metadata" in obj:
+        lost: list[str] = []
+        try:
+            obj["metadata"] = structure_of("V1ObjectMeta")(obj["metadata"], lost)
+        except StructureError as error:
+            raise error.inside("metadata") from None
+        unknown += [f"metadata.{path}" for path in lost]
+    unknown += kind.strategy.prune(obj)
+    return obj
+
+
+def _check_type(kind: Kind, body: Object) -> None:
+    """Refuse an object that says it is of another kind; one that does not say is taken."""
+    name, version = body.get("kind") or kind.kind, body.get("apiVersion") or kind.api_version
+    if name != kind.kind:
+        short = version.rpartition("/")[2]
+        group = kind.group.partition(".")[0] or "core"
+        raise bad_request(
+            f'{name} in version "{short}" cannot be handled as a {kind.kind}: converting ({short}.{name}) to '
+            f"({group}.{kind.kind}): unknown conversion"
+        )
+    if version != kind.api_version:
+        raise bad_request(
+            f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
+        )
+
+
+def _tell_unknown(kind: Kind, unknown: list[str], options: WriteOptions) -> None:
+    told = [f'unknown field "{path}"' for path in unknown]
+    if options.field_validation == "Strict":
+        raise cannot_decode(kind, f"strict decoding error: {', '.join(told)}")
+    if options.field_validation == "Warn":
+        options.warnings.extend(told)

@@ -1,0 +1,174 @@
+"""The kinds that are served: one row of a table each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.apimachinery.strategy import Strategy
+    from scheduler.simulator.apimachinery.tables import Printer
+
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+REVIEW_VERBS = ("create",)
+"""Of what is answered and stored nowhere."""
+
+
+def selectable(*labels: str, **defaults: str) -> dict[str, tuple[tuple[str, ...], str]]:
+    """Return what a kind can be selected by beside its name: label -> (path, value when absent)."""
+    return {label: (tuple(label.split(".")), defaults.get(label.rpartition(".")[2], "")) for label in labels}
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """One kind in one version.
+
+    Attributes:
+        group: "" for core.
+        version: as in `v1`.
+        resource: the plural in paths, as in `pods`.
+        kind: as in `Pod`.
+        namespaced: whether its objects are in namespaces.
+        strategy: its particular rules.
+        model: kubernetes_asyncio's name of its type; "" for one without a structure known here.
+        subresources: as in `status`.
+        selectable: what field selectors may name beside metadata.name and metadata.namespace.
+        stored_as: the (group, resource) whose storage it shares; its own when None.
+        verbs: what discovery promises.
+        singular_name: "" for the kind in small letters.
+        list_kind: "" for the kind with `List` behind it.
+        printer: how tables show it; None for what the built-in kinds have.
+        types_items: whether the items of its lists say their kind and apiVersion, as custom resources' do.
+    """
+
+    group: str
+    version: str
+    resource: str
+    kind: str
+    namespaced: bool
+    strategy: Strategy
+    model: str
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    selectable: Mapping[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
+    stored_as: tuple[str, str] | None = None
+    verbs: tuple[str, ...] = VERBS
+    singular_name: str = ""
+    list_kind: str = ""
+    printer: Printer | None = None
+    types_items: bool = False
+
+    @cached_property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @cached_property
+    def singular(self) -> str:
+        return self.singular_name or self.kind.lower()
+
+    @cached_property
+    def group_resource(self) -> str:
+        """As in messages: `leases.coordination.k8s.io`, `pods`."""
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+    @cached_property
+    def storage(self) -> tuple[str, str]:
+        return self.stored_as or (self.group, self.resource)
+
+    @cached_property
+    def fields(self) -> Mapping[str, tuple[tuple[str, ...], str]]:
+        """Everything field selectors may name: label -> (path, value when absent)."""
+        names = ("metadata.name", "metadata.namespace") if self.namespaced else ("metadata.name",)
+        return {**selectable(*names), **self.selectable}
+
+    @cached_property
+    def prefix(self) -> bytes:
+        """What every object's JSON begins with."""
+        return b'{"kind":"%b","apiVersion":"%b",' % (self.kind.encode(), self.api_version.encode())
+
+    def head(self, obj: Object) -> Object:
+        """Return an object with kind and apiVersion in front, whatever it had."""
+        rest = {name: value for name, value in obj.items() if name not in {"kind", "apiVersion"}}
+        return {"kind": self.kind, "apiVersion": self.api_version, **rest}
+
+    def view(self, stored: Object) -> Object:
+        """Return a stored object in this version; it may be the stored one itself."""
+        return self.strategy.from_storage(stored)
+
+    def encode(self, stored: Object) -> bytes:
+        """Return a stored object's JSON in this version; it begins with `prefix`."""
+        return msgspec.json.encode(self.view(stored))
+
+    def item(self, raw: bytes) -> bytes:
+        """Return an encoded object as an item of a list; built-in ones do without kind and apiVersion."""
+        if self.types_items:
+            return raw
+        return b"{" + raw[len(self.prefix) :]
+
+    def key(self, namespace: str, name: str) -> str:
+        return f"{namespace}/{name}" if self.namespaced else name
+
+    def __repr__(self) -> str:
+        return f"Kind({self.group_resource}/{self.version})"
+
+
+class Kinds:
+    """All kinds that are served now; more may come while the server runs."""
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self._by_path: dict[tuple[str, str, str], Kind] = {}
+        self._by_name: dict[str, Kind] = {}
+        for kind in kinds:
+            self.add(kind)
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._by_path.values())
+
+    def add(self, kind: Kind) -> None:
+        """Serve one more kind."""
+        self._by_path[kind.group, kind.version, kind.resource] = kind
+        self._by_name.setdefault(kind.resource, kind)
+        self._by_name.setdefault(kind.group_resource, kind)
+
+    def remove(self, kind: Kind) -> None:
+        """Serve a kind no longer."""
+        del self._by_path[kind.group, kind.version, kind.resource]
+        self._by_name = {}
+        for left in self:
+            self._by_name.setdefault(left.resource, left)
+            self._by_name.setdefault(left.group_resource, left)
+
+    def at(self, group: str, version: str, resource: str) -> Kind | None:
+        """Return the kind at a path."""
+        return self._by_path.get((group, version, resource))
+
+    def named(self, resource: str) -> Kind:
+        """Return the kind called `pods`, or with its group `events.events.k8s.io`.
+
+        Raises:
+            KeyError: there is none.
+        """
+        try:
+            return self._by_name[resource]
+        except KeyError:
+            raise KeyError(f"no kind {resource!r} is served; there are {', '.join(self._by_name)}") from None
+
+    def groups(self) -> dict[str, list[str]]:
+        """Return the groups with their versions, in the order they were added."""
+        groups: dict[str, list[str]] = {}
+        for group, version, _ in self._by_path:
+            versions = groups.setdefault(group, [])
+            if version not in versions:
+                versions.append(version)
+        return groups
+
+    def of(self, group: str, version: str) -> list[Kind]:
+        """Return the kinds of one group and version."""
+        return [kind for kind in self if (kind.group, kind.version) == (group, version)]

@@ -1,0 +1,115 @@
+"""metadata: what names and labels look like, and what the server itself writes there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from scheduler.simulator.apimachinery.objects import Object
+
+NameRule = Callable[[str], str]
+"""Returns what is wrong with a name; "" if nothing."""
+
+_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words
+_LONGEST_GENERATED_BASE: Final = 58
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_DNS_LABEL = re.compile(_LABEL, re.ASCII)
+_DNS_SUBDOMAIN = re.compile(_SUBDOMAIN, re.ASCII)
+_QUALIFIED_NAME = re.compile(rf"({_SUBDOMAIN}/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
+_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCII)
+
+
+def dns_subdomain(name: str) -> str:
+    """Say what is wrong with a name that must be a DNS subdomain: the rule of most kinds."""
+    if len(name) > 253:
+        return "must be no more than 253 characters"
+    if _DNS_SUBDOMAIN.fullmatch(name):
+        return ""
+    return (
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+        "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+        r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+    )
+
+
+def dns_label(name: str) -> str:
+    """Say what is wrong with a name that must be a DNS label: that of a namespace or a service."""
+    if len(name) > 63:
+        return "must be no more than 63 characters"
+    if _DNS_LABEL.fullmatch(name):
+        return ""
+    return (
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
+        "end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+        "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+    )
+
+
+def validate_metadata(metadata: Object, name_rule: NameRule) -> Iterator[Cause]:
+    """Yield what is wrong with a new object's metadata."""
+    name = metadata.get("name", "")
+    if not name:
+        yield required("metadata.name", "name or generateName is required")
+    else:
+        problem = name_rule(name)
+        if problem:
+            yield invalid_value("metadata.name", f'"{name}"', problem)
+    yield from validate_labels(metadata.get("labels", {}), "metadata.labels")
+
+
+def validate_labels(labels: dict[str, str], field: str) -> Iterator[Cause]:
+    """Yield what is wrong with labels."""
+    for key, value in labels.items():
+        if len(key.rpartition("/")[2]) > 63 or not _QUALIFIED_NAME.fullmatch(key):
+            yield invalid_value(
+                field,
+                f'"{key}"',
+                "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+                "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+                "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+            )
+        if len(value) > 63:
+            yield invalid_value(field, f'"{value}"', "must be no more than 63 characters")
+        elif not _LABEL_VALUE.fullmatch(value):
+            yield invalid_value(
+                field,
+                f'"{value}"',
+                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
+                "must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
+                "regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+            )
+
+
+def generated_name(base: str, random: Random) -> str:
+    """Return a name that begins with `base` and ends in five characters of no meaning."""
+    return base[:_LONGEST_GENERATED_BASE] + "".join(random.choices(_SUFFIX_ALPHABET, k=5))
+
+
+def new_uid(random: Random) -> str:
+    """Return a random (version 4) UUID as text."""
+    bits = random.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | 0x4 << 76 | 0x2 << 62
+    text = f"{bits:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def keep_system_fields(metadata: Object, old: Object) -> None:
+    """Put back in an updated object's metadata what only the server writes."""
+    for field in (
+        "uid",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ):
+        if field in old:
+            metadata[field] = old[field]
+        else:
+            metadata.pop(field, None)

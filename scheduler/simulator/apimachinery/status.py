@@ -1,0 +1,183 @@
+"""What the server refuses: one error type that carries a metav1.Status, and a constructor per reason.
+
+The texts are kube-apiserver's own, since clients match on some of them.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from scheduler.errors import SchedulerError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scheduler.simulator.apimachinery.causes import Cause
+    from scheduler.simulator.apimachinery.kinds import Kind
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+class StatusError(SchedulerError):
+    """A refusal, as it goes over the wire.
+
+    Attributes:
+        code: the HTTP status.
+        reason: as in `NotFound`; "" where upstream gives none.
+        message: for people.
+        details: metav1.StatusDetails; None where upstream gives none.
+        continue_token: where an interrupted list may go on.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        *,
+        continue_token: str = "",
+    ) -> None:
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.continue_token = continue_token
+        super().__init__(message)
+
+    @property
+    def retry_after_seconds(self) -> int | None:
+        return (self.details or {}).get("retryAfterSeconds")
+
+    def body(self) -> dict[str, Any]:
+        """Return the metav1.Status."""
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {"continue": self.continue_token} if self.continue_token else {},
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None:
+            status["details"] = dict(self.details)
+        status["code"] = self.code
+        return status
+
+
+def success(code: int = HTTPStatus.OK, details: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the metav1.Status of something that went well and has no object to show."""
+    status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if details is not None:
+        status["details"] = dict(details)
+    if code != HTTPStatus.OK:
+        status["code"] = int(code)
+    return status
+
+
+def details_of(kind: Kind, name: str = "", *, as_kind: bool = False, **more: Any) -> dict[str, Any]:
+    """Return metav1.StatusDetails; validation errors name the Kind, all others the resource."""
+    details: dict[str, Any] = {}
+    if name:
+        details["name"] = name
+    if kind.group:
+        details["group"] = kind.group
+    details["kind"] = kind.kind if as_kind else kind.resource
+    return details | more
+
+
+def not_found(kind: Kind, name: str) -> StatusError:
+    """404: there is no such object."""
+    message = f'{kind.group_resource} "{name}" not found'
+    return StatusError(404, "NotFound", message, details_of(kind, name))
+
+
+def already_exists(kind: Kind, name: str) -> StatusError:
+    """409: there is one of that name."""
+    message = f'{kind.group_resource} "{name}" already exists'
+    return StatusError(409, "AlreadyExists", message, details_of(kind, name))
+
+
+def conflict(kind: Kind, name: str, problem: str = MODIFIED, *, subresource: str = "") -> StatusError:
+    """409: the object is not as the request supposes."""
+    resource = f"{kind.group_resource}/{subresource}" if subresource else kind.group_resource
+    details = details_of(kind, name)
+    if subresource:
+        details["kind"] = f"{kind.resource}/{subresource}"
+    message = f'Operation cannot be fulfilled on {resource} "{name}": {problem}'
+    return StatusError(409, "Conflict", message, details)
+
+
+def conflict_of_kind(kind: Kind, name: str, problem: str) -> StatusError:
+    """409 as deletion words it: with the Kind where all others have the resource."""
+    where = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    message = f'Operation cannot be fulfilled on {where} "{name}": {problem}'
+    return StatusError(409, "Conflict", message, details_of(kind, name, as_kind=True))
+
+
+def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
+    """422: the object breaks rules; all of them are told at once."""
+    where = f"{kind}.{group}" if group else kind
+    problems = [f"{cause.field}: {cause.message}" for cause in causes]
+    text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+    details: dict[str, Any] = {"name": name} if name else {}
+    if group:
+        details["group"] = group
+    details["kind"] = kind
+    details["causes"] = [
+        {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes
+    ]
+    return StatusError(422, "Invalid", f'{where} "{name}" is invalid: {text}', details)
+
+
+def bad_request(message: str) -> StatusError:
+    """400: the request cannot be understood."""
+    return StatusError(400, "BadRequest", message)
+
+
+def cannot_decode(kind: Kind, problem: str) -> StatusError:
+    """400: the body is no object of that kind."""
+    where = f'{kind.kind} in version "{kind.version}"'
+    return bad_request(f"{where} cannot be handled as a {kind.kind}: {problem}")
+
+
+def forbidden(kind: Kind, name: str, problem: str, causes: Sequence[Cause] = ()) -> StatusError:
+    """403: admission or authorization is against it."""
+    details = details_of(kind, name)
+    if causes:
+        details["causes"] = [
+            {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes
+        ]
+    named = f' "{name}"' if name else ""
+    return StatusError(403, "Forbidden", f"{kind.group_resource}{named} is forbidden: {problem}", details)
+
+
+def expired(message: str, continue_token: str = "") -> StatusError:
+    """410: the version asked for is no longer kept."""
+    return StatusError(410, "Expired", message, continue_token=continue_token)
+
+
+def too_large_version(asked: int, current: int) -> StatusError:
+    """504: the version asked for has not come about."""
+    return StatusError(
+        504,
+        "Timeout",
+        f"Timeout: Too large resource version: {asked}, current: {current}",
+        {
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        },
+    )
+
+
+def method_not_allowed() -> StatusError:
+    """405: the path is known, the verb on it is not."""
+    message = "the server does not allow this method on the requested resource"
+    return StatusError(405, "MethodNotAllowed", message, {})
+
+
+def unprocessable_patch() -> StatusError:
+    """422: the patch cannot be applied to the object as it is."""
+    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", {})

@@ -1,0 +1,348 @@
+"""The structure of the built-in kinds: which fields there are, and of which type.
+
+A real API server decodes bodies into Go structs: unknown fields are dropped (or refused, when asked to be
+strict), wrong types are refused, and what equals the zero value is mostly left out when written again. The
+structs' fields are taken from kubernetes_asyncio's models, so every kind it knows can be served.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler.clock import rfc3339, rfc3339_micro
+from scheduler.objects.canonical_quantity import canonical_quantity
+
+if TYPE_CHECKING:
+    from scheduler.simulator.apimachinery.objects import Object
+
+_QUANTITY_MAPS = frozenset(
+    [
+        "allocatable",
+        "allocatedResources",
+        "capacity",
+        "defaultRequest",
+        "hard",
+        "limits",
+        "max",
+        "min",
+        "overhead",
+        "podFixed",
+        "requests",
+        "used",
+    ]
+)
+_QUANTITIES = frozenset(("sizeLimit", "divisor", "maximumVolumeSize"))
+_MICRO_TIMES = frozenset(("eventTime", "renewTime", "acquireTime", "lastObservedTime"))
+
+# Go leaves out zero values of fields that are no pointers. Text is seldom a pointer, booleans and numbers
+# often are, so the exceptions are named for the first and the rule for the others.
+_TEXT_KEPT_WHEN_EMPTY = frozenset(
+    [
+        "architecture",
+        "bootID",
+        "containerRuntimeVersion",
+        "holderIdentity",
+        "image",
+        "imageID",
+        "kernelVersion",
+        "kubeProxyVersion",
+        "kubeletVersion",
+        "machineID",
+        "operatingSystem",
+        "osImage",
+        "reportingComponent",
+        "reportingInstance",
+        "runtimeClassName",
+        "storageClassName",
+        "systemUUID",
+        "volumeAttributesClassName",
+    ]
+)
+_FALSE_LEFT_OUT = frozenset(
+    [
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "nullable",
+        "paused",
+        "publishNotReadyAddresses",
+        "readOnly",
+        "stdin",
+        "stdinOnce",
+        "tty",
+        "uniqueItems",
+        "unschedulable",
+    ]
+)
+_ZERO_LEFT_OUT = frozenset(
+    [
+        "availableReplicas",
+        "count",
+        "deprecatedCount",
+        "failureThreshold",
+        "fullyLabeledReplicas",
+        "generation",
+        "hostPort",
+        "initialDelaySeconds",
+        "minReadySeconds",
+        "nodePort",
+        "observedGeneration",
+        "periodSeconds",
+        "readyReplicas",
+        "successThreshold",
+        "terminatingReplicas",
+        "timeoutSeconds",
+        "unavailableReplicas",
+        "updatedReplicas",
+    ]
+)
+
+_KEPT_WHEN_EMPTY: Final = frozenset({("V1Condition", "message")})  # elsewhere a message may be left out
+
+_LEFT_OUT: Final = object()
+_Reader = Callable[[Any, list[str]], Any]
+
+
+class StructureError(ValueError):
+    """A value of the wrong type; `path` is the field's, as far as it was followed."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        self.path = ""
+        super().__init__(problem)
+
+    def inside(self, step: str) -> StructureError:
+        """Return the error as seen from one level up."""
+        self.path = _joined(step, self.path)
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}" if self.path else self.problem
+
+
+@cache
+def structure_of(model: str) -> _Reader:
+    """Return what reads an object of one model of kubernetes_asyncio: `V1Pod`, say.
+
+    It takes the object and a list, adds the paths of unknown fields to the list, and returns a copy of the
+    object without them and without what Go would leave out.
+
+    Raises:
+        StructureError: (when called) a value has the wrong type.
+    """
+    # Imported when first needed: half a second that readers of this package need not spend.
+    from kubernetes_asyncio.client import models
+
+    class_ = getattr(models, model)
+    readers: dict[str, _Reader] = {}
+    for attribute, type_ in class_.openapi_types.items():
+        name = class_.attribute_map[attribute]
+        readers[name] = _read_text if (model, name) in _KEPT_WHEN_EMPTY else _reader(name, type_)
+
+    def read(value: Any, unknown: list[str]) -> Any:
+        if not isinstance(value, dict):
+            raise StructureError(_mismatch(value, model))
+        found: Object = {}
+        for name, field in value.items():
+            reader = readers.get(name)
+            if reader is None:
+                unknown.append(name)
+                continue
+            if field is None:
+                continue
+            known = len(unknown)
+            try:
+                taken = reader(field, unknown)
+            except StructureError as error:
+                raise error.inside(name) from None
+            if len(unknown) > known:
+                unknown[known:] = [_joined(name, path) for path in unknown[known:]]
+            if taken is not _LEFT_OUT:
+                found[name] = taken
+        return found
+
+    return read
+
+
+@cache
+def field_model(model: str, field: str) -> str:
+    """Return the model of one field, or of the items of one list; "" for what has none.
+
+    Args:
+        model: the model the field is in; "" is allowed and leads to "".
+        field: its name in JSON.
+    """
+    if not model:
+        return ""
+    from kubernetes_asyncio.client import models
+
+    class_ = getattr(models, model)
+    for attribute, name in class_.attribute_map.items():
+        if name == field:
+            type_: str = class_.openapi_types[attribute].removeprefix("list[").removesuffix("]")
+            return type_ if hasattr(models, type_) else ""
+    return ""
+
+
+@cache
+def field_description(model: str, field: str) -> str:
+    """Return what the API's documentation says of a field."""
+    from kubernetes_asyncio.client import models
+
+    class_ = getattr(models, model)
+    attribute = next(attribute for attribute, name in class_.attribute_map.items() if name == field)
+    text = (getattr(class_, attribute).__doc__ or "").split("# noqa: E501")[1]
+    return text.strip().replace("  ", "\n\n")  # the generator makes one line of paragraphs
+
+
+def _joined(step: str, path: str) -> str:
+    return f"{step}{path}" if not path or path.startswith("[") else f"{step}.{path}"
+
+
+def _reader(name: str, type_: str) -> _Reader:
+    """Return what reads one field, by the type kubernetes_asyncio states for it."""
+    if type_.startswith("list["):
+        return _list_reader(_reader("", type_[5:-1]))
+    if type_.startswith("dict("):
+        values = type_.split(", ", 1)[1][:-1]
+        holds_quantities = name in _QUANTITY_MAPS and values == "str"
+        return _map_reader(_read_quantity if holds_quantities else _reader("", values))
+    readers: dict[str, _Reader] = {
+        "str": _read_text if not name or name in _TEXT_KEPT_WHEN_EMPTY else _read_text_or_leave_out,
+        "datetime": _read_micro_time if name in _MICRO_TIMES else _read_time,
+        "int": _number_reader(whole=True, keep_zero=name not in _ZERO_LEFT_OUT),
+        "float": _number_reader(whole=False, keep_zero=name not in _ZERO_LEFT_OUT),
+        "bool": _truth_reader(keep_false=name not in _FALSE_LEFT_OUT),
+        "object": _read_anything,
+    }
+    if name in _QUANTITIES:
+        readers["str"] = _read_quantity
+    return readers.get(type_) or _late_reader(type_)
+
+
+def _late_reader(model: str) -> _Reader:
+    """Return what reads a struct; its fields are looked up when it is met, for structs hold themselves."""
+
+    def read(value: Any, unknown: list[str]) -> Any:
+        return structure_of(model)(value, unknown)
+
+    return read
+
+
+def _read_anything(value: Any, _: list[str]) -> Any:
+    return value
+
+
+def _list_reader(item: _Reader) -> _Reader:
+    def read(value: Any, unknown: list[str]) -> Any:
+        if not isinstance(value, list):
+            raise StructureError(_mismatch(value, "list"))
+        found = []
+        for index, element in enumerate(value):
+            known = len(unknown)
+            try:
+                found.append(item(element, unknown))
+            except StructureError as error:
+                raise error.inside(f"[{index}]") from None
+            if len(unknown) > known:
+                unknown[known:] = [_joined(f"[{index}]", path) for path in unknown[known:]]
+        return found or _LEFT_OUT
+
+    return read
+
+
+def _map_reader(item: _Reader) -> _Reader:
+    def read(value: Any, unknown: list[str]) -> Any:
+        if not isinstance(value, dict):
+            raise StructureError(_mismatch(value, "map"))
+        found = {}
+        for key, element in value.items():
+            try:
+                found[key] = item("" if element is None else element, unknown)
+            except StructureError as error:
+                raise error.inside(key) from None
+        return found or _LEFT_OUT
+
+    return read
+
+
+def _read_text(value: Any, _: list[str]) -> Any:
+    if not isinstance(value, str):
+        raise StructureError(_mismatch(value, "string"))
+    return value
+
+
+def _read_text_or_leave_out(value: Any, _: list[str]) -> Any:
+    if not isinstance(value, str):
+        raise StructureError(_mismatch(value, "string"))
+    return value or _LEFT_OUT
+
+
+def _read_quantity(value: Any, _: list[str]) -> Any:
+    try:
+        return canonical_quantity(value)
+    except ValueError as error:
+        raise StructureError(
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        ) from error
+
+
+def _number_reader(*, whole: bool, keep_zero: bool) -> _Reader:
+    def read(value: Any, _: list[str]) -> Any:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise StructureError(_mismatch(value, "number"))
+        if whole and isinstance(value, float):
+            if not value.is_integer():
+                raise StructureError(f"json: cannot unmarshal number {value} into Go value of type int64")
+            value = int(value)
+        return value if value or keep_zero else _LEFT_OUT
+
+    return read
+
+
+def _truth_reader(*, keep_false: bool) -> _Reader:
+    def read(value: Any, _: list[str]) -> Any:
+        if not isinstance(value, bool):
+            raise StructureError(_mismatch(value, "bool"))
+        return value if value or keep_false else _LEFT_OUT
+
+    return read
+
+
+def _read_time(value: Any, _: list[str]) -> Any:
+    if not isinstance(value, str):
+        raise StructureError(_mismatch(value, "Time"))
+    return _canonical_time(value, micro=False)
+
+
+def _read_micro_time(value: Any, _: list[str]) -> Any:
+    if not isinstance(value, str):
+        raise StructureError(_mismatch(value, "MicroTime"))
+    return _canonical_time(value, micro=True)
+
+
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[-+]\d\d:\d\d)")
+
+
+@lru_cache(maxsize=4096)
+def _canonical_time(text: str, *, micro: bool) -> str:
+    """Write a moment as metav1.Time or MicroTime does: UTC, whole seconds or six decimals."""
+    if not _RFC3339.fullmatch(text):
+        raise StructureError(f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": cannot parse "{text}"')
+    try:
+        moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise StructureError(f'parsing time "{text}": {error}') from error
+    return rfc3339_micro(moment) if micro else rfc3339(moment)
+
+
+def _mismatch(value: Any, wanted: str) -> str:
+    kinds = ((bool, "bool"), ((int, float), "number"), (str, "string"), (list, "array"), (dict, "object"))
+    found = next((name for type_, name in kinds if isinstance(value, type_)), "null")
+    return f"json: cannot unmarshal {found} into Go value of type {wanted}"

@@ -1,0 +1,94 @@
+"""What tables of `kubectl get` are made of, and what many of them show: names and ages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from scheduler.simulator.apimachinery.objects import Object
+from scheduler.simulator.apimachinery.structure import field_description
+
+Cells = Callable[[Object, datetime], list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: its heading.
+        description: text, or the (model, field) whose documentation it is.
+        type: as in OpenAPI.
+        priority: 0 is always shown, 1 with `-o wide`.
+        format: as in OpenAPI.
+    """
+
+    name: str
+    description: str | tuple[str, str]
+    type: str = "string"
+    priority: int = 0
+    format: str = ""
+
+    def definition(self) -> Object:
+        """Return the metav1.TableColumnDefinition."""
+        text = self.description if isinstance(self.description, str) else field_description(*self.description)
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": text,
+            "priority": self.priority,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """How one kind is shown: its columns, and the cells of an object at a time."""
+
+    columns: Sequence[Column]
+    cells: Cells
+
+
+NAME: Final = Column("Name", ("V1ObjectMeta", "name"), format="name")
+AGE: Final = Column("Age", ("V1ObjectMeta", "creationTimestamp"))
+
+
+def created(obj: Object, now: datetime) -> str:
+    """Return how old an object is."""
+    return age(obj["metadata"].get("creationTimestamp"), now)
+
+
+def age(timestamp: str | None, now: datetime) -> str:
+    """Write the time since a moment in RFC 3339; `<unknown>` when there is none."""
+    if not timestamp:
+        return "<unknown>"
+    return human_duration((now - datetime.fromisoformat(timestamp)).total_seconds())
+
+
+def human_duration(seconds: float) -> str:
+    """Write a duration shortly; a second or two before now still counts as now.
+
+    Source:
+        kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/util/duration/duration.go, HumanDuration.
+    """
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    steps = (
+        (whole < 120, f"{max(whole, 0)}s"),
+        (minutes < 10, _two(minutes, "m", whole % 60, "s")),
+        (minutes < 180, f"{minutes}m"),
+        (hours < 8, _two(hours, "h", minutes % 60, "m")),
+        (hours < 48, f"{hours}h"),
+        (days < 8, _two(days, "d", hours % 24, "h")),
+        (days < 365 * 2, f"{days}d"),
+        (days < 365 * 8, _two(days // 365, "y", days % 365, "d")),
+    )
+    return next((text for fits, text in steps if fits), f"{days // 365}y")
+
+
+def _two(great: int, great_unit: str, small: int, small_unit: str) -> str:
+    return f"{great}{great_unit}{small}{small_unit}" if small else f"{great}{great_unit}"

@@ -1,0 +1,144 @@
+"""Serves what CustomResourceDefinitions define, and empties what they no longer do.
+
+A real API server does this in itself: with it, custom resources can be used whether controllers run or not.
+
+Source:
+    kube-apiserver v1.36, staging/src/k8s.io/apiextensions-apiserver/pkg/controller/{status,establish,finalizer}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from scheduler.simulator.apimachinery.objects import key_of
+from scheduler.simulator.controllers.controller import Controller
+from scheduler.simulator.custom_resources.definitions import CLEANUP_FINALIZER
+from scheduler.simulator.custom_resources.kinds import kinds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.simulator.apimachinery.kinds import Kind
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.registry.store import Store
+
+_DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
+_RETRY_SECONDS: Final = 1.0
+
+
+class DefinitionController(Controller):
+    """Accepts names, serves kinds, and deletes custom resources with their definition."""
+
+    resources: ClassVar[Sequence[str]] = (_DEFINITIONS,)
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._definitions: dict[str, Object] = {}  # name -> definition
+        self._served: dict[str, tuple[Object, list[Kind]]] = {}  # name -> spec it was served by, kinds
+        self._changed: dict[str, None] = {}  # names
+
+    def observe(self, resource: str, type_: str, obj: Object) -> None:
+        name = obj["metadata"]["name"]
+        self._changed[name] = None
+        if type_ == "DELETED":
+            self._definitions.pop(name, None)
+        else:
+            self._definitions[name] = obj
+
+    def act(self) -> None:
+        changed, self._changed = self._changed, {}
+        for name in changed:
+            definition = self._definitions.get(name)
+            if definition is None:
+                self._withdraw(name)
+            elif "deletionTimestamp" in definition["metadata"]:
+                self._empty(definition)
+            else:
+                self._establish(definition)
+
+    def _establish(self, definition: Object) -> None:
+        """Accept a definition's names unless another's are in the way, and serve it once they are."""
+        spec, name = definition["spec"], definition["metadata"]["name"]
+        problem = self._taken(definition)
+        accepted = definition["status"]["acceptedNames"] if problem else spec["names"]
+        before = {one["type"]: one for one in definition["status"].get("conditions") or ()}
+        reason, message = problem or ("NoConflicts", "no conflicts found")
+        conditions = [self._condition(before, "NamesAccepted", not problem, reason, message)]
+        if problem:
+            if "Established" not in before:
+                text = "not all names are accepted"
+                conditions.append(self._condition(before, "Established", False, "NotAccepted", text))
+        else:
+            text = "the initial names have been accepted"
+            conditions.append(self._condition(before, "Established", True, "InitialNamesAccepted", text))
+        ours = {one["type"] for one in conditions}
+        conditions += [one for type_, one in before.items() if type_ not in ours]
+        if not problem:
+            definition = definition | {"status": definition["status"] | {"acceptedNames": accepted}}
+            self._serve(definition)
+        status = {"conditions": conditions, "acceptedNames": accepted}
+        self.store.patch(_DEFINITIONS, name, {"status": status}, subresource="status")
+
+    def _serve(self, definition: Object) -> None:
+        name, spec = definition["metadata"]["name"], definition["spec"]
+        known = self._served.get(name)
+        if known is not None and known[0] == spec:
+            return
+        kinds = kinds_of(definition)
+        self.store.serve(kinds, instead_of=known[1] if known else ())
+        self._served[name] = (spec, kinds)
+
+    def _taken(self, definition: Object) -> tuple[str, str] | None:
+        """Return the reason and message if a name belongs to another kind of the group already."""
+        spec = definition["spec"]
+        mine = {spec["names"].get(field, "") for field in ("plural", "singular")}
+        mine |= set(spec["names"].get("shortNames", ()))
+        for name, (other, _) in self._served.items():
+            if name == definition["metadata"]["name"] or other["group"] != spec["group"]:
+                continue
+            names = other["names"]
+            theirs = {names.get("plural", ""), names.get("singular", ""), *names.get("shortNames", ())}
+            for clash in sorted(mine & theirs - {""}):
+                return "NamesConflict", f'"{clash}" is already in use'
+            if names["kind"] == spec["names"]["kind"]:
+                return "KindConflict", f'"{names["kind"]}" is already in use'
+        return None
+
+    def _condition(
+        self, before: dict[str, Object], type_: str, holds: bool, reason: str, message: str
+    ) -> Object:
+        status = "True" if holds else "False"
+        known = before.get(type_, {})
+        if known.get("status") == status and known.get("reason") == reason:
+            return known
+        changed = known.get("lastTransitionTime") if known.get("status") == status else None
+        return {
+            "type": type_,
+            "status": status,
+            "lastTransitionTime": changed or self.store.timestamp(),
+            "reason": reason,
+            "message": message,
+        }
+
+    def _empty(self, definition: Object) -> None:
+        """Delete all custom resources of a terminating definition; let it go when none is left."""
+        name = definition["metadata"]["name"]
+        if name in self._served:
+            for obj in self.store.list(name):
+                namespace, own_name = key_of(obj)
+                if "deletionTimestamp" not in obj["metadata"]:
+                    self.store.delete(name, own_name, namespace)
+            if self.store.list(name):
+                self.later(_RETRY_SECONDS, self._look_again, name)
+                return
+        kept = [one for one in definition["metadata"].get("finalizers", ()) if one != CLEANUP_FINALIZER]
+        self._withdraw(name)
+        self.store.patch(_DEFINITIONS, name, {"metadata": {"finalizers": kept or None}})
+
+    def _look_again(self, name: str) -> None:
+        self._changed[name] = None
+        self.wake()
+
+    def _withdraw(self, name: str) -> None:
+        _, kinds = self._served.pop(name, ({}, []))
+        self.store.serve((), instead_of=kinds)

@@ -1,0 +1,286 @@
+"""Stands in for the Deployment controller: one ReplicaSet per template, rolled from the old to the new.
+
+Source:
+    kube-controller-manager v1.36, pkg/controller/deployment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+
+from scheduler.simulator.apimachinery.objects import key_of, owned_by, owner_uid
+from scheduler.simulator.controllers.controller import Controller
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.registry.store import Store
+
+_DEPLOYMENTS: Final = "deployments.apps"
+_REPLICA_SETS: Final = "replicasets.apps"
+_HASH_LABEL: Final = "pod-template-hash"
+_REVISION: Final = "deployment.kubernetes.io/revision"
+_HASH_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_HASH_LENGTH: Final = 10
+
+
+class DeploymentController(Controller):
+    """Makes and scales the ReplicaSets of Deployments, and adds up their pods."""
+
+    resources: ClassVar[Sequence[str]] = (_DEPLOYMENTS, _REPLICA_SETS)
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._deployments: dict[str, Object] = {}  # uid -> Deployment
+        self._sets: dict[str, dict[str, Object]] = {}  # uid of the Deployment -> name -> ReplicaSet
+        self._changed: dict[str, None] = {}  # uids of Deployments
+        self._due: set[str] = set()  # uids of Deployments whose deadline a timer waits for
+
+    def observe(self, resource: str, type_: str, obj: Object) -> None:
+        if resource == _DEPLOYMENTS:
+            uid = obj["metadata"]["uid"]
+            if type_ == "DELETED":
+                self._deployments.pop(uid, None)
+            else:
+                self._deployments[uid] = obj
+        else:
+            uid = owner_uid(obj)
+            sets = self._sets.setdefault(uid, {})
+            if type_ == "DELETED":
+                sets.pop(obj["metadata"]["name"], None)
+            else:
+                sets[obj["metadata"]["name"]] = obj
+        self._changed[uid] = None
+
+    def act(self) -> None:
+        changed, self._changed = self._changed, {}
+        for uid in changed:
+            deployment = self._deployments.get(uid)
+            if deployment is not None and "deletionTimestamp" not in deployment["metadata"]:
+                self._reconcile(deployment)
+
+    def _reconcile(self, deployment: Object) -> None:
+        """Take one step; its effects are seen in the next turn, which takes the next."""
+        sets = self._sets.get(deployment["metadata"]["uid"], {})
+        name = f"{deployment['metadata']['name']}-{template_hash(deployment['spec']['template'])}"
+        new = sets.get(name)
+        old = [one for key, one in sets.items() if key != name]
+        if deployment["spec"].get("paused"):
+            self._report(deployment, new, old)
+            return
+        if new is None:
+            may_start = deployment["spec"]["strategy"]["type"] != "Recreate" or not any(map(_pods, old))
+            if may_start:
+                self._create_set(deployment, name, old)
+        elif _revision(new) <= max(map(_revision, old), default=0):
+            # An old template came back: its ReplicaSet is the newest again, which rollout history shows.
+            new = self._renumber(new, 1 + max(map(_revision, old)))
+        for replica_set, replicas in _wanted_replicas(deployment, new, old):
+            if replica_set["spec"].get("replicas", 0) != replicas:
+                namespace, set_name = key_of(replica_set)
+                self.store.scale(_REPLICA_SETS, set_name, replicas, namespace)
+        self._forget(deployment, old)
+        self._report(deployment, new, old)
+
+    def _renumber(self, replica_set: Object, revision: int) -> Object:
+        namespace, name = key_of(replica_set)
+        annotations = {_REVISION: str(revision)}
+        return self.store.patch(_REPLICA_SETS, name, {"metadata": {"annotations": annotations}}, namespace)
+
+    def _forget(self, deployment: Object, old: Sequence[Object]) -> None:
+        """Delete the oldest ReplicaSets without pods, beyond as many as the history keeps."""
+        idle = [one for one in old if not one["spec"].get("replicas", 0) and not _pods(one)]
+        excess = len(idle) - deployment["spec"].get("revisionHistoryLimit", 10)
+        for replica_set in sorted(idle, key=_revision)[: max(0, excess)]:
+            namespace, name = key_of(replica_set)
+            if "deletionTimestamp" not in replica_set["metadata"]:
+                self.store.delete(_REPLICA_SETS, name, namespace)
+
+    def _progress(
+        self,
+        deployment: Object,
+        new: Object | None,
+        before: dict[str, Object],
+        now: str,
+        *,
+        counts: Object | None,
+    ) -> Object:
+        """Return the condition Progressing; a rollout that stands still for too long has failed.
+
+        Source:
+            pkg/controller/deployment/progress.go, syncRolloutStatus.
+        """
+        known = before.get("Progressing", {})
+        name = f'ReplicaSet "{new["metadata"]["name"] if new else ""}"'
+        if counts is None:
+            done = f"{name} has successfully progressed."
+            return _condition(before, now, "Progressing", "True", "NewReplicaSetAvailable", done)
+        told = deployment.get("status", {})
+        moved = any(
+            counts[field] != told.get(field, 0)
+            for field in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+        )
+        fresh = moved or not known or known.get("reason") == "NewReplicaSetAvailable"
+        updated = known.get("lastUpdateTime", now)
+        deadline = deployment["spec"].get("progressDeadlineSeconds", 600)
+        left = deadline - _seconds_between(updated, now)
+        uid = deployment["metadata"]["uid"]
+        if not fresh and (left <= 0 or known.get("reason") == "ProgressDeadlineExceeded"):
+            late = f"{name} has timed out progressing."
+            return _condition(before, now, "Progressing", "False", "ProgressDeadlineExceeded", late)
+        if uid not in self._due:
+            self._due.add(uid)
+            self.later(float(deadline) if fresh else left, self._look_again, uid)
+        condition = _condition(
+            before, now, "Progressing", "True", "ReplicaSetUpdated", f"{name} is progressing."
+        )
+        return condition | {"lastUpdateTime": now if fresh else updated}
+
+    def _look_again(self, uid: str) -> None:
+        self._due.discard(uid)
+        self._changed[uid] = None
+        self.wake()
+
+    def _create_set(self, deployment: Object, name: str, old: Sequence[Object]) -> None:
+        spec, template = deployment["spec"], deployment["spec"]["template"]
+        hash_label = {_HASH_LABEL: name.rpartition("-")[2]}
+        labels = template["metadata"].get("labels", {}) | hash_label
+        selector = spec["selector"] | {"matchLabels": spec["selector"].get("matchLabels", {}) | hash_label}
+        revision = 1 + max((_revision(replica_set) for replica_set in old), default=0)
+        self.store.create(
+            _REPLICA_SETS,
+            {
+                "metadata": {
+                    "name": name,
+                    "labels": labels,
+                    "annotations": {_REVISION: str(revision)},
+                    "ownerReferences": owned_by(deployment),
+                },
+                "spec": {
+                    "replicas": 0 if old else spec.get("replicas", 0),
+                    "selector": selector,
+                    "template": template | {"metadata": template["metadata"] | {"labels": labels}},
+                },
+            },
+            namespace=deployment["metadata"]["namespace"],
+        )
+
+    def _report(self, deployment: Object, new: Object | None, old: Sequence[Object]) -> None:
+        sets = [*old, *([new] if new else [])]
+        total, available = sum(map(_pods, sets)), sum(map(_available, sets))
+        wanted = deployment["spec"].get("replicas", 0)
+        updated = _pods(new) if new else 0
+        done = updated == wanted == available == total
+        _, unavailable = _rolling_limits(deployment)
+        status: Object = {
+            "observedGeneration": deployment["metadata"].get("generation", 0),
+            "replicas": total,
+            "updatedReplicas": updated,
+            "readyReplicas": sum(one.get("status", {}).get("readyReplicas", 0) for one in sets),
+            "availableReplicas": available,
+            "unavailableReplicas": max(0, max(total, wanted) - available),
+        }
+        before = {one["type"]: one for one in deployment.get("status", {}).get("conditions", ())}
+        now = self.store.timestamp()
+        enough = available >= wanted - unavailable
+        status["conditions"] = [
+            _condition(
+                before,
+                now,
+                "Available",
+                "True" if enough else "False",
+                "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
+                f"Deployment {'has' if enough else 'does not have'} minimum availability.",
+            ),
+            self._progress(deployment, new, before, now, counts=status if not done else None),
+        ]
+        namespace, name = key_of(deployment)
+        self.store.patch(_DEPLOYMENTS, name, {"status": status}, namespace, subresource="status")
+        if new and deployment["metadata"].get("annotations", {}).get(_REVISION) != str(_revision(new)):
+            annotations = {_REVISION: str(_revision(new))}
+            self.store.patch(_DEPLOYMENTS, name, {"metadata": {"annotations": annotations}}, namespace)
+
+
+def _seconds_between(first: str, second: str) -> float:
+    return (datetime.fromisoformat(second) - datetime.fromisoformat(first)).total_seconds()
+
+
+def _wanted_replicas(
+    deployment: Object, new: Object | None, old: Sequence[Object]
+) -> list[tuple[Object, int]]:
+    """Return how many replicas each ReplicaSet should have now."""
+    wanted = deployment["spec"].get("replicas", 0)
+    if deployment["spec"]["strategy"]["type"] == "Recreate":
+        gone = not any(map(_pods, old))
+        return [*((one, 0) for one in old), *([(new, wanted)] if new and gone else [])]
+
+    surge, unavailable = _rolling_limits(deployment)
+    old_total = sum(one["spec"].get("replicas", 0) for one in old)
+    present = new["spec"].get("replicas", 0) if new else 0
+    found: list[tuple[Object, int]] = []
+    if new:
+        room = max(0, wanted + surge - old_total - present)
+        found.append((new, min(wanted, present + room)))
+    # Old pods go as far as what is available, without those the new set still lacks, stays above the least.
+    lacking = max(0, present - (_available(new) if new else 0))
+    excess = max(0, old_total + present - (wanted - unavailable) - lacking)
+    for replica_set in sorted(old, key=_revision):
+        replicas = replica_set["spec"].get("replicas", 0)
+        taken = min(replicas, excess)
+        excess -= taken
+        found.append((replica_set, replicas - taken))
+    return found
+
+
+def _rolling_limits(deployment: Object) -> tuple[int, int]:
+    """Return how many pods there may be too many, and how many too few."""
+    rolling = deployment["spec"]["strategy"].get("rollingUpdate", {})
+    wanted = deployment["spec"].get("replicas", 0)
+    surge = _share(rolling.get("maxSurge", 0), wanted, round_up=True)
+    unavailable = _share(rolling.get("maxUnavailable", 0), wanted, round_up=False)
+    return surge, unavailable if surge or unavailable else 1
+
+
+def _share(value: Any, whole: int, *, round_up: bool) -> int:
+    """Read a number or a percentage of a whole."""
+    if isinstance(value, str) and value.endswith("%"):
+        hundredths = int(value[:-1]) * whole
+        return -(-hundredths // 100) if round_up else hundredths // 100
+    return int(value)
+
+
+def template_hash(template: Object) -> str:
+    """Return a short name for a template; equal templates have the same."""
+    digest = hashlib.sha256(msgspec.json.encode(template, order="deterministic")).digest()
+    return "".join(_HASH_ALPHABET[byte % len(_HASH_ALPHABET)] for byte in digest[:_HASH_LENGTH])
+
+
+def _condition(
+    before: dict[str, Object], now: str, type_: str, status: str, reason: str, message: str
+) -> Object:
+    """Return a condition; its times move only when it changes."""
+    condition = {"type": type_, "status": status, "reason": reason, "message": message}
+    known = before.get(type_, {})
+    if known.get("status") == status and known.get("reason") == reason:
+        return {**known, **condition}
+    changed = now if known.get("status") != status else known.get("lastTransitionTime", now)
+    return {**condition, "lastUpdateTime": now, "lastTransitionTime": changed}
+
+
+def _pods(replica_set: Object) -> int:
+    count: int = replica_set.get("status", {}).get("replicas", 0)
+    return count
+
+
+def _available(replica_set: Object) -> int:
+    count: int = replica_set.get("status", {}).get("availableReplicas", 0)
+    return count
+
+
+def _revision(replica_set: Object) -> int:
+    return int(replica_set["metadata"].get("annotations", {}).get(_REVISION, "0"))

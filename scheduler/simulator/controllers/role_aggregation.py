@@ -1,0 +1,54 @@
+"""Stands in for the controller that puts ClusterRoles together from others.
+
+Source:
+    kube-controller-manager v1.36, pkg/controller/clusterroleaggregation/clusterroleaggregation_controller.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from scheduler.simulator.apimachinery.selectors import labels_match, requirements_of
+from scheduler.simulator.controllers.controller import Controller
+from scheduler.simulator.kinds.roles import GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.simulator.apimachinery.objects import Object
+
+_CLUSTER_ROLES: Final = f"clusterroles.{GROUP}"
+
+
+class RoleAggregation(Controller):
+    """Keeps the rules of ClusterRoles with an aggregationRule."""
+
+    resources: ClassVar[Sequence[str]] = (_CLUSTER_ROLES,)
+
+    def observe(self, resource: str, type_: str, obj: Object) -> None:
+        """Any change may matter to any role."""
+
+    def act(self) -> None:
+        """Bring all roles up to date; what one gains, others may gain in the next turn."""
+        roles = sorted(self.store.list(_CLUSTER_ROLES), key=lambda role: str(role["metadata"]["name"]))
+        for role in roles:
+            if "aggregationRule" not in role or "deletionTimestamp" in role["metadata"]:
+                continue
+            rules = _gathered(role, roles)
+            if rules != (role.get("rules") or []):
+                self.store.update(_CLUSTER_ROLES, {**role, "rules": rules})
+
+
+def _gathered(role: Object, roles: Sequence[Object]) -> list[Any]:
+    """Return the rules of all roles that a role's selectors choose, each once."""
+    rules: list[Any] = []
+    for selector in role["aggregationRule"].get("clusterRoleSelectors", ()):
+        requirements = requirements_of(selector)
+        for other in roles:
+            labels = other["metadata"].get("labels", {})
+            if other["metadata"]["name"] == role["metadata"]["name"] or not labels_match(
+                requirements, labels
+            ):
+                continue
+            rules += [rule for rule in other.get("rules") or () if rule not in rules]
+    return rules

@@ -1,0 +1,1 @@
+"""What CustomResourceDefinitions may say, and the kinds they bring: schemas, defaults, columns, rules."""

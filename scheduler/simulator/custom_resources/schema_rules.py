@@ -1,0 +1,231 @@
+"""What a structural schema refuses, in kube-apiserver's words.
+
+Source:
+    kube-apiserver v1.36, staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/validation/validation.go, and
+    k8s.io/kube-openapi/pkg/validation.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
+from scheduler.simulator.custom_resources.go_patterns import go_pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scheduler.simulator.custom_resources.schemas import Schema
+
+_INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+_INT_BOUNDS: Final = {"int32": 1 << 31, "int64": 1 << 63}
+
+
+def violations(value: Any, schema: Schema, path: str = "") -> Iterator[Cause]:
+    """Yield what is wrong with a value.
+
+    Args:
+        value: a JSON value.
+        schema: what it must be.
+        path: the field it is in, as in `spec.minMember`; "" for the whole object.
+    """
+    if value is None and schema.get("nullable"):
+        return
+    problem = _type_problem(value, schema)
+    if problem:
+        yield _wrong_type(value, problem, path)
+        return
+    if schema.get("enum") and value not in schema["enum"]:
+        listed = ", ".join(_shown(one) for one in schema["enum"])
+        message = f"Unsupported value: {_shown(value)}: supported values: {listed}"
+        yield Cause("FieldValueNotSupported", path, message)
+    if isinstance(value, dict):
+        yield from _of_map(value, schema, path)
+    elif isinstance(value, list):
+        yield from _of_list(value, schema, path)
+    elif isinstance(value, str):
+        yield from _of_text(value, schema, path)
+    elif not isinstance(value, bool) and value is not None:
+        yield from _of_number(value, schema, path)
+    yield from _of_alternatives(value, schema, path)
+
+
+def _type_problem(value: Any, schema: Schema) -> str:
+    """Return the type a value should have; "" if it has it."""
+    if schema.get(_INT_OR_STRING):
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return "" if whole or isinstance(value, str) else "integer,string"
+    wanted = schema.get("type")
+    if not wanted:
+        return ""
+    found = _type_of(value)
+    if found == wanted or (wanted == "number" and found == "integer"):
+        return ""
+    if wanted == "integer" and isinstance(value, float) and value.is_integer():
+        return ""
+    return str(wanted)
+
+
+def _type_of(value: Any) -> str:
+    kinds: tuple[tuple[type, str], ...] = (
+        (bool, "boolean"),
+        (int, "integer"),
+        (float, "number"),
+        (str, "string"),
+        (list, "array"),
+        (dict, "object"),
+    )
+    return next((name for type_, name in kinds if isinstance(value, type_)), "null")
+
+
+def _wrong_type(value: Any, wanted: str, path: str) -> Cause:
+    found = _type_of(value)
+    message = f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"'
+    return Cause("FieldValueTypeInvalid", path, message)
+
+
+def _of_map(value: dict[str, Any], schema: Schema, path: str) -> Iterator[Cause]:
+    properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+    for name in schema.get("required") or ():
+        if name not in value:
+            yield required(_inside(path, name))
+    for name, item in value.items():
+        inner = properties.get(name, additional)
+        if isinstance(inner, dict):
+            yield from violations(item, inner, _inside(path, name))
+    count = len(value)
+    if count < schema.get("minProperties", 0):
+        yield _bad(count, path, f"should have at least {schema['minProperties']} properties")
+    if count > schema.get("maxProperties", count):
+        yield _too_many(count, schema["maxProperties"], path)
+
+
+def _of_list(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:
+    if isinstance(schema.get("items"), dict):
+        for index, item in enumerate(value):
+            yield from violations(item, schema["items"], f"{path}[{index}]")
+    count = len(value)
+    if count < schema.get("minItems", 0):
+        yield _bad(count, path, f"should have at least {schema['minItems']} items")
+    if count > schema.get("maxItems", count):
+        yield _too_many(count, schema["maxItems"], path)
+    yield from _repeated(value, schema, path)
+
+
+def _repeated(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:
+    """Yield the items of a set, or of a list that is a map by some keys, that are there twice."""
+    keys: Callable[[Any], Any]
+    if schema.get("x-kubernetes-list-type") == "set":
+        keys = _identity
+    elif schema.get("x-kubernetes-list-type") == "map":
+        names = schema.get("x-kubernetes-list-map-keys") or ()
+        # A key that is left out has its default, or none; either way it is equal to itself.
+        keys = lambda item: {name: item.get(name) for name in names if name in item}  # noqa: E731
+        value = [item if isinstance(item, dict) else {} for item in value]
+    else:
+        return
+    seen = []
+    for index, item in enumerate(value):
+        key = keys(item)
+        if key in seen:
+            yield Cause("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {_shown(key)}")
+        seen.append(key)
+
+
+def _of_text(value: str, schema: Schema, path: str) -> Iterator[Cause]:
+    if len(value) < schema.get("minLength", 0):
+        yield _bad(value, path, f"should be at least {schema['minLength']} chars long")
+    if len(value) > schema.get("maxLength", len(value)):
+        message = f"Too long: may not be more than {schema['maxLength']} bytes"
+        yield Cause("FieldValueTooLong", path, message)
+    pattern = schema.get("pattern")
+    if pattern and not go_pattern(pattern).search(value):
+        yield _bad(value, path, f"should match '{pattern}'")
+    if schema.get("format") == "date-time":
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            yield _bad(value, path, f"must be of type date-time: {_shown(value)}")
+
+
+def _of_number(value: float, schema: Schema, path: str) -> Iterator[Cause]:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if least is not None:
+        if schema.get("exclusiveMinimum") and value <= least:
+            yield _bad(value, path, f"should be greater than {_number(least)}")
+        elif value < least:
+            yield _bad(value, path, f"should be greater than or equal to {_number(least)}")
+    if most is not None:
+        if schema.get("exclusiveMaximum") and value >= most:
+            yield _bad(value, path, f"should be less than {_number(most)}")
+        elif value > most:
+            yield _bad(value, path, f"should be less than or equal to {_number(most)}")
+    multiple = schema.get("multipleOf")
+    if multiple and value % multiple:
+        yield _bad(value, path, f"should be a multiple of {_number(multiple)}")
+    bound = _INT_BOUNDS.get(schema.get("format", ""))
+    if bound and schema.get("type") == "integer" and not -bound <= value < bound:
+        yield _bad(value, path, f"should be a {schema['format']}")
+
+
+def _of_alternatives(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
+    """Yield what allOf, anyOf, oneOf and not have against a value."""
+    for inner in schema.get("allOf") or ():
+        yield from violations(value, inner, path)
+    shown = _shown(path)
+    if schema.get("anyOf") and not any(_fits(value, inner) for inner in schema["anyOf"]):
+        yield _bad_whole(value, path, f"{shown} must validate at least one schema (anyOf)")
+    if schema.get("oneOf"):
+        count = sum(_fits(value, inner) for inner in schema["oneOf"])
+        if count != 1:
+            found = "Found none valid" if not count else f"Found {count} valid alternatives"
+            yield _bad_whole(value, path, f"{shown} must validate one and only one schema (oneOf). {found}")
+    if schema.get("not") and _fits(value, schema["not"]):
+        yield _bad_whole(value, path, f"{shown} must not validate the schema (not)")
+
+
+def _fits(value: Any, schema: Schema) -> bool:
+    return next(violations(value, schema), None) is None
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a text is a regular expression that can be used here."""
+    try:
+        go_pattern(text)
+    except re.error:
+        return False
+    return True
+
+
+def _bad(value: Any, path: str, problem: str) -> Cause:
+    return invalid_value(path, _shown(value), f"{path} in body {problem}")
+
+
+def _bad_whole(value: Any, path: str, problem: str) -> Cause:
+    return invalid_value(path, _shown(value), problem)
+
+
+def _too_many(count: int, most: int, path: str) -> Cause:
+    return Cause("FieldValueTooMany", path, f"Too many: {count}: must have at most {most} items")
+
+
+def _inside(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else str(value)
+
+
+def _shown(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _identity(value: Any) -> Any:
+    return value

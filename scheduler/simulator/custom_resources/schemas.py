@@ -1,0 +1,79 @@
+"""Structural schemas: what custom resources may hold, what is dropped, and what is filled in.
+
+Rules in CEL (`x-kubernetes-validations`) are kept in the definition and not evaluated.
+
+Source:
+    kube-apiserver v1.36, staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema (pruning, defaulting)
+    and pkg/apiserver/validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+Schema = Mapping[str, Any]
+
+_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+_EMBEDDED: Final = "x-kubernetes-embedded-resource"
+_TYPE_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def prune(value: Any, schema: Schema, *, is_resource: bool = False, path: str = "") -> list[str]:
+    """Drop in place what a schema does not know; returns the paths of what went.
+
+    Args:
+        value: what is pruned.
+        schema: what it is pruned to.
+        is_resource: whether apiVersion, kind and metadata are known without being in the schema.
+        path: where the value is, for the paths returned.
+    """
+    gone: list[str] = []
+    if isinstance(value, dict):
+        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+        is_resource = is_resource or bool(schema.get(_EMBEDDED))
+        for key in list(value):
+            where = f"{path}.{key}" if path else key
+            if is_resource and key in _TYPE_FIELDS:
+                continue
+            if key in properties:
+                gone += prune(value[key], properties[key], path=where)
+            elif isinstance(additional, dict):
+                gone += prune(value[key], additional, path=where)
+            elif not schema.get(_PRESERVE) and additional is not True:
+                del value[key]
+                gone.append(where)
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        for index, item in enumerate(value):
+            gone += prune(item, schema["items"], path=f"{path}[{index}]")
+    return gone
+
+
+def fill_in(value: Any, schema: Schema) -> None:
+    """Set in place what is absent and has a default; a null gives way to a default where none may be."""
+    if isinstance(value, dict):
+        properties: Mapping[str, Schema] = schema.get("properties") or {}
+        for key, inner in properties.items():
+            if value.get(key) is None and "default" in inner and (key not in value or not _nullable(inner)):
+                value[key] = _copied(inner["default"])
+        additional = schema.get("additionalProperties")
+        for key, item in value.items():
+            if key in properties:
+                fill_in(item, properties[key])
+            elif isinstance(additional, dict):
+                fill_in(item, additional)
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        for item in value:
+            fill_in(item, schema["items"])
+
+
+def _nullable(schema: Schema) -> bool:
+    return bool(schema.get("nullable"))
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return value

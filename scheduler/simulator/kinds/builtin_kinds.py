@@ -1,0 +1,108 @@
+"""The kinds a new server serves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.simulator.apimachinery.kinds import REVIEW_VERBS, VERBS, Kind, Kinds, selectable
+from scheduler.simulator.apimachinery.strategy import Generic, Strategy
+from scheduler.simulator.custom_resources.definitions import DefinitionStrategy
+from scheduler.simulator.kinds.disruption_budgets import DisruptionBudgetStrategy
+from scheduler.simulator.kinds.events import INVOLVED_FIELDS, CoreEventStrategy, EventStrategy
+from scheduler.simulator.kinds.jobs import JobStrategy
+from scheduler.simulator.kinds.leases import LeaseStrategy
+from scheduler.simulator.kinds.namespaces import NamespaceStrategy
+from scheduler.simulator.kinds.nodes import NodeStrategy
+from scheduler.simulator.kinds.pods import PodStrategy
+from scheduler.simulator.kinds.roles import BindingStrategy, RoleStrategy
+from scheduler.simulator.kinds.services import ServiceStrategy
+from scheduler.simulator.kinds.workloads import (
+    DaemonSetStrategy,
+    DeploymentStrategy,
+    ReplicaSetStrategy,
+    StatefulSetStrategy,
+)
+
+_ALL: Final = ("all",)
+_NAMESPACE_VERBS: Final = tuple(verb for verb in VERBS if verb != "deletecollection")
+_STATUS: Final = ("status",)
+_SCALE: Final = ("status", "scale")
+
+_POD_FIELDS: Final = selectable(
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.nominatedNodeName",
+    hostNetwork="false",
+)
+_NODE_FIELDS: Final = selectable("spec.unschedulable", unschedulable="false")
+_CORE_EVENT_FIELDS: Final = {
+    **selectable(*(f"involvedObject.{name}" for name in INVOLVED_FIELDS)),
+    **selectable("reason", "reportingComponent", "type"),
+    "source": (("source", "component"), ""),
+}
+_EVENT_FIELDS: Final = {
+    **{f"regarding.{name}": (("involvedObject", name), "") for name in INVOLVED_FIELDS},
+    **selectable("reason", "type"),
+    "reportingController": (("reportingComponent",), ""),
+}
+
+
+class _Plain(Strategy):
+    """Kinds without a status whose spec has a generation."""
+
+    has_generation = True
+
+
+def builtin_kinds() -> Kinds:
+    """Return the kinds a new server serves: what schedulers read and write, and what makes pods."""
+    plain, generic = Strategy(), Generic()
+    # fmt: off
+    return Kinds([
+        Kind("", "v1", "pods", "Pod", True, PodStrategy(), "V1Pod", ("po",), _ALL, ("status", "binding", "eviction"), _POD_FIELDS),
+        Kind("", "v1", "nodes", "Node", False, NodeStrategy(), "V1Node", ("no",), (), _STATUS, _NODE_FIELDS),
+        Kind("", "v1", "namespaces", "Namespace", False, NamespaceStrategy(), "V1Namespace", ("ns",), (), ("status", "finalize"), selectable("status.phase"), None, _NAMESPACE_VERBS),
+        Kind("", "v1", "events", "Event", True, CoreEventStrategy(), "CoreV1Event", ("ev",), (), (), _CORE_EVENT_FIELDS),
+        Kind("", "v1", "services", "Service", True, ServiceStrategy(), "V1Service", ("svc",), _ALL, _STATUS, selectable("spec.clusterIP", "spec.type")),
+        Kind("", "v1", "configmaps", "ConfigMap", True, plain, "V1ConfigMap", ("cm",)),
+        Kind("", "v1", "secrets", "Secret", True, plain, "V1Secret"),
+        Kind("", "v1", "serviceaccounts", "ServiceAccount", True, plain, "V1ServiceAccount", ("sa",), (), ("token",)),
+        Kind("", "v1", "persistentvolumes", "PersistentVolume", False, generic, "V1PersistentVolume", ("pv",), (), _STATUS),
+        Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, generic, "V1PersistentVolumeClaim", ("pvc",), (), _STATUS),
+        Kind("", "v1", "replicationcontrollers", "ReplicationController", True, generic, "V1ReplicationController", ("rc",), _ALL, _STATUS),
+        Kind("apps", "v1", "deployments", "Deployment", True, DeploymentStrategy(), "V1Deployment", ("deploy",), _ALL, _SCALE),
+        Kind("apps", "v1", "replicasets", "ReplicaSet", True, ReplicaSetStrategy(), "V1ReplicaSet", ("rs",), _ALL, _SCALE),
+        Kind("apps", "v1", "statefulsets", "StatefulSet", True, StatefulSetStrategy(), "V1StatefulSet", ("sts",), _ALL, _SCALE),
+        Kind("apps", "v1", "daemonsets", "DaemonSet", True, DaemonSetStrategy(), "V1DaemonSet", ("ds",), _ALL, _STATUS),
+        Kind("apps", "v1", "controllerrevisions", "ControllerRevision", True, plain, "V1ControllerRevision"),
+        Kind("batch", "v1", "jobs", "Job", True, JobStrategy(), "V1Job", (), _ALL, _STATUS),
+        Kind("events.k8s.io", "v1", "events", "Event", True, EventStrategy(), "EventsV1Event", ("ev",), (), (), _EVENT_FIELDS, ("", "events")),
+        Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy(), "V1Lease"),
+        Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", True, _Plain(), "V1NetworkPolicy", ("netpol",)),
+        Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, DisruptionBudgetStrategy(), "V1PodDisruptionBudget", ("pdb",), (), _STATUS),
+        Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, _Plain(), "V1PriorityClass", ("pc",)),
+        Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, plain, "V1StorageClass", ("sc",)),
+        Kind("storage.k8s.io", "v1", "csinodes", "CSINode", False, plain, "V1CSINode"),
+        Kind("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False, plain, "V1CSIDriver"),
+        Kind("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", True, plain, "V1CSIStorageCapacity"),
+        Kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, generic, "V1VolumeAttachment", (), (), _STATUS),
+        Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, DefinitionStrategy(), "V1CustomResourceDefinition", ("crd", "crds"), ("api-extensions",), _STATUS),
+        Kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, generic, "ResourceV1ResourceClaim", (), (), _STATUS),
+        Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, _Plain(), "V1ResourceSlice"),
+        Kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, _Plain(), "V1DeviceClass"),
+        Kind("rbac.authorization.k8s.io", "v1", "roles", "Role", True, RoleStrategy("roles"), "V1Role"),
+        Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", True, BindingStrategy("rolebindings"), "V1RoleBinding"),
+        Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False, RoleStrategy("clusterroles"), "V1ClusterRole"),
+        Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False, BindingStrategy("clusterrolebindings"), "V1ClusterRoleBinding"),
+        Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, plain, "V1TokenReview", verbs=REVIEW_VERBS),
+        Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False, plain, "V1SelfSubjectReview", verbs=REVIEW_VERBS),
+        Kind("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False, plain, "V1SubjectAccessReview", verbs=REVIEW_VERBS),
+        Kind("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", True, plain, "V1LocalSubjectAccessReview", verbs=REVIEW_VERBS),
+        Kind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False, plain, "V1SelfSubjectAccessReview", verbs=REVIEW_VERBS),
+        Kind("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False, plain, "V1SelfSubjectRulesReview", verbs=REVIEW_VERBS),
+    ])
+    # fmt: on

@@ -1,0 +1,113 @@
+"""What a PodDisruptionBudget counts, and what it allows.
+
+Source:
+    kube-controller-manager v1.36, pkg/controller/disruption/disruption.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from scheduler.simulator.apimachinery.selectors import labels_match, requirements_of
+from scheduler.simulator.apimachinery.strategy import Generic
+from scheduler.simulator.kinds.pods import is_ready
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scheduler.simulator.apimachinery.objects import Object
+
+ALLOWED: Final = "DisruptionAllowed"
+
+
+class DisruptionBudgetStrategy(Generic):
+    """The rules of budgets: they allow nothing until a controller has counted pods."""
+
+    initial_status: ClassVar[Object] = dict.fromkeys(
+        ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The numbers in a budget's status, but for what it allows."""
+
+    expected_pods: int
+    desired_healthy: int
+    current_healthy: int
+
+    @property
+    def disruptions_allowed(self) -> int:
+        if self.expected_pods <= 0:
+            return 0
+        return max(0, self.current_healthy - self.desired_healthy)
+
+
+def covers(budget: Object, pod: Object) -> bool:
+    """Whether a pod is a budget's to protect; no selector selects none, an empty one all of the namespace."""
+    selector = budget.get("spec", {}).get("selector")
+    if selector is None or budget["metadata"]["namespace"] != pod["metadata"]["namespace"]:
+        return False
+    return labels_match(requirements_of(selector), pod["metadata"].get("labels", {}))
+
+
+def needs_scale(budget: Object) -> bool:
+    """Whether a budget is relative to how many pods their controllers want."""
+    spec = budget.get("spec", {})
+    return "maxUnavailable" in spec or isinstance(spec.get("minAvailable"), str)
+
+
+def count(budget: Object, pods: Iterable[Object], scale: int) -> Count:
+    """Count a budget's pods.
+
+    Args:
+        budget: the PodDisruptionBudget.
+        pods: all it covers.
+        scale: how many pods their controllers want in all.
+    """
+    pods = list(pods)
+    spec = budget.get("spec", {})
+    disrupted = budget.get("status", {}).get("disruptedPods", {})
+    if "maxUnavailable" in spec:
+        expected = scale
+        desired = max(0, expected - scaled(spec["maxUnavailable"], expected))
+    elif isinstance(spec.get("minAvailable"), str):
+        expected = scale
+        desired = scaled(spec["minAvailable"], expected)
+    else:
+        expected = len(pods)
+        desired = int(spec.get("minAvailable", 1))
+    healthy = sum(
+        is_ready(pod)
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"] not in disrupted
+    )
+    return Count(expected, desired, healthy)
+
+
+def scaled(value: int | str, whole: int) -> int:
+    """Read a number or a percentage of a whole, rounded up."""
+    if isinstance(value, str):
+        return -(-int(value.removesuffix("%")) * whole // 100)
+    return value
+
+
+def condition(allowed: int, generation: int, before: Object | None, now: str) -> Object:
+    """Return the condition that says whether any disruption is allowed."""
+    status = "True" if allowed > 0 else "False"
+    same = before is not None and before.get("status") == status
+    return {
+        "type": ALLOWED,
+        "status": status,
+        "observedGeneration": generation,
+        "lastTransitionTime": before["lastTransitionTime"] if same and before else now,
+        "reason": "SufficientPods" if allowed > 0 else "InsufficientPods",
+        "message": "",
+    }
+
+
+def condition_of(budget: Object) -> Object | None:
+    """Return that condition of a budget, if it has one."""
+    conditions = budget.get("status", {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == ALLOWED), None)

@@ -1,0 +1,153 @@
+"""Events: one storage, seen through core/v1 and events.k8s.io/v1, which name the same fields differently.
+
+Source:
+    kube-apiserver v1.36, pkg/apis/events/v1/conversion.go and pkg/apis/core/validation/events.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
+from scheduler.simulator.apimachinery.strategy import Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scheduler.simulator.apimachinery.objects import Object
+
+_NAMES: Final = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}  # core/v1 -> events.k8s.io/v1
+_CORE_NAMES: Final = {new: core for core, new in _NAMES.items()}
+_NEVER_EMPTY: Final = ("reportingComponent", "reportingInstance")
+_UNSET_IN_NEW: Final = ("firstTimestamp", "lastTimestamp", "count")
+_IMMUTABLE: Final = (
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "type",
+    "eventTime",
+    "action",
+    "related",
+    "reportingComponent",
+    "reportingInstance",
+)
+
+_LONGEST: Final = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
+
+INVOLVED_FIELDS: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
+
+class CoreEventStrategy(Strategy):
+    """The rules of events as core/v1 writes them: nearly none."""
+
+    create_on_update = True
+    blank: ClassVar[Object] = {
+        "involvedObject": {},
+        "source": {},
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        "eventTime": None,
+        "reportingComponent": "",
+        "reportingInstance": "",
+    }
+
+    def validate_create(self, obj: Object) -> Sequence[Cause]:
+        return list(_validate_always(obj, "reportingComponent"))
+
+
+class EventStrategy(CoreEventStrategy):
+    """The rules of events as events.k8s.io/v1 writes them."""
+
+    blank: ClassVar[Object] = {
+        "eventTime": None,
+        "regarding": {},
+        "deprecatedSource": {},
+        "deprecatedFirstTimestamp": None,
+        "deprecatedLastTimestamp": None,
+    }
+
+    def default(self, obj: Object) -> None:
+        """Fill in what core/v1 always has, for that is what is stored."""
+        for field, value in CoreEventStrategy.blank.items():
+            obj.setdefault(field, dict(value) if isinstance(value, dict) else value)
+
+    def to_storage(self, obj: Object) -> Object:
+        stored = {_CORE_NAMES.get(name, name): value for name, value in obj.items()}
+        return stored | {"kind": "Event", "apiVersion": "v1"}
+
+    def from_storage(self, obj: Object) -> Object:
+        seen = {
+            _NAMES.get(name, name): value
+            for name, value in obj.items()
+            if value != "" or name not in _NEVER_EMPTY
+        }
+        return seen | {"apiVersion": "events.k8s.io/v1"}
+
+    def validate_create(self, obj: Object) -> Sequence[Cause]:
+        causes = list(_validate_always(obj, "reportingController"))
+        if obj.get("eventTime") is None:
+            causes.append(required("eventTime"))
+        if obj.get("type") not in {"Normal", "Warning"}:
+            causes.append(invalid_value("type", '""', f"has invalid value: {obj.get('type', '')}"))
+        causes += [invalid_value(name, '""', "needs to be unset") for name in _UNSET_IN_NEW if obj.get(name)]
+        if obj.get("source"):
+            causes.append(invalid_value("source", '""', "needs to be unset"))
+        return causes + list(_validate_series(obj))
+
+    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+        causes = list(_validate_always(obj, "reportingController"))
+        if obj.get("series") != old.get("series"):
+            causes += _validate_series(obj)
+        causes += [
+            invalid_value(_NAMES.get(name, name), f'"{obj.get(name)}"', "field is immutable")
+            for name in _IMMUTABLE
+            if obj.get(name) != old.get(name)
+        ]
+        return causes
+
+
+def _validate_always(obj: Object, reporting_field: str) -> Iterator[Cause]:
+    """Yield what is wrong with an event in either version.
+
+    Source:
+        kube-apiserver v1.36, pkg/apis/core/validation/events.go, legacyValidateEvent.
+    """
+    namespace = obj["metadata"].get("namespace", "")
+    involved = obj["involvedObject"].get("namespace", "")
+    mismatch = invalid_value("involvedObject.namespace", f'"{involved}"', "does not match event.namespace")
+    if obj.get("eventTime") is None:
+        if namespace != involved and not (not involved and namespace == "default"):
+            yield mismatch
+        return
+    if not involved and namespace not in {"default", "kube-system"}:
+        yield mismatch
+    if not obj.get("reportingComponent"):
+        yield required(reporting_field)
+    for name in ("reportingInstance", "action", "reason", "message"):
+        text = obj.get(name, "")
+        if not text and name != "message":
+            yield required(name)
+        elif len(text.encode()) > _LONGEST[name]:
+            yield invalid_value(name, '""', f"can have at most {_LONGEST[name]} characters")
+
+
+def _validate_series(obj: Object) -> Iterator[Cause]:
+    series = obj.get("series")
+    if series is None:
+        return
+    if series.get("count", 0) < 2:
+        yield invalid_value("series.count", '""', "should be at least 2")
+    if not series.get("lastObservedTime"):
+        yield required("series.lastObservedTime")

@@ -1,0 +1,37 @@
+"""Leases: who holds them decides by the resourceVersion, so no update goes without one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from scheduler.simulator.apimachinery.causes import Cause, invalid_value
+from scheduler.simulator.apimachinery.strategy import Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.simulator.apimachinery.objects import Object
+
+
+class LeaseStrategy(Strategy):
+    """The rules of leases."""
+
+    unconditional_update = False
+    create_on_update = True
+    blank: ClassVar[Object] = {"spec": {}}
+
+    def validate_create(self, obj: Object) -> Sequence[Cause]:
+        spec = obj["spec"]
+        causes = []
+        duration = spec.get("leaseDurationSeconds", 1)
+        if duration <= 0:
+            causes.append(invalid_value("spec.leaseDurationSeconds", str(duration), "must be greater than 0"))
+        transitions = spec.get("leaseTransitions", 0)
+        if transitions < 0:
+            causes.append(
+                invalid_value("spec.leaseTransitions", str(transitions), "must be greater than or equal to 0")
+            )
+        return causes
+
+    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+        return self.validate_create(obj)

@@ -1,0 +1,216 @@
+"""Pods: what admission makes of them, and how they end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
+from scheduler.simulator.kinds.pod_defaults import default_pod, qos_class
+from scheduler.simulator.kinds.pod_rules import validate_pod, validate_pod_update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from scheduler.simulator.apimachinery.causes import Cause
+    from scheduler.simulator.apimachinery.objects import Object
+
+TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+
+_TOLERATED_FOR_SECONDS: Final = 300
+_TOLERATED_KEYS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_GATED: Final = {
+    "type": "PodScheduled",
+    "status": "False",
+    "lastProbeTime": None,
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+
+
+class PodStrategy(Strategy):
+    """The rules of pods."""
+
+    has_generation = True
+    returns_deleted = True
+    blank: ClassVar[Object] = {"spec": {"containers": None}, "status": {}}
+
+    def default(self, obj: Object) -> None:
+        default_pod(obj)
+
+    def admit_create(self, obj: Object, cluster: Cluster) -> None:
+        add_default_tolerations(obj["spec"])
+        _set_priority(obj, cluster)
+        node = obj["spec"].get("nodeName")
+        if node:
+            labels = topology_labels(node, cluster)
+            if labels:
+                obj["metadata"]["labels"] = obj["metadata"].get("labels", {}) | labels
+
+    def admit_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
+        add_default_tolerations(obj["spec"])
+        for field in ("priority", "preemptionPolicy"):
+            if field in old["spec"]:
+                obj["spec"].setdefault(field, old["spec"][field])
+
+    def prepare_create(self, obj: Object, cluster: Cluster) -> None:
+        obj["metadata"]["generation"] = 1
+        spec = obj["spec"]
+        status: Object = {"phase": "Pending"}
+        if spec.get("schedulingGates"):
+            status["conditions"] = [_GATED | {"lastTransitionTime": cluster.timestamp()}]
+        status["qosClass"] = qos_class(spec)
+        obj["status"] = status
+        _merge_label_keys(obj)
+
+    def prepare_update(self, obj: Object, old: Object) -> None:
+        obj["status"] = old["status"]
+        if obj["spec"] != old["spec"]:
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+    def prepare_part_update(self, subresource: str, obj: Object, old: Object) -> None:
+        super().prepare_part_update(subresource, obj, old)
+        if "qosClass" in old["status"]:
+            obj["status"].setdefault("qosClass", old["status"]["qosClass"])
+
+    def validate_create(self, obj: Object) -> Sequence[Cause]:
+        return list(validate_pod(obj))
+
+    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+        return list(validate_pod_update(obj, old))
+
+    def grace_period(self, obj: Object, requested: int | None) -> int | None:
+        """Return how long a pod gets: nothing when it is on no node, or has ended.
+
+        Source:
+            kube-apiserver v1.36, pkg/registry/core/pod/strategy.go, CheckGracefulDelete.
+        """
+        spec = obj["spec"]
+        if not spec.get("nodeName") or obj["status"].get("phase") in {"Succeeded", "Failed"}:
+            return 0
+        period = spec.get("terminationGracePeriodSeconds", 0) if requested is None else requested
+        return 1 if period < 0 else int(period)
+
+
+def topology_labels(node_name: str, cluster: Cluster) -> dict[str, str]:
+    """Return the labels of a node that its pods get as well.
+
+    Source:
+        kube-apiserver v1.36, plugin/pkg/admission/podtopologylabels.
+    """
+    node = cluster.find("nodes", node_name)
+    labels = node["metadata"].get("labels", {}) if node else {}
+    return {label: labels[label] for label in TOPOLOGY_LABELS if label in labels}
+
+
+def add_default_tolerations(spec: Object) -> None:
+    """Let a pod stay five minutes on a node that fails, unless it says how long itself.
+
+    Source:
+        kube-apiserver v1.36, plugin/pkg/admission/defaulttolerationseconds.
+    """
+    tolerations = spec.get("tolerations", [])
+    missing = [
+        {
+            "key": key,
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": _TOLERATED_FOR_SECONDS,
+        }
+        for key in _TOLERATED_KEYS
+        if not _mentions(tolerations, key)
+    ]
+    if missing:
+        spec["tolerations"] = [*tolerations, *missing]
+
+
+def _mentions(tolerations: Iterable[Object], key: str) -> bool:
+    return any(
+        toleration.get("key", "") in {key, ""} and toleration.get("effect", "") in {"NoExecute", ""}
+        for toleration in tolerations
+    )
+
+
+def _set_priority(pod: Object, cluster: Cluster) -> None:
+    """Set a pod's priority from its class.
+
+    Source:
+        kube-apiserver v1.36, plugin/pkg/admission/priority/admission.go.
+    """
+    spec = pod["spec"]
+    class_ = _priority_class(pod, cluster)
+    priority = class_.get("value", 0) if class_ else 0
+    policy = class_.get("preemptionPolicy") if class_ else None
+    policy = policy or "PreemptLowerPriority"
+    if spec.get("priority", priority) != priority:
+        raise _refused(
+            pod,
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority "
+            f"admission controller computed {priority} from the given PriorityClass name",
+        )
+    if spec.get("preemptionPolicy", policy) != policy:
+        raise _refused(
+            pod,
+            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
+            f"priority admission controller computed {policy} from the given PriorityClass name",
+        )
+    spec["priority"] = priority
+    spec["preemptionPolicy"] = policy
+
+
+def _priority_class(pod: Object, cluster: Cluster) -> Object | None:
+    name = pod["spec"].get("priorityClassName")
+    if name:
+        found = cluster.find("priorityclasses", name)
+        if found is None:
+            raise _refused(pod, f"no PriorityClass with name {name} was found")
+        return found
+    defaults = [class_ for class_ in cluster.each("priorityclasses") if class_.get("globalDefault")]
+    if not defaults:
+        return None
+    chosen = min(defaults, key=lambda class_: int(class_.get("value", 0)))
+    pod["spec"]["priorityClassName"] = chosen["metadata"]["name"]
+    return chosen
+
+
+def _refused(pod: Object, problem: str) -> StatusError:
+    name = pod["metadata"].get("name", "")
+    named = f' "{name}"' if name else ""
+    details = {"name": name, "kind": "pods"} if name else {"kind": "pods"}
+    return StatusError(403, "Forbidden", f"pods{named} is forbidden: {problem}", details)
+
+
+def _merge_label_keys(pod: Object) -> None:
+    """Write matchLabelKeys into the selectors they stand beside.
+
+    Source:
+        kube-apiserver v1.36, pkg/registry/core/pod/strategy.go, mutatePodAffinity and
+        mutateTopologySpreadConstraints.
+    """
+    spec, labels = pod["spec"], pod["metadata"].get("labels", {})
+    holders = list(spec.get("topologySpreadConstraints", ()))
+    for field in ("podAffinity", "podAntiAffinity"):
+        affinity = spec.get("affinity", {}).get(field, {})
+        holders += affinity.get("requiredDuringSchedulingIgnoredDuringExecution", ())
+        preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
+        holders += [term["podAffinityTerm"] for term in preferred if "podAffinityTerm" in term]
+    for holder in holders:
+        selector = holder.get("labelSelector")
+        if selector is None:
+            continue
+        expressions = [
+            {"key": key, "operator": operator, "values": [labels[key]]}
+            for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+            for key in holder.get(field, ())
+            if key in labels
+        ]
+        if expressions:
+            selector["matchExpressions"] = [*selector.get("matchExpressions", ()), *expressions]
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether a pod's condition Ready is true."""
+    return any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in pod.get("status", {}).get("conditions", ())
+    )

@@ -1,0 +1,210 @@
+"""Roles and their bindings: defaults, rules, and who may write them.
+
+Source:
+    kube-apiserver v1.36, pkg/apis/rbac/v1/defaults.go, pkg/apis/rbac/validation/validation.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+
+import msgspec
+
+from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_supported, required
+from scheduler.simulator.apimachinery.metadata import dns_subdomain
+from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scheduler.simulator.apimachinery.kinds import Kinds
+    from scheduler.simulator.apimachinery.objects import Object
+
+GROUP: Final = "rbac.authorization.k8s.io"
+_SUBJECT_GROUPS: Final = {"ServiceAccount": "", "User": GROUP, "Group": GROUP}
+
+
+def path_segment(name: str) -> str:
+    """Say what is wrong with a name that must fit between two slashes: that of roles, colons and all."""
+    if name in {".", ".."}:
+        return f"may not be '{name}'"
+    found = [sign for sign in ("/", "%") if sign in name]
+    return f"may not contain '{found[0]}'" if found else ""
+
+
+class Guard(Protocol):
+    """Looks at what authors of roles and bindings grant."""
+
+    def check_role(self, resource: str, role: Object, name: str) -> None:
+        """Refuse a role that its author may not write.
+
+        Args:
+            resource: `roles` or `clusterroles`.
+            role: as it is to be.
+            name: of what the request names; "" for a new role.
+
+        Raises:
+            StatusError: 403.
+        """
+        ...
+
+    def check_binding(self, resource: str, binding: Object) -> None:
+        """Refuse a binding to a role that its author may not bind.
+
+        Raises:
+            StatusError: 403; 404, there is no such role.
+        """
+        ...
+
+
+class _RbacStrategy(Strategy):
+    """What roles and bindings have in common.
+
+    Attributes:
+        guard: who looks at what authors may grant; None lets them grant everything.
+    """
+
+    name_rule = staticmethod(path_segment)
+    create_on_update = True
+    guard: Guard | None = None
+
+    def __init__(self, resource: str) -> None:
+        self.resource = resource
+
+    def admit_create(self, obj: Object, cluster: Cluster) -> None:
+        if self.guard is not None:
+            self.check(self.guard, obj, "")
+
+    def admit_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
+        if self.guard is not None and not _only_bookkeeping_differs(obj, old):
+            self.check(self.guard, obj, old["metadata"]["name"])
+
+    def check(self, guard: Guard, obj: Object, name: str) -> None:
+        """Refuse what its author may not grant."""
+        raise NotImplementedError
+
+
+class RoleStrategy(_RbacStrategy):
+    """The rules of Roles and ClusterRoles."""
+
+    blank: ClassVar[Object] = {"rules": None}
+
+    def check(self, guard: Guard, obj: Object, name: str) -> None:
+        guard.check_role(self.resource, obj, name)
+
+    def validate_create(self, obj: Object) -> Sequence[Cause]:
+        namespaced = self.resource == "roles"
+        causes = [
+            cause
+            for place, rule in enumerate(obj.get("rules") or ())
+            for cause in _rule_causes(rule, f"rules[{place}]", namespaced=namespaced)
+        ]
+        aggregation = obj.get("aggregationRule")
+        if aggregation is not None and not aggregation.get("clusterRoleSelectors"):
+            detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+            causes.append(required("aggregationRule.clusterRoleSelectors", detail))
+        return causes
+
+    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+        return self.validate_create(obj)
+
+
+class BindingStrategy(_RbacStrategy):
+    """The rules of RoleBindings and ClusterRoleBindings."""
+
+    def default(self, obj: Object) -> None:
+        super().default(obj)
+        obj.setdefault("roleRef", {"apiGroup": "", "kind": "", "name": ""})
+        obj["roleRef"]["apiGroup"] = obj["roleRef"].get("apiGroup") or GROUP
+        for subject in obj.get("subjects", ()):
+            group = subject.get("apiGroup") or _SUBJECT_GROUPS.get(subject.get("kind", ""), "")
+            if group:
+                subject["apiGroup"] = group
+
+    def check(self, guard: Guard, obj: Object, name: str) -> None:
+        guard.check_binding(self.resource, obj)
+
+    def validate_create(self, obj: Object) -> Sequence[Cause]:
+        namespaced = self.resource == "rolebindings"
+        return [
+            *_reference_causes(obj["roleRef"], namespaced=namespaced),
+            *(
+                cause
+                for place, subject in enumerate(obj.get("subjects", ()))
+                for cause in _subject_causes(subject, f"subjects[{place}]", namespaced=namespaced)
+            ),
+        ]
+
+    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+        causes = list(self.validate_create(obj))
+        if obj["roleRef"] != old["roleRef"]:
+            shown = msgspec.json.encode(obj["roleRef"]).decode()
+            causes.append(invalid_value("roleRef", shown, "cannot change roleRef"))
+        return causes
+
+
+def put_guard(kinds: Kinds, guard: Guard) -> None:
+    """Have all roles and bindings looked at by a guard from now on."""
+    for kind in kinds:
+        if isinstance(kind.strategy, _RbacStrategy):
+            kind.strategy.guard = guard
+
+
+def _only_bookkeeping_differs(obj: Object, old: Object) -> bool:
+    """Say whether an update changes nothing but what garbage collection needs."""
+    return _without_bookkeeping(obj) == _without_bookkeeping(old)
+
+
+def _without_bookkeeping(obj: Object) -> Object:
+    dropped = {"ownerReferences", "finalizers", "resourceVersion", "managedFields"}
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in dropped}
+    return {**obj, "metadata": metadata}
+
+
+def _rule_causes(rule: Object, field: str, *, namespaced: bool) -> Iterator[Cause]:
+    if not rule.get("verbs"):
+        yield required(f"{field}.verbs", "verbs must contain at least one value")
+    if rule.get("nonResourceURLs"):
+        shown = msgspec.json.encode(rule["nonResourceURLs"]).decode()
+        where = f"{field}.nonResourceURLs"
+        if namespaced:
+            yield invalid_value(where, shown, "namespaced rules cannot apply to non-resource URLs")
+        if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+            yield invalid_value(
+                where, shown, "rules cannot apply to both regular resources and non-resource URLs"
+            )
+        return
+    if not rule.get("apiGroups"):
+        yield required(f"{field}.apiGroups", "resource rules must supply at least one api group")
+    if not rule.get("resources"):
+        yield required(f"{field}.resources", "resource rules must supply at least one resource")
+
+
+def _reference_causes(reference: Object, *, namespaced: bool) -> Iterator[Cause]:
+    if reference["apiGroup"] != GROUP:
+        yield not_supported("roleRef.apiGroup", reference["apiGroup"], [GROUP])
+    kinds = ["ClusterRole", "Role"] if namespaced else ["ClusterRole"]
+    if reference.get("kind", "") not in kinds:
+        yield not_supported("roleRef.kind", reference.get("kind", ""), kinds)
+    name = reference.get("name", "")
+    problem = path_segment(name)
+    if not name:
+        yield required("roleRef.name")
+    elif problem:
+        yield invalid_value("roleRef.name", f'"{name}"', problem)
+
+
+def _subject_causes(subject: Object, field: str, *, namespaced: bool) -> Iterator[Cause]:
+    kind, name, group = (subject.get(part, "") for part in ("kind", "name", "apiGroup"))
+    if not name:
+        yield required(f"{field}.name")
+    if kind not in _SUBJECT_GROUPS:
+        yield not_supported(f"{field}.kind", kind, sorted(_SUBJECT_GROUPS))
+        return
+    problem = dns_subdomain(name) if name and kind == "ServiceAccount" else ""
+    if problem:
+        yield invalid_value(f"{field}.name", f'"{name}"', problem)
+    if group != _SUBJECT_GROUPS[kind]:
+        yield not_supported(f"{field}.apiGroup", group, [_SUBJECT_GROUPS[kind]])
+    if kind == "ServiceAccount" and not namespaced and not subject.get("namespace"):
+        yield required(f"{field}.namespace")

@@ -1,0 +1,261 @@
+"""Stands in for every node's kubelet: admits pods that are bound, runs them, and ends them.
+
+Source:
+    kubelet v1.36, pkg/kubelet/kubelet.go and pkg/kubelet/lifecycle/predicate.go.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+import msgspec
+
+from scheduler.objects.decode import decode_node, decode_pod
+from scheduler.objects.resource_names import PODS
+from scheduler.simulator.apimachinery.objects import key_of
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.controllers.controller import Controller
+from scheduler.simulator.kubelet.admission import Refusal, refusal
+from scheduler.simulator.kubelet.container_runs import runs_of
+from scheduler.simulator.kubelet.pod_status import (
+    backoff_status,
+    ended_status,
+    restarted_status,
+    running_status,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.registry.store import Store
+
+_Key = tuple[str, str]  # namespace, name
+
+_FIRST_BACKOFF_SECONDS: Final = 10.0
+_LONGEST_BACKOFF_SECONDS: Final = 300.0
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletOptions:
+    """How quick kubelets are.
+
+    Attributes:
+        admit_seconds: from a pod's binding until its kubelet takes it in or refuses it.
+        start_seconds: from then until it runs.
+        stop_seconds: until a pod that is to go has ended; its grace period, if that is shorter.
+        job_seconds: how long a Job's container runs that does not say so itself; see `container_runs`.
+    """
+
+    admit_seconds: float = 0.05
+    start_seconds: float = 1.0
+    stop_seconds: float = 1.0
+    job_seconds: float = 5.0
+
+
+class _Admitted(NamedTuple):
+    """A pod that was taken in, and what it takes."""
+
+    pod: PodInfo
+    requests: Mapping[str, int]
+
+
+class Kubelet(Controller):
+    """The kubelets of all nodes there are."""
+
+    resources: ClassVar[Sequence[str]] = ("nodes", "pods")
+
+    def __init__(self, store: Store, options: KubeletOptions) -> None:
+        super().__init__(store)
+        self._options = options
+        self._nodes: dict[str, NodeObject] = {}  # node name -> node
+        self._used: dict[str, dict[str, int]] = {}  # node name -> resource name -> amount
+        self._admitted: dict[str, _Admitted] = {}  # pod uid -> what it holds
+        self._seen: set[str] = set()  # pod uids
+        self._ending: set[str] = set()  # pod uids
+        self._pods: dict[str, Object] = {}  # pod uid -> bound pod
+        self._changed: dict[str, None] = {}  # pod uids
+        self._addresses = 0
+
+    def observe(self, resource: str, type_: str, obj: Object) -> None:
+        if resource == "nodes":
+            self._observe_node(type_, obj)
+            return
+        uid = obj["metadata"]["uid"]
+        if type_ == "DELETED":
+            self._release(uid)
+            self._pods.pop(uid, None)
+            self._seen.discard(uid)
+            self._ending.discard(uid)
+            self._changed.pop(uid, None)
+        elif obj["spec"].get("nodeName"):
+            self._pods[uid] = obj
+            self._changed[uid] = None
+
+    def act(self) -> None:
+        changed, self._changed = self._changed, {}
+        for uid in changed:
+            pod = self._pods[uid]
+            if pod["spec"]["nodeName"] not in self._nodes:
+                continue
+            if pod["status"].get("phase") in _ENDED:
+                self._release(uid)
+            if "deletionTimestamp" in pod["metadata"]:
+                self._end(pod)
+            elif uid not in self._seen:
+                self._seen.add(uid)
+                if pod["status"].get("phase") == "Running":
+                    self._take_in(uid, decode_pod(msgspec.json.encode(pod)))
+                else:
+                    self.later(self._options.admit_seconds, self._admit, uid)
+
+    def _observe_node(self, type_: str, node: Object) -> None:
+        name = node["metadata"]["name"]
+        if type_ == "DELETED" or _is_silent(node):
+            self._nodes.pop(name, None)
+            return
+        if name not in self._nodes:
+            # Pods may have been bound before their node was there.
+            self._changed |= {uid: None for uid, pod in self._pods.items() if pod["spec"]["nodeName"] == name}
+        self._nodes[name] = decode_node(msgspec.json.encode(node))
+
+    def _admit(self, uid: str) -> None:
+        """Take a pod in, or refuse it."""
+        pod = self._pods.get(uid)
+        if pod is None or uid in self._ending or pod["status"].get("phase") != "Pending":
+            return
+        if pod["spec"]["nodeName"] not in self._nodes:
+            self._seen.discard(uid)  # should the node come back
+            return
+        info = decode_pod(msgspec.json.encode(pod))
+        node = info.node_name
+        others = [one.pod for one in self._admitted.values() if one.pod.node_name == node]
+        why = refusal(info, _requests(info), self._nodes[node], others, self._used.get(node, {}))
+        if why is not None:
+            self._reject(pod, why)
+            return
+        self._take_in(uid, info)
+        self.later(self._options.start_seconds, self._run, uid)
+
+    def _take_in(self, uid: str, pod: PodInfo) -> None:
+        requests = _requests(pod)
+        used = self._used.setdefault(pod.node_name, {})
+        for name, amount in requests.items():
+            used[name] = used.get(name, 0) + amount
+        self._admitted[uid] = _Admitted(pod, requests)
+
+    def _reject(self, pod: Object, why: Refusal) -> None:
+        namespace, name = key_of(pod)
+        status = {"phase": "Failed", "reason": why.reason, "message": f"Pod was rejected: {why.message}"}
+        self.store.patch("pods", name, {"status": status}, namespace, subresource="status")
+        now = self.store.timestamp()
+        event = {
+            "metadata": {"generateName": f"{name}."},
+            "involvedObject": {
+                "kind": "Pod",
+                "apiVersion": "v1",
+                "namespace": namespace,
+                "name": name,
+                "uid": pod["metadata"]["uid"],
+            },
+            "reason": why.reason,
+            "message": why.message,
+            "type": "Warning",
+            "source": {"component": "kubelet", "host": pod["spec"]["nodeName"]},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            self.store.create("events", event, namespace=namespace)
+        except StatusError as error:
+            if error.reason != "Forbidden":  # a namespace on its way out takes no events
+                raise
+
+    def _run(self, uid: str) -> None:
+        pod = self._pods.get(uid)
+        if pod is None or uid not in self._admitted or uid in self._ending:
+            return
+        if pod["status"].get("phase") != "Pending":
+            return
+        namespace, name = key_of(pod)
+        status = running_status(pod, self._next_address(), self.store.timestamp())
+        self.store.patch("pods", name, {"status": status}, namespace, subresource="status")
+        self._plan_end(uid, pod)
+
+    def _plan_end(self, uid: str, pod: Object) -> None:
+        """Have a pod end when the last of its containers does, if all of them do."""
+        runs = runs_of(pod, self._options.job_seconds)
+        seconds = max((run.seconds for run in runs), default=math.inf)
+        if seconds < math.inf:
+            self.later(seconds, self._finish, uid, [run.exit_code for run in runs])
+
+    def _finish(self, uid: str, exit_codes: Sequence[int]) -> None:
+        """End a pod whose containers have; those that failed start again if that is their pod's policy."""
+        pod = self._pods.get(uid)
+        if pod is None or uid not in self._admitted or uid in self._ending:
+            return
+        if pod["status"].get("phase") != "Running":
+            return
+        namespace, name = key_of(pod)
+        restarts = any(exit_codes) and pod["spec"].get("restartPolicy") == "OnFailure"
+        now = self.store.timestamp()
+        status = backoff_status(pod, exit_codes, now) if restarts else ended_status(pod, exit_codes, now)
+        self.store.patch("pods", name, {"status": status}, namespace, subresource="status")
+        if restarts:
+            failures = max(one["restartCount"] for one in pod["status"]["containerStatuses"])
+            wait = min(_FIRST_BACKOFF_SECONDS * 2**failures, _LONGEST_BACKOFF_SECONDS)
+            self.later(wait, self._restart, uid)
+
+    def _restart(self, uid: str) -> None:
+        pod = self._pods.get(uid)
+        if pod is None or uid not in self._admitted or uid in self._ending:
+            return
+        namespace, name = key_of(pod)
+        status = restarted_status(pod, self.store.timestamp())
+        self.store.patch("pods", name, {"status": status}, namespace, subresource="status")
+        self._plan_end(uid, pod)
+
+    def _next_address(self) -> str:
+        self._addresses += 1
+        place = self._addresses
+        return f"10.{64 + (place >> 16 & 0x3F)}.{place >> 8 & 0xFF}.{place & 0xFF}"
+
+    def _end(self, pod: Object) -> None:
+        """Let a terminating pod end; a grace period that was shortened meanwhile counts from now."""
+        uid = pod["metadata"]["uid"]
+        if uid in self._ending:
+            return
+        self._ending.add(uid)
+        grace = pod["metadata"].get("deletionGracePeriodSeconds", 0)
+        self.later(min(grace, self._options.stop_seconds), self._remove, uid)
+
+    def _remove(self, uid: str) -> None:
+        pod = self._pods.get(uid)
+        if pod is not None:
+            namespace, name = key_of(pod)
+            self.store.delete("pods", name, namespace, grace_period_seconds=0, uid=uid)
+
+    def _release(self, uid: str) -> None:
+        """Give back what a pod held."""
+        held = self._admitted.pop(uid, None)
+        if held is not None:
+            used = self._used[held.pod.node_name]
+            for name, amount in held.requests.items():
+                used[name] -= amount
+
+
+def _is_silent(node: Object) -> bool:
+    """Whether a node's kubelet is not heard of, and so does nothing that could be seen."""
+    conditions = node.get("status", {}).get("conditions", ())
+    return any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
+
+
+def _requests(pod: PodInfo) -> Mapping[str, int]:
+    """Return what a pod takes of its node: resource name -> milliCPU, bytes or a count."""
+    return {**pod.resources.requests, PODS: 1}

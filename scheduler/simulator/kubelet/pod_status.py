@@ -1,0 +1,130 @@
+"""What kubelets write of the pods they run.
+
+Source:
+    kubelet v1.36, pkg/kubelet/status/generate.go and pkg/kubelet/kubelet_pods.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from scheduler.simulator.apimachinery.objects import Object
+
+_RUNNING: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+_READY: Final = frozenset({"Ready", "ContainersReady"})
+
+
+def running_status(pod: Object, address: str, now: str) -> Object:
+    """Return the status of a pod whose containers have just begun to run."""
+    generation = pod["metadata"].get("generation", 0)
+    conditions = [_condition(type_, "True", generation, now) for type_ in _RUNNING]
+    others = [one for one in pod["status"].get("conditions", ()) if one["type"] not in _RUNNING]
+    return {
+        "observedGeneration": generation,
+        "phase": "Running",
+        "conditions": [*conditions, *others],
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "startTime": now,
+        "containerStatuses": [
+            {
+                "name": container["name"],
+                "state": {"running": {"startedAt": now}},
+                "lastState": {},
+                "ready": True,
+                "restartCount": 0,
+                "image": container.get("image", ""),
+                "imageID": "",
+                "started": True,
+            }
+            for container in pod["spec"].get("containers", ())
+        ],
+    }
+
+
+def ended_status(pod: Object, exit_codes: Sequence[int], now: str) -> Object:
+    """Return the status of a pod whose containers have all ended for good."""
+    failed = any(exit_codes)
+    reason = "PodFailed" if failed else "PodCompleted"
+    return {
+        "phase": "Failed" if failed else "Succeeded",
+        "conditions": list(_unready(pod, reason, now)),
+        "containerStatuses": [
+            status | {"state": {"terminated": _ended(status, code, now)}, "ready": False, "started": False}
+            for status, code in zip(_containers(pod), exit_codes, strict=True)
+        ],
+    }
+
+
+def backoff_status(pod: Object, exit_codes: Sequence[int], now: str) -> Object:
+    """Return the status of a pod of which some containers failed and wait to start again."""
+    containers = []
+    for status, code in zip(_containers(pod), exit_codes, strict=True):
+        ended = {"terminated": _ended(status, code, now)}
+        if code:
+            waiting = {
+                "reason": "CrashLoopBackOff",
+                "message": f"back-off restarting failed container={status['name']} pod={pod['metadata']['name']}",
+            }
+            state = {"state": {"waiting": waiting}, "lastState": ended}
+            containers.append(status | state | {"restartCount": status["restartCount"] + 1})
+        else:
+            containers.append(status | {"state": ended})
+    return {
+        "conditions": list(_unready(pod, "ContainersNotReady", now)),
+        "containerStatuses": [one | {"ready": False, "started": False} for one in containers],
+    }
+
+
+def restarted_status(pod: Object, now: str) -> Object:
+    """Return the status of a pod whose failed containers run again."""
+    containers = [
+        status | {"state": {"running": {"startedAt": now}}, "ready": True, "started": True}
+        if "waiting" in status["state"]
+        else status
+        for status in _containers(pod)
+    ]
+    conditions = [
+        _condition(one["type"], "True", pod["metadata"].get("generation", 0), now)
+        if one["type"] in _READY
+        else one
+        for one in pod["status"].get("conditions", ())
+    ]
+    return {"containerStatuses": containers, "conditions": conditions}
+
+
+def _containers(pod: Object) -> list[Object]:
+    found: list[Object] = pod["status"].get("containerStatuses", [])
+    return found
+
+
+def _ended(status: Object, exit_code: int, now: str) -> Object:
+    started = status["state"].get("running", {}).get("startedAt", now)
+    return {
+        "exitCode": exit_code,
+        "reason": "Error" if exit_code else "Completed",
+        "startedAt": started,
+        "finishedAt": now,
+    }
+
+
+def _unready(pod: Object, reason: str, now: str) -> Iterable[Object]:
+    for one in pod["status"].get("conditions", ()):
+        if one["type"] in _READY:
+            lost = _condition(one["type"], "False", pod["metadata"].get("generation", 0), now)
+            yield lost | {"reason": reason}
+        else:
+            yield one
+
+
+def _condition(type_: str, status: str, generation: int, now: str) -> Object:
+    return {
+        "type": type_,
+        "observedGeneration": generation,
+        "status": status,
+        "lastProbeTime": None,
+        "lastTransitionTime": now,
+    }

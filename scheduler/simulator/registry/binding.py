@@ -1,0 +1,116 @@
+"""pods/binding: a pod gets its node, once.
+
+Source:
+    kube-apiserver v1.36, pkg/registry/core/pod/storage/storage.go, BindingREST.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.simulator.apimachinery.status import StatusError, bad_request, conflict
+from scheduler.simulator.kinds.pods import topology_labels
+
+if TYPE_CHECKING:
+    from scheduler.simulator.apimachinery.decoding import WriteOptions
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.registry.registry import Registry
+    from scheduler.simulator.storage.entries import Entry
+
+
+def bind(registry: Registry, namespace: str, name: str, binding: Any, options: WriteOptions) -> Entry:
+    """Bind a pod as a v1.Binding says; whether the node exists does not matter.
+
+    Raises:
+        StatusError: 400, names differ; 404, no such pod; 409, it cannot be bound, or is another than meant;
+            500, the Binding names no node.
+    """
+    metadata, target = _parts(binding)
+    if metadata.get("name", "") != name:
+        raise bad_request("name in URL does not match name in Binding object")
+    node = target.get("name") or ""
+    if target.get("kind", "Node") not in {"Node", ""}:
+        raise StatusError(
+            500,
+            "",
+            f'target.kind: Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"',
+        )
+    if not node:
+        raise StatusError(500, "", "target.name: Required value")
+
+    kind = registry.kinds.named("pods")
+    entry = registry.get(kind, namespace, name)
+    pod = entry.object
+    _check_preconditions(registry, entry, metadata)
+    if "deletionTimestamp" in pod["metadata"]:
+        raise conflict(
+            kind, name, f"pod {name} is being deleted, cannot be assigned to a host", subresource="binding"
+        )
+    if pod["spec"].get("nodeName"):
+        problem = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+        raise conflict(kind, name, problem, subresource="binding")
+    if pod["spec"].get("schedulingGates"):
+        problem = f"pod {name} has non-empty .spec.schedulingGates"
+        raise conflict(kind, name, problem, subresource="binding")
+    labels = metadata.get("labels", {})
+    if target.get("kind") == "Node":
+        labels = labels | topology_labels(node, registry)
+    bound = _bound(pod, node, metadata.get("annotations", {}), labels, registry.timestamp())
+    return registry.commit(kind, entry, bound, options)
+
+
+def _parts(binding: Any) -> tuple[Object, Object]:
+    """Return a Binding's metadata and target; raises what a decoder would."""
+    if not isinstance(binding, dict):
+        raise bad_request("not a Binding object")
+    metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
+    if not isinstance(metadata, dict) or not isinstance(target, dict):
+        raise bad_request(
+            'Binding in version "v1" cannot be handled as a Binding: json: cannot unmarshal into Go struct'
+        )
+    return metadata, target
+
+
+def _check_preconditions(registry: Registry, entry: Entry, metadata: Object) -> None:
+    """Refuse a Binding that means another pod of that name, or an earlier version of it."""
+    pairs = (
+        ("UID", metadata.get("uid"), entry.object["metadata"]["uid"]),
+        ("ResourceVersion", metadata.get("resourceVersion"), str(entry.version)),
+    )
+    for what, asked, found in pairs:
+        if asked and asked != found:
+            raise conflict(
+                registry.kinds.named("pods"),
+                entry.name,
+                f"StorageError: invalid object, Code: 4, Key: /registry/pods/{entry.key}, ResourceVersion: 0, "
+                f"AdditionalErrorMsg: Precondition failed: {what} in precondition: {asked}, {what} in object "
+                f"meta: {found}",
+            )
+
+
+def _bound(
+    pod: Object, node: str, annotations: dict[str, str], labels: dict[str, str], timestamp: str
+) -> Object:
+    metadata = dict(pod["metadata"])
+    for field, added in (("annotations", annotations), ("labels", labels)):
+        if added:
+            metadata[field] = metadata.get(field, {}) | added
+    status = {name: value for name, value in pod["status"].items() if name != "nominatedNodeName"}
+    status["conditions"] = _scheduled(status.get("conditions", []), timestamp)
+    return pod | {"metadata": metadata, "spec": pod["spec"] | {"nodeName": node}, "status": status}
+
+
+def _scheduled(conditions: list[Object], timestamp: str) -> list[Object]:
+    """Return conditions with PodScheduled true; its time moves only when its status does."""
+    before = next((one for one in conditions if one.get("type") == "PodScheduled"), None)
+    if before is not None and before.get("status") == "True":
+        timestamp = before.get("lastTransitionTime") or timestamp
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": timestamp,
+    }
+    if before is None:
+        return [*conditions, scheduled]
+    return [scheduled if one is before else one for one in conditions]

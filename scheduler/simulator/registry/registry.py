@@ -1,0 +1,371 @@
+"""The verbs on objects, the same for all kinds; what is particular to one is its strategy's.
+
+Objects that come out are the stored ones and are never to be changed; objects that go in are copied.
+
+Source:
+    kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/registry/generic/registry/store.go.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from scheduler.clock import rfc3339
+from scheduler.simulator.apimachinery.causes import Cause, invalid_value
+from scheduler.simulator.apimachinery.decoding import WriteOptions, read_object
+from scheduler.simulator.apimachinery.metadata import (
+    generated_name,
+    keep_system_fields,
+    new_uid,
+    validate_metadata,
+)
+from scheduler.simulator.apimachinery.status import (
+    StatusError,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid,
+    not_found,
+)
+from scheduler.simulator.patches.patch_types import APPLY_PATCH, apply_patch
+from scheduler.simulator.patches.server_side_apply import (
+    APPLY,
+    UPDATE,
+    Manager,
+    apply_configuration,
+    track_update,
+)
+from scheduler.simulator.storage.entries import Entry, Versions
+from scheduler.simulator.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.clock import Clock
+    from scheduler.simulator.apimachinery.kinds import Kind, Kinds
+    from scheduler.simulator.apimachinery.objects import Object
+
+_ATTEMPTS_AT_A_NAME = 8
+
+
+class Registry:
+    """All objects, and what may be done with them."""
+
+    def __init__(self, *, clock: Clock, kinds: Kinds, seed: int, history: int) -> None:
+        """Start empty.
+
+        Args:
+            clock: where timestamps come from.
+            kinds: the kinds that are served.
+            seed: of uids, generated names and addresses.
+            history: how many changes of each kind are kept for watches that resume.
+        """
+        self.clock = clock
+        self.kinds = kinds
+        self.versions = Versions()
+        self.random = Random(seed)
+        self._history = history
+        self._storages: dict[tuple[str, str], Storage] = {}
+
+    def storage(self, kind: Kind) -> Storage:
+        """Return where objects of a kind are stored."""
+        storage = self._storages.get(kind.storage)
+        if storage is None:
+            storage = self._storages[kind.storage] = Storage(self.versions, self._history)
+        return storage
+
+    def find(self, resource: str, name: str, namespace: str = "") -> Object | None:
+        kind = self.kinds.named(resource)
+        entry = self.storage(kind).get(kind.key(namespace, name))
+        return None if entry is None else entry.object
+
+    def each(self, resource: str) -> list[Object]:
+        storage = self.storage(self.kinds.named(resource))
+        return [entry.object for entry in storage]
+
+    def timestamp(self) -> str:
+        return rfc3339(self.clock.utc_now())
+
+    def random_bits(self, count: int) -> int:
+        return self.random.getrandbits(count)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Entry:
+        """Return one object.
+
+        Raises:
+            StatusError: 404, there is none.
+        """
+        entry = self.storage(kind).get(kind.key(namespace, name))
+        if entry is None:
+            raise not_found(kind, name)
+        return entry
+
+    def create(
+        self,
+        kind: Kind,
+        namespace: str,
+        body: Any,
+        options: WriteOptions,
+        *,
+        managed: Sequence[Object] = (),
+    ) -> Entry:
+        """Create an object.
+
+        Args:
+            kind: its kind.
+            namespace: where; "" for what has no namespace.
+            body: what it is to be.
+            options: how the write is meant.
+            managed: its managedFields.
+
+        Raises:
+            StatusError: 400, 403, 404 (its namespace), 409 or 422.
+        """
+        obj = self._read(kind, body, options)
+        metadata = obj["metadata"]
+        self._set_namespace(kind, metadata, namespace)
+        if "resourceVersion" in metadata:
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+        if kind.namespaced:
+            self._check_namespace(kind, metadata)
+        kind.strategy.admit_create(obj, self)
+        self._set_name(kind, metadata)
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
+            metadata.pop(field, None)
+        metadata["uid"] = new_uid(self.random)
+        metadata["creationTimestamp"] = self.timestamp()
+        kind.strategy.prepare_create(obj, self)
+        if managed:
+            metadata["managedFields"] = list(managed)
+        causes = [*validate_metadata(metadata, kind.strategy.name_rule), *kind.strategy.validate_create(obj)]
+        name = metadata.get("name", "")
+        _refuse_if_invalid(kind, name, causes)
+        key = kind.key(namespace, name)
+        storage = self.storage(kind)
+        if storage.get(key) is not None:
+            raise already_exists(kind, name)
+        if options.dry_run:
+            return Entry(key, namespace, name, obj, 0)
+        return storage.put(key, namespace, name, obj)
+
+    def update(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        body: Any,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
+    ) -> tuple[Entry, bool]:
+        """Replace an object, or one part of it.
+
+        Returns:
+            The object, and whether it was created.
+
+        Raises:
+            StatusError: 400, 404, 409 or 422.
+        """
+        obj = self._read(kind, body, options)
+        metadata = obj["metadata"]
+        self._set_namespace(kind, metadata, namespace)
+        if metadata.setdefault("name", name) != name:
+            raise bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+            )
+        entry = self.storage(kind).get(kind.key(namespace, name))
+        if entry is None:
+            if not kind.strategy.create_on_update or subresource:
+                raise not_found(kind, name)
+            metadata.pop("resourceVersion", None)
+            return self.create(kind, namespace, kind.view(obj), options), True
+        return self._replace(kind, entry, obj, subresource, options), False
+
+    def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Any,
+        patch_type: str,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
+    ) -> Entry:
+        """Change part of an object.
+
+        Args:
+            kind: its kind.
+            namespace: where it is; "" for what has no namespace.
+            name: its name.
+            patch: the decoded patch.
+            patch_type: one of the media types of `patch_types`.
+            options: how the write is meant.
+            subresource: as in `status`; "" for the object itself.
+
+        Raises:
+            StatusError: 400, 404, 409, 415 or 422.
+        """
+        if patch_type == APPLY_PATCH:
+            return self._apply(kind, namespace, name, patch, options, subresource)
+        entry = self.get(kind, namespace, name)
+        patched = apply_patch(kind.view(entry.object), patch, patch_type, kind.model)
+        obj = self._read(kind, patched, options)
+        self._set_namespace(kind, obj["metadata"], namespace)
+        if obj["metadata"].get("name") != name:
+            cause = invalid_value(
+                "metadata.name", f'"{obj["metadata"].get("name", "")}"', "field is immutable"
+            )
+            raise invalid(kind.group, kind.kind, name, [cause])
+        return self._replace(kind, entry, obj, subresource, options)
+
+    def _apply(
+        self, kind: Kind, namespace: str, name: str, config: Any, options: WriteOptions, subresource: str
+    ) -> Entry:
+        """Apply a configuration server-side, to an object that is there or not."""
+        if isinstance(config, dict) and (config.get("metadata") or {}).get("managedFields"):
+            raise bad_request("metadata.managedFields must be nil")
+        config = read_object(kind, config, options)
+        metadata = config["metadata"]
+        self._set_namespace(kind, metadata, namespace)
+        if metadata.setdefault("name", name) != name:
+            raise bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+            )
+        entry = self.storage(kind).get(kind.key(namespace, name))
+        if entry is None and (subresource or metadata.get("uid")):
+            raise not_found(kind, name)
+        manager = Manager(options.manager, APPLY, kind.api_version, subresource)
+        live = None if entry is None else kind.view(entry.object)
+        result = apply_configuration(kind, live, config, manager, force=options.force, now=self.timestamp())
+        managed = result["metadata"].pop("managedFields")
+        if entry is None:
+            return self.create(kind, namespace, result, options, managed=managed)
+        obj = self._read(kind, result, options)
+        self._set_namespace(kind, obj["metadata"], namespace)
+        return self._replace(kind, entry, obj, subresource, options, managed)
+
+    def tracked(
+        self, kind: Kind, entry: Entry, obj: Object, options: WriteOptions, subresource: str
+    ) -> Object:
+        """Return a changed object with managedFields that say who changed it.
+
+        What was applied server-side once keeps count of that; all else goes without the work.
+        """
+        old = entry.object
+        if "managedFields" not in old["metadata"]:
+            return obj
+        manager = Manager(options.manager, UPDATE, kind.api_version, subresource)
+        managed = track_update(kind, kind.view(old), kind.view(obj), manager, self.timestamp())
+        return obj | {"metadata": obj["metadata"] | {"managedFields": managed}}
+
+    def commit(self, kind: Kind, entry: Entry, obj: Object, options: WriteOptions) -> Entry:
+        """Store what became of an object, or take it out when nothing holds it any more."""
+        if obj == entry.object:
+            return entry
+        if options.dry_run:
+            return Entry(entry.key, entry.namespace, entry.name, obj, entry.version)
+        if kind.strategy.is_released(obj):
+            self.storage(kind).remove(entry.key)
+            return Entry(entry.key, entry.namespace, entry.name, obj, entry.version)
+        return self.storage(kind).put(entry.key, entry.namespace, entry.name, obj)
+
+    def _read(self, kind: Kind, body: Any, options: WriteOptions) -> Object:
+        obj = kind.strategy.to_storage(read_object(kind, body, options))
+        kind.strategy.default(obj)
+        return obj
+
+    def _replace(
+        self,
+        kind: Kind,
+        entry: Entry,
+        obj: Object,
+        subresource: str,
+        options: WriteOptions,
+        managed: list[Object] | None = None,
+    ) -> Entry:
+        """Put a new state in the place of an old one, after all checks."""
+        old, strategy = entry.object, kind.strategy
+        metadata = obj["metadata"]
+        self._check_version(kind, entry, metadata)
+        if metadata.get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
+            raise conflict(
+                kind,
+                entry.name,
+                f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: "
+                f"{old['metadata']['uid']}",
+            )
+        keep_system_fields(metadata, old["metadata"])
+        causes: list[Cause]
+        if subresource:
+            strategy.prepare_part_update(subresource, obj, old)
+            causes = list(strategy.validate_part_update(obj))
+        else:
+            strategy.admit_update(obj, old, self)
+            strategy.prepare_update(obj, old)
+            causes = list(strategy.validate_update(obj, old))
+        if managed is None:
+            obj = self.tracked(kind, entry, obj, options, subresource)
+        else:
+            obj["metadata"]["managedFields"] = managed
+        causes = [*validate_metadata(metadata, strategy.name_rule), *causes]
+        _refuse_if_invalid(kind, entry.name, causes)
+        return self.commit(kind, entry, obj, options)
+
+    @staticmethod
+    def _check_version(kind: Kind, entry: Entry, metadata: Object) -> None:
+        asked = metadata.get("resourceVersion", "")
+        if asked in {"", "0"}:
+            if not kind.strategy.unconditional_update:
+                cause = invalid_value("metadata.resourceVersion", "0", "must be specified for an update")
+                raise invalid(kind.group, kind.resource, entry.name, [cause])
+        elif asked != str(entry.version):
+            raise conflict(kind, entry.name)
+        metadata["resourceVersion"] = str(entry.version)
+
+    @staticmethod
+    def _set_namespace(kind: Kind, metadata: Object, namespace: str) -> None:
+        if metadata.get("namespace", namespace) != namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        if kind.namespaced:
+            metadata["namespace"] = namespace
+
+    def _set_name(self, kind: Kind, metadata: Object) -> None:
+        base = metadata.get("generateName", "")
+        if metadata.get("name") or not base:
+            return
+        storage, namespace = self.storage(kind), metadata.get("namespace", "")
+        for _ in range(_ATTEMPTS_AT_A_NAME):
+            metadata["name"] = generated_name(base, self.random)
+            if storage.get(kind.key(namespace, metadata["name"])) is None:
+                return
+
+    def _check_namespace(self, kind: Kind, metadata: Object) -> None:
+        """Refuse objects in namespaces that are not there, or are on their way out."""
+        name = metadata["namespace"]
+        namespace = self.find("namespaces", name)
+        if namespace is None:
+            raise not_found(self.kinds.named("namespaces"), name)
+        if "deletionTimestamp" in namespace["metadata"]:
+            raise forbidden(
+                kind,
+                metadata.get("name", ""),
+                f"unable to create new content in namespace {name} because it is being terminated",
+                [
+                    Cause(
+                        "NamespaceTerminating", "metadata.namespace", f"namespace {name} is being terminated"
+                    )
+                ],
+            )
+
+
+def _refuse_if_invalid(kind: Kind, name: str, causes: list[Cause]) -> None:
+    if not causes:
+        return
+    # Both versions of events are core events inside, and their errors say so.
+    group = kind.group if kind.stored_as is None else kind.stored_as[0]
+    raise invalid(group, kind.kind, name, causes)

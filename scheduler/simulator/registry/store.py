@@ -1,0 +1,214 @@
+"""The objects of a running server, for use in the same process: the verbs of HTTP as plain functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.simulator.apimachinery.decoding import WriteOptions
+from scheduler.simulator.apimachinery.selectors import selector_of
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.kinds.namespaces import ALWAYS_THERE
+from scheduler.simulator.patches.patch_types import MERGE_PATCH
+from scheduler.simulator.registry.binding import bind
+from scheduler.simulator.registry.deletion import DeleteOptions, delete
+from scheduler.simulator.registry.scale import update_scale
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scheduler.simulator.apimachinery.kinds import Kind
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.registry.registry import Registry
+    from scheduler.simulator.storage.watches import Watch
+
+_SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+class Store:
+    """A server's objects.
+
+    Every method raises `StatusError` where the server would answer with a Status. A kind is named by its
+    resource: `pods`, or with the group, `deployments.apps`. What is returned is the stored object itself and
+    must not be changed: `objects.clone` makes a copy that may. What is passed in is copied.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    @property
+    def version(self) -> int:
+        """The newest resourceVersion."""
+        return self._registry.versions.current
+
+    def create(self, resource: str, obj: Object, *, namespace: str = "") -> Object:
+        """Create an object, in `namespace`, else in the one it names, else in `default`."""
+        kind = self._kind(resource)
+        where = self._namespace(kind, namespace or obj.get("metadata", {}).get("namespace", "default"))
+        return kind.view(self._registry.create(kind, where, obj, WriteOptions()).object)
+
+    def get(self, resource: str, name: str, namespace: str = "default") -> Object:
+        """Return one object; `namespace` is ignored for what has none."""
+        kind = self._kind(resource)
+        return kind.view(self._registry.get(kind, self._namespace(kind, namespace), name).object)
+
+    def find(self, resource: str, name: str, namespace: str = "default") -> Object | None:
+        """Return one object, or None where there is none."""
+        kind = self._kind(resource)
+        entry = self._registry.storage(kind).get(kind.key(self._namespace(kind, namespace), name))
+        return None if entry is None else kind.view(entry.object)
+
+    def list(self, resource: str, *, namespace: str = "", labels: str = "", fields: str = "") -> list[Object]:
+        """Return what is selected; of all namespaces when none is given."""
+        kind = self._kind(resource)
+        selector = selector_of(kind, namespace=namespace, labels=labels, fields=fields)
+        return [kind.view(entry.object) for entry in self._registry.storage(kind).entries(selector)]
+
+    def update(self, resource: str, obj: Object, *, subresource: str = "") -> Object:
+        """Replace an object, or its status; its resourceVersion, if it has one, must be the present one."""
+        kind = self._kind(resource)
+        metadata = obj["metadata"]
+        where = self._namespace(kind, metadata.get("namespace", "default"))
+        entry, _ = self._registry.update(
+            kind, where, metadata["name"], obj, WriteOptions(), subresource=subresource
+        )
+        return kind.view(entry.object)
+
+    def patch(
+        self,
+        resource: str,
+        name: str,
+        patch: Any,
+        namespace: str = "default",
+        *,
+        patch_type: str = MERGE_PATCH,
+        subresource: str = "",
+    ) -> Object:
+        """Change part of an object."""
+        kind = self._kind(resource)
+        where = self._namespace(kind, namespace)
+        entry = self._registry.patch(
+            kind, where, name, patch, patch_type, WriteOptions(), subresource=subresource
+        )
+        return kind.view(entry.object)
+
+    def delete(
+        self,
+        resource: str,
+        name: str,
+        namespace: str = "default",
+        *,
+        grace_period_seconds: int | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        propagation_policy: str = "",
+    ) -> Object:
+        """Delete an object, or set off its end; returns its last or present state."""
+        kind = self._kind(resource)
+        options = DeleteOptions(grace_period_seconds, uid, resource_version, propagation_policy)
+        where = self._namespace(kind, namespace)
+        entry, _ = delete(self._registry, kind, where, name, options, WriteOptions())
+        return kind.view(entry.object)
+
+    def bind(
+        self,
+        name: str,
+        node: str,
+        namespace: str = "default",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        annotations: dict[str, str] | None = None,
+    ) -> Object:
+        """Bind a pod to a node."""
+        metadata = {
+            "name": name,
+            "uid": uid,
+            "resourceVersion": resource_version,
+            "annotations": annotations or {},
+        }
+        binding = {"metadata": metadata, "target": {"kind": "Node", "name": node}}
+        return bind(self._registry, namespace, name, binding, WriteOptions()).object
+
+    def scale(self, resource: str, name: str, replicas: int, namespace: str = "default") -> Object:
+        """Set the replicas of a workload."""
+        scale = {"spec": {"replicas": replicas}}
+        kind = self._kind(resource)
+        return update_scale(self._registry, kind, namespace, name, scale, WriteOptions()).object
+
+    def apply(self, obj: Object) -> Object:
+        """Create an object of any kind, or lay it over the one that is there as a merge patch.
+
+        Raises:
+            StatusError: also 404, its kind is not served.
+        """
+        kind = self._kind_of(obj)
+        if kind is None:
+            what = f"{obj.get('apiVersion', '?')}, Kind={obj.get('kind', '?')}"
+            raise StatusError(404, "NotFound", f'no matches for "{what}": the kind is not served')
+        metadata = obj["metadata"]
+        where = self._namespace(kind, metadata.get("namespace", "default"))
+        name = metadata.get("name", "")
+        if name and self._registry.storage(kind).get(kind.key(where, name)) is not None:
+            entry = self._registry.patch(kind, where, name, obj, MERGE_PATCH, WriteOptions())
+        else:
+            entry = self._registry.create(kind, where, obj, WriteOptions())
+        return kind.view(entry.object)
+
+    def serves(self, obj: Object) -> bool:
+        """Say whether the kind an object says it is of is served."""
+        return self._kind_of(obj) is not None
+
+    def defines(self, obj: Object) -> bool:
+        """Say whether there is a CustomResourceDefinition of the kind an object says it is of."""
+        group = obj.get("apiVersion", "").rpartition("/")[0]
+        return any(
+            (one["spec"]["group"], one["spec"]["names"]["kind"]) == (group, obj.get("kind"))
+            for one in self._registry.each("customresourcedefinitions")
+        )
+
+    def watch(self, resource: str, on_ready: Callable[[], None]) -> Watch:
+        """Watch all objects of a kind from now on; see `watches.Watch`. End it with `unwatch`."""
+        kind = self._kind(resource)
+        watch, _ = self._registry.storage(kind).watch(selector_of(kind), on_ready)
+        return watch
+
+    def unwatch(self, resource: str, watch: Watch) -> None:
+        """End a watch."""
+        self._registry.storage(self._kind(resource)).unwatch(watch)
+
+    def namespaced_resources(self) -> tuple[str, ...]:
+        """Return the names of all kinds whose objects are in namespaces, one per storage."""
+        kinds = {kind.storage: kind for kind in self._registry.kinds if kind.namespaced}
+        return tuple(kind.group_resource for kind in kinds.values())
+
+    def serve(self, kinds: Sequence[Kind], instead_of: Sequence[Kind] = ()) -> None:
+        """Serve kinds, some of them perhaps instead of others; watches of what is no longer served end."""
+        left = {kind.storage for kind in kinds}
+        for kind in instead_of:
+            self._registry.kinds.remove(kind)
+            if kind.storage not in left:
+                self._registry.storage(kind).end_watches()
+        for kind in kinds:
+            self._registry.kinds.add(kind)
+
+    def timestamp(self) -> str:
+        """Return the server's time as metav1.Time."""
+        return self._registry.timestamp()
+
+    def bootstrap(self) -> None:
+        """Create what every cluster has from its start."""
+        for name in ALWAYS_THERE:
+            self.create("namespaces", {"metadata": {"name": name}})
+        for name, value in _SYSTEM_PRIORITIES.items():
+            self.create("priorityclasses", {"metadata": {"name": name}, "value": value})
+
+    def _kind(self, resource: str) -> Kind:
+        return self._registry.kinds.named(resource)
+
+    def _kind_of(self, obj: Object) -> Kind | None:
+        wanted = obj.get("apiVersion"), obj.get("kind")
+        return next((kind for kind in self._registry.kinds if (kind.api_version, kind.kind) == wanted), None)
+
+    @staticmethod
+    def _namespace(kind: Kind, namespace: str) -> str:
+        return namespace if kind.namespaced else ""

@@ -1,0 +1,159 @@
+"""Made-up clusters: lists of Node objects to fill a server with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from scheduler.simulator.apimachinery.objects import Object
+
+GPU: Final = "nvidia.com/gpu"
+GPU_TAINT: Final = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
+
+_REGION: Final = "eu-west-1"
+_ZONES: Final = ("eu-west-1a", "eu-west-1b", "eu-west-1c")
+_KUBELET_VERSION: Final = "v1.36.2"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A type of machine.
+
+    Attributes:
+        instance_type: its name.
+        cores: CPUs in all.
+        memory_gib: memory in all.
+        pods: how many pods its kubelet takes.
+        weight: how common it is beside the others.
+        gpus: accelerators; machines with some are tainted.
+        arch: as in the label kubernetes.io/arch.
+    """
+
+    instance_type: str
+    cores: int
+    memory_gib: int
+    pods: int
+    weight: int
+    gpus: int = 0
+    arch: str = "amd64"
+
+
+SHAPES: Final = (
+    Shape("general.large", 4, 16, 58, 40),
+    Shape("general.2xlarge", 8, 32, 58, 25),
+    Shape("compute.4xlarge", 16, 32, 110, 12),
+    Shape("memory.2xlarge", 8, 64, 58, 10),
+    Shape("arm.2xlarge", 8, 32, 58, 8, arch="arm64"),
+    Shape("gpu.8xlarge", 32, 128, 110, 5, gpus=4),
+)
+
+
+def uniform(count: int, *, cpu: str = "4", memory: str = "16Gi", pods: int = 110) -> list[Object]:
+    """Return nodes that are all alike, in one zone after the other.
+
+    Args:
+        count: how many.
+        cpu: of each, as a quantity; all of it can be given to pods.
+        memory: likewise.
+        pods: how many pods each takes.
+    """
+    resources = {"cpu": cpu, "memory": memory, "pods": str(pods)}
+    return [
+        _node(f"node-{place:04}", _ZONES[place % len(_ZONES)], "uniform", resources, resources, {})
+        for place in range(count)
+    ]
+
+
+def heterogeneous(count: int, seed: int = 0) -> list[Object]:
+    """Return nodes as a cluster of some years has them.
+
+    Several shapes of machines, uneven zones, reserved resources, GPU machines that are tainted and one node
+    that is cordoned. From a dozen nodes on there is one of every shape; the same seed gives the same cluster.
+
+    Args:
+        count: how many.
+        seed: of everything left to chance.
+    """
+    random = Random(seed)
+    shapes = random.choices(SHAPES, weights=[shape.weight for shape in SHAPES], k=count)
+    if count >= 2 * len(SHAPES):
+        shapes[: len(SHAPES)] = SHAPES
+        random.shuffle(shapes)
+    nodes = []
+    for place, shape in enumerate(shapes):
+        zone = random.choices(_ZONES, weights=(5, 4, 3))[0]
+        nodes.append(_machine(f"node-{place:04}", zone, shape))
+    plain = [node for node in nodes if "taints" not in node["spec"]]
+    if count > 1 and plain:
+        random.choice(plain)["spec"]["unschedulable"] = True
+    return nodes
+
+
+def _machine(name: str, zone: str, shape: Shape) -> Object:
+    """Return a node of a shape; what the system keeps for itself grows with the machine."""
+    capacity = {
+        "cpu": str(shape.cores),
+        "memory": f"{shape.memory_gib}Gi",
+        "ephemeral-storage": "100Gi",
+        "pods": str(shape.pods),
+    }
+    allocatable = capacity | {
+        "cpu": f"{shape.cores * 1000 - 60 - 5 * shape.cores}m",
+        "memory": f"{shape.memory_gib * 1024 - 255 - 11 * shape.pods - 100}Mi",
+        "ephemeral-storage": "90Gi",
+    }
+    labels = {"kubernetes.io/arch": shape.arch}
+    if shape.gpus:
+        for resources in (capacity, allocatable):
+            resources[GPU] = str(shape.gpus)
+        labels["accelerator"] = "nvidia"
+    node = _node(name, zone, shape.instance_type, capacity, allocatable, labels)
+    if shape.gpus:
+        node["spec"]["taints"] = [dict(GPU_TAINT)]
+    return node
+
+
+def _node(
+    name: str,
+    zone: str,
+    instance_type: str,
+    capacity: dict[str, str],
+    allocatable: dict[str, str],
+    labels: dict[str, str],
+) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "node.kubernetes.io/instance-type": instance_type,
+                "topology.kubernetes.io/region": _REGION,
+                "topology.kubernetes.io/zone": zone,
+                **labels,
+            },
+        },
+        "spec": {},
+        "status": {
+            "capacity": dict(capacity),
+            "allocatable": dict(allocatable),
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "reason": "KubeletReady",
+                    "message": "kubelet is posting ready status",
+                }
+            ],
+            "nodeInfo": {
+                "architecture": labels.get("kubernetes.io/arch", "amd64"),
+                "operatingSystem": "linux",
+                "kubeletVersion": _KUBELET_VERSION,
+            },
+        },
+    }

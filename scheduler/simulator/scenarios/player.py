@@ -1,0 +1,231 @@
+"""Plays a scenario on a running server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.faults import requests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.faults import Fault
+    from scheduler.simulator.scenarios.scenario import FaultStep, Scenario, Step, Tainting
+    from scheduler.simulator.server import ApiServer
+
+logger = logging.getLogger(__name__)
+
+_UNREACHABLE_SECONDS: Final = 300.0
+"""How long the pods of a silent node stay: as long as their default tolerations."""
+
+_SERVED_SECONDS: Final = 5.0
+_SERVED_POLL_SECONDS: Final = 0.01
+
+
+class ScenarioPlayer:
+    """One playing of one scenario.
+
+    Attributes:
+        failures: what could not be done, each with its step; the others are done all the same.
+    """
+
+    def __init__(self, server: ApiServer, scenario: Scenario) -> None:
+        self._server = server
+        self._store = server.store
+        self._scenario = scenario
+        self._down: dict[str, asyncio.TimerHandle] = {}  # node name -> when its pods are given up
+        self._timers: list[asyncio.TimerHandle] = []
+        self.failures: list[str] = []
+        self._actions: Mapping[str, Callable[[Step], None]] = {
+            "delete": self._delete,
+            "scale": self._scale,
+            "cordon": lambda step: self._set_unschedulable(step.cordon or "", wanted=True),
+            "uncordon": lambda step: self._set_unschedulable(step.uncordon or "", wanted=False),
+            "taint": self._taint,
+            "untaint": self._untaint,
+            "kill_node": lambda step: self._kill(step.kill_node or ""),
+            "restore_node": lambda step: self._restore(step.restore_node or ""),
+            "fault": self._fault,
+            "drop_watches": self._drop_watches,
+            "compact": self._compact,
+        }
+
+    async def set_up(self) -> None:
+        """Make what there is from the start.
+
+        Raises:
+            StatusError: the server refuses an object.
+        """
+        for node in self._scenario.node_objects():
+            self._store.create("nodes", node)
+        await self._apply(self._scenario.objects)
+
+    async def play(self) -> None:
+        """Do every step at its time; returns after the last."""
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        try:
+            for step, objects in self._scenario.steps:
+                await asyncio.sleep(max(0.0, start + step.at.seconds - loop.time()))
+                (action,) = step.actions
+                try:
+                    if action == "apply":
+                        await self._apply(objects)
+                    else:
+                        self._actions[action](step)
+                except (StatusError, KeyError) as error:
+                    problem = error.message if isinstance(error, StatusError) else str(error.args[0])
+                    self.failures.append(f"{step.at} {action}: {problem}")
+                    logger.warning(
+                        "Step of the scenario failed",
+                        extra={"at": str(step.at), "action": action, "error": problem},
+                    )
+                else:
+                    logger.info("Step of the scenario done", extra={"at": str(step.at), "action": action})
+        except asyncio.CancelledError:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Forget what was to come."""
+        for timer in (*self._down.values(), *self._timers):
+            timer.cancel()
+
+    async def _apply(self, objects: Iterable[Object]) -> None:
+        for obj in objects:
+            # A definition's kind is served a moment after the definition is there.
+            waited = 0.0
+            while not self._store.serves(obj) and waited < _SERVED_SECONDS and self._store.defines(obj):
+                await asyncio.sleep(_SERVED_POLL_SECONDS)
+                waited += _SERVED_POLL_SECONDS
+            self._store.apply(obj)
+
+    def _delete(self, step: Step) -> None:
+        target = step.delete
+        assert target is not None
+        self._store.delete(
+            target.resource,
+            target.name,
+            target.namespace,
+            grace_period_seconds=target.grace_period_seconds,
+        )
+
+    def _scale(self, step: Step) -> None:
+        scaling = step.scale
+        assert scaling is not None
+        self._store.scale(scaling.resource, scaling.name, scaling.replicas, scaling.namespace)
+
+    def _set_unschedulable(self, node: str, *, wanted: bool) -> None:
+        self._store.patch("nodes", node, {"spec": {"unschedulable": wanted or None}})
+
+    def _taint(self, step: Step) -> None:
+        tainting = step.taint
+        assert tainting is not None
+        taint = {
+            "key": tainting.key,
+            "effect": tainting.effect,
+            **({"value": tainting.value} if tainting.value else {}),
+        }
+        self._set_taints(tainting, [taint])
+
+    def _untaint(self, step: Step) -> None:
+        assert step.untaint is not None
+        self._set_taints(step.untaint, [])
+
+    def _set_taints(self, tainting: Tainting, added: list[Object]) -> None:
+        """Put taints in the place of the one of that key and effect."""
+        present = self._store.get("nodes", tainting.node)["spec"].get("taints", [])
+        others = [one for one in present if (one["key"], one["effect"]) != (tainting.key, tainting.effect)]
+        self._store.patch("nodes", tainting.node, {"spec": {"taints": [*others, *added] or None}})
+
+    def _kill(self, name: str) -> None:
+        """Let a node's kubelet fall silent; after five minutes its pods are given up."""
+        self._set_ready(name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        for pod in self._store.list("pods", fields=f"spec.nodeName={name}"):
+            conditions = [
+                one | {"status": "False"} if one["type"] == "Ready" else one
+                for one in pod["status"].get("conditions", ())
+            ]
+            metadata = pod["metadata"]
+            patch = {"status": {"conditions": conditions}}
+            self._store.patch("pods", metadata["name"], patch, metadata["namespace"], subresource="status")
+        loop = asyncio.get_running_loop()
+        if name in self._down:
+            self._down[name].cancel()
+        self._down[name] = loop.call_later(_UNREACHABLE_SECONDS, self._give_up, name)
+
+    def _restore(self, name: str) -> None:
+        self._set_ready(name, "True", "KubeletReady", "kubelet is posting ready status")
+        timer = self._down.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+        for pod in self._store.list("pods", fields=f"spec.nodeName={name},status.phase=Running"):
+            conditions = [
+                one | {"status": "True"} if one["type"] == "Ready" else one
+                for one in pod["status"].get("conditions", ())
+            ]
+            metadata = pod["metadata"]
+            patch = {"status": {"conditions": conditions}}
+            self._store.patch("pods", metadata["name"], patch, metadata["namespace"], subresource="status")
+
+    def _give_up(self, name: str) -> None:
+        for pod in self._store.list("pods", fields=f"spec.nodeName={name}"):
+            metadata = pod["metadata"]
+            self._store.delete("pods", metadata["name"], metadata["namespace"], grace_period_seconds=0)
+
+    def _set_ready(self, name: str, status: str, reason: str, message: str) -> None:
+        node = self._store.get("nodes", name)
+        ready = {
+            "type": "Ready",
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": self._store.timestamp(),
+        }
+        others = [one for one in node["status"].get("conditions", ()) if one["type"] != "Ready"]
+        patch = {"status": {"conditions": [*others, ready]}}
+        self._store.patch("nodes", name, patch, subresource="status")
+
+    def _fault(self, step: Step) -> None:
+        asked = step.fault
+        assert asked is not None
+        fault = self._made(asked)
+        if asked.for_ is not None:
+            loop = asyncio.get_running_loop()
+            self._timers.append(loop.call_later(asked.for_.seconds, self._server.faults.remove, fault))
+
+    def _made(self, asked: FaultStep) -> Fault:
+        faults = self._server.faults
+        match = requests(
+            verb=asked.verb,
+            resource=asked.resource,
+            subresource=asked.subresource,
+            namespace=asked.namespace,
+            name=asked.name,
+        )
+        if asked.delay is not None:
+            return faults.delay(asked.delay.seconds, match, times=asked.times, probability=asked.probability)
+        if asked.refuse is not None:
+            after = None if asked.retry_after is None else round(asked.retry_after.seconds)
+            return faults.refuse(
+                asked.refuse,
+                match,
+                times=asked.times,
+                probability=asked.probability,
+                retry_after_seconds=after,
+            )
+        if asked.lose_answers:
+            return faults.lose_answers(match, times=asked.times, probability=asked.probability)
+        return faults.stall_watches(match)
+
+    def _drop_watches(self, step: Step) -> None:
+        drop = step.drop_watches
+        assert drop is not None
+        self._server.faults.drop_watches(requests(resource=drop.resource, namespace=drop.namespace))
+
+    def _compact(self, step: Step) -> None:
+        self._server.faults.compact("" if step.compact == "all" else step.compact or "")

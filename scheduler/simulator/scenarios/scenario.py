@@ -1,0 +1,298 @@
+"""Scenarios: a cluster to begin with, and what happens to it, from a YAML file.
+
+nodes:                      # groups of nodes that are alike
+- name: general             # general-0, general-1, ...
+  count: 3
+  cpu: "4"                  # memory, pods, resources, labels, taints, zones likewise
+manifests:                  # files beside this one, or objects
+- web.yaml
+- {apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+steps:                      # each at a time since the start, with one thing that happens
+- {at: 30s, scale: {resource: deployments, name: web, replicas: 20}}
+- {at: 1m, killNode: general-1}
+- {at: 90s, fault: {refuse: 429, verb: create, resource: pods, subresource: binding, for: 10s}}
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import msgspec
+
+from scheduler.configuration.decode import decode
+from scheduler.configuration.yaml_text import read
+from scheduler.errors import ConfigurationError, FieldError
+from scheduler.objects.canonical_quantity import canonical_quantity
+from scheduler.objects.durations import Duration
+from scheduler.objects.wording import child, entry, was
+from scheduler.simulator.apimachinery.metadata import dns_subdomain
+from scheduler.simulator.scenarios.manifests import objects_of
+
+if TYPE_CHECKING:
+    from scheduler.simulator.apimachinery.objects import Object
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The base of all parts of a scenario."""
+
+
+class NodeTaint(_Part, frozen=True, kw_only=True):
+    """A taint of a group's nodes, or one that comes or goes."""
+
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
+class NodeGroup(_Part, frozen=True, kw_only=True):
+    """Nodes that are alike.
+
+    Attributes:
+        name: what their names begin with.
+        count: how many there are.
+        cpu: of each, as a quantity; all of it can be given to pods; memory likewise.
+        pods: how many pods each takes.
+        resources: further resources, as in `nvidia.com/gpu`.
+        zones: the group's nodes are in one after the other.
+    """
+
+    name: str
+    count: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
+    cpu: str = "4"
+    memory: str = "16Gi"
+    pods: Annotated[int, msgspec.Meta(ge=0)] = 110
+    resources: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    taints: tuple[NodeTaint, ...] = ()
+    zones: tuple[str, ...] = ("zone-a",)
+
+
+class Target(_Part, frozen=True, kw_only=True):
+    """An object that is deleted.
+
+    Attributes:
+        resource: as in `pods` or `deployments.apps`.
+        grace_period_seconds: None leaves it to the object.
+    """
+
+    resource: str
+    name: str
+    namespace: str = "default"
+    grace_period_seconds: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class Scaling(_Part, frozen=True, kw_only=True):
+    """A workload that is scaled."""
+
+    resource: str = "deployments"
+    name: str
+    namespace: str = "default"
+    replicas: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Tainting(_Part, frozen=True, kw_only=True):
+    """A node that gets or loses a taint."""
+
+    node: str
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
+class FaultStep(_Part, frozen=True, kw_only=True):
+    """What goes wrong with requests for a while.
+
+    Attributes:
+        delay: how long requests wait before they are handled.
+        refuse: the HTTP status they are answered with.
+        retry_after: what a refusal asks for.
+        lose_answers: whether they are handled, but not answered.
+        stall_watches: whether watches fall silent.
+        for_: how long it lasts; to the end when absent.
+        times: how many requests it hits; all when absent.
+        probability: of hitting a request it concerns.
+        verb: and all below: which requests it concerns; all where nothing is said.
+    """
+
+    delay: Duration | None = None
+    refuse: Literal[400, 401, 403, 404, 409, 410, 429, 500, 503, 504] | None = None
+    retry_after: Duration | None = None
+    lose_answers: bool = False
+    stall_watches: bool = False
+    for_: Duration | None = msgspec.field(default=None, name="for")
+    times: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    probability: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
+    verb: str = ""
+    resource: str = ""
+    subresource: str | None = None
+    namespace: str = ""
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if sum((self.delay is not None, self.refuse is not None, self.lose_answers, self.stall_watches)) != 1:
+            raise ValueError("must have exactly one of delay, refuse, loseAnswers and stallWatches")
+
+
+class WatchDrop(_Part, frozen=True, kw_only=True):
+    """Watches whose connection is cut; all where nothing is said."""
+
+    resource: str = ""
+    namespace: str = ""
+
+
+class Step(_Part, frozen=True, kw_only=True):
+    """One thing that happens.
+
+    Attributes:
+        at: when, since the start.
+        apply: a file or an object that is created, or changed where it is there (a merge patch).
+        kill_node: a node whose kubelet falls silent: it is tainted, its pods stop being ready.
+        restore_node: a node whose kubelet is back.
+        compact: a resource whose history is forgotten; `all` for all.
+    """
+
+    at: Duration
+    apply: str | dict[str, Any] | None = None
+    delete: Target | None = None
+    scale: Scaling | None = None
+    cordon: str | None = None
+    uncordon: str | None = None
+    taint: Tainting | None = None
+    untaint: Tainting | None = None
+    kill_node: str | None = None
+    restore_node: str | None = None
+    fault: FaultStep | None = None
+    drop_watches: WatchDrop | None = None
+    compact: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.at < Duration():
+            raise ValueError("at must not be before the start")
+        if len(self.actions) != 1:
+            raise ValueError(f"must have exactly one of {', '.join(_ACTIONS)} beside at")
+
+    @property
+    def actions(self) -> list[str]:
+        """The names of what happens: one, in a valid step."""
+        return [name for name in self.__struct_fields__ if name != "at" and getattr(self, name) is not None]
+
+
+_ACTIONS: Final = tuple(name for name in Step.__struct_encode_fields__ if name != "at")
+
+
+class _File(_Part, frozen=True, kw_only=True):
+    nodes: tuple[NodeGroup, ...] = ()
+    manifests: tuple[str | dict[str, Any], ...] = ()
+    steps: tuple[Step, ...] = ()
+
+
+class Scenario:
+    """A scenario that was found to be in order.
+
+    Attributes:
+        nodes: the groups of nodes.
+        objects: what there is from the start.
+        steps: what happens, with the objects of each that applies some.
+    """
+
+    def __init__(
+        self,
+        nodes: tuple[NodeGroup, ...],
+        objects: tuple[Object, ...],
+        steps: tuple[tuple[Step, tuple[Object, ...]], ...],
+    ) -> None:
+        self.nodes = nodes
+        self.objects = objects
+        self.steps = steps
+
+    def node_objects(self) -> list[Object]:
+        """Return the nodes of all groups."""
+        return [_node(group, place) for group in self.nodes for place in range(group.count)]
+
+
+def load_scenario(path: str | Path) -> Scenario:
+    """Read a scenario and the files it names.
+
+    Raises:
+        ConfigurationError: all that is wrong with it.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError([FieldError("", f"cannot be read: {error}")], str(path)) from error
+    document = read(text)
+    if document.errors:
+        raise ConfigurationError(document.errors, str(path))
+    if not isinstance(document.value, dict):
+        raise ConfigurationError([FieldError("", f"must be a mapping, {was(document.value)}")], str(path))
+    found, errors = decode(document.value, _File)
+    if found is None or errors:
+        raise ConfigurationError(errors, str(path))
+    objects: list[Object] = []
+    for index, manifest in enumerate(found.manifests):
+        objects += objects_of(manifest, path.parent, entry("manifests", index), errors)
+    steps = []
+    for index, step in enumerate(found.steps):
+        where = child(entry("steps", index), "apply")
+        applied = () if step.apply is None else tuple(objects_of(step.apply, path.parent, where, errors))
+        steps.append((step, applied))
+    errors += _group_faults(found.nodes)
+    if errors:
+        raise ConfigurationError(errors, str(path))
+    return Scenario(found.nodes, tuple(objects), tuple(sorted(steps, key=lambda one: one[0].at)))
+
+
+def _group_faults(groups: tuple[NodeGroup, ...]) -> list[FieldError]:
+    faults: list[FieldError] = []
+    seen: set[str] = set()
+    for index, group in enumerate(groups):
+        where = entry("nodes", index)
+        problem = dns_subdomain(group.name)
+        if problem:
+            faults.append(FieldError(child(where, "name"), problem))
+        if group.name in seen:
+            faults.append(FieldError(child(where, "name"), f"is that of another group, {was(group.name)}"))
+        seen.add(group.name)
+        if not group.zones:
+            faults.append(FieldError(child(where, "zones"), "must name at least one zone"))
+        amounts = {"cpu": group.cpu, "memory": group.memory, **group.resources}
+        for field, amount in amounts.items():
+            try:
+                canonical_quantity(amount)
+            except ValueError:
+                faults.append(FieldError(_under(where, field), f"must be a quantity, {was(amount)}"))
+    return faults
+
+
+def _under(where: str, field: str) -> str:
+    """Return the path of an amount: of a resource, or of the group itself."""
+    if field in {"cpu", "memory"}:
+        return child(where, field)
+    return child(child(where, "resources"), field)
+
+
+def _node(group: NodeGroup, place: int) -> Object:
+    name = f"{group.name}-{place}"
+    amounts = {"cpu": group.cpu, "memory": group.memory, "pods": str(group.pods), **group.resources}
+    labels = {
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "topology.kubernetes.io/zone": group.zones[place % len(group.zones)],
+        **group.labels,
+    }
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "kubelet is posting ready status",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": [msgspec.to_builtins(taint) for taint in group.taints]} if group.taints else {},
+        "status": {"capacity": amounts, "allocatable": dict(amounts), "conditions": [ready]},
+    }

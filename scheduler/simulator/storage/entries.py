@@ -1,0 +1,52 @@
+"""Versions of objects, and the one counter that numbers them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scheduler.simulator.apimachinery.kinds import Kind
+    from scheduler.simulator.apimachinery.objects import Object
+
+
+class Versions:
+    """The one counter of resourceVersions."""
+
+    def __init__(self) -> None:
+        self.current = 0
+
+    def next(self) -> int:
+        self.current += 1
+        return self.current
+
+
+class Entry:
+    """One version of one object; neither it nor its dict ever changes.
+
+    Attributes:
+        key: its place in listings, `namespace/name`, or the name of what has no namespace.
+        object: as stored.
+        version: its resourceVersion.
+    """
+
+    __slots__ = ("_raw", "key", "name", "namespace", "object", "version")
+
+    def __init__(self, key: str, namespace: str, name: str, obj: Object, version: int) -> None:
+        self.key = key
+        self.namespace = namespace
+        self.name = name
+        self.object = obj
+        self.version = version
+        self._raw: dict[str, bytes] = {}  # apiVersion -> JSON
+
+    def raw(self, kind: Kind) -> bytes:
+        """Return its JSON, encoded once per apiVersion it is read in."""
+        raw = self._raw.get(kind.api_version)
+        if raw is None:
+            raw = self._raw[kind.api_version] = kind.encode(self.object)
+        return raw
+
+    def at_version(self, version: int) -> Entry:
+        """Return the same object as if it had been written at another version."""
+        metadata = self.object["metadata"] | {"resourceVersion": str(version)}
+        return Entry(self.key, self.namespace, self.name, self.object | {"metadata": metadata}, version)

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.simulator.access.attributes import Attributes
+from scheduler.simulator.access.rbac_rules import allows, compact, described, missing, permissions
+
+PODS = {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "pods/status"]}
+SCALE = {"verbs": ["update"], "apiGroups": ["*"], "resources": ["*/scale"]}
+NAMED = {"verbs": ["*"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a", "b"]}
+PATHS = {"verbs": ["get"], "nonResourceURLs": ["/metrics", "/healthz/*"]}
+ALL = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+
+
+@pytest.mark.parametrize(
+    ("rule", "deed", "expected"),
+    [
+        pytest.param(PODS, Attributes("get", "", "pods"), True, id="as it is written"),
+        pytest.param(PODS, Attributes("watch", "", "pods"), False, id="another verb"),
+        pytest.param(PODS, Attributes("get", "apps", "pods"), False, id="another group"),
+        pytest.param(PODS, Attributes("get", "", "pods", "status"), True, id="a subresource that is named"),
+        pytest.param(PODS, Attributes("get", "", "pods", "log"), False, id="a subresource is not its resource"),
+        pytest.param(SCALE, Attributes("update", "apps", "deployments", "scale"), True, id="a subresource of any"),
+        pytest.param(SCALE, Attributes("update", "apps", "deployments"), False, id="but not the thing itself"),
+        pytest.param(NAMED, Attributes("patch", "", "configmaps", name="b"), True, id="a name of several"),
+        pytest.param(NAMED, Attributes("get", "", "configmaps", name="c"), False, id="another name"),
+        pytest.param(NAMED, Attributes("create", "", "configmaps"), False, id="no name where names are asked for"),
+        pytest.param(PATHS, Attributes("get", path="/metrics"), True, id="a path"),
+        pytest.param(PATHS, Attributes("get", path="/metrics/slis"), False, id="a path below one"),
+        pytest.param(PATHS, Attributes("get", path="/healthz/ping"), True, id="a path below a star"),
+        pytest.param(PATHS, Attributes("get", path="/healthz"), False, id="the star wants the slash"),
+        pytest.param(PATHS, Attributes("post", path="/metrics"), False, id="another verb on a path"),
+        pytest.param(ALL, Attributes("bind", "x.io", "things", "part", "ns", "n"), True, id="everything"),
+        pytest.param(ALL, Attributes("get", path="/metrics"), False, id="but no path"),
+    ],
+)  # fmt: skip
+def test_a_rule_allows_what_it_says_and_nothing_else(rule: dict[str, Any], deed: Attributes, expected: bool):
+    assert allows(rule, deed) is expected
+
+
+def some(*values: str) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(values), min_size=1, max_size=2, unique=True)
+
+
+VERBS, GROUPS, NAMES = ("get", "list"), ("", "apps"), ("", "a", "b")
+RESOURCES = ("pods", "pods/scale", "nodes")
+rules = st.fixed_dictionaries(
+    {
+        "verbs": some(*VERBS, "*"),
+        "apiGroups": some(*GROUPS, "*"),
+        "resources": some(*RESOURCES, "*/scale", "*"),
+    },
+    optional={"resourceNames": some("a", "b")},
+)
+
+
+def deeds() -> list[Attributes]:
+    return [
+        Attributes(verb, group, *resource.partition("/")[::2], name=name)
+        for verb, group, resource, name in product(VERBS, GROUPS, RESOURCES, NAMES)
+    ]
+
+
+@given(st.lists(rules, max_size=3), st.lists(rules, max_size=2))
+def test_who_lacks_nothing_of_some_rules_may_do_all_that_they_allow(held: list[Any], wanted: list[Any]):
+    if missing(held, wanted):
+        return
+    for deed in deeds():
+        if any(allows(rule, deed) for rule in wanted):
+            assert any(allows(rule, deed) for rule in held), deed
+
+
+@given(rules)
+def test_the_smallest_parts_of_a_rule_allow_together_what_it_allows(rule: Any):
+    parts = [part.rule() for part in permissions(rule)]
+    for deed in deeds():
+        assert allows(rule, deed) == any(allows(part, deed) for part in parts)
+
+
+def test_what_is_lacking_is_told_per_thing_with_its_verbs_together():
+    lacking = missing([PODS], [PODS | {"verbs": ["get", "watch", "delete"]}, PATHS])
+
+    assert [described(rule) for rule in compact(lacking)] == [
+        '{APIGroups:[""], Resources:["pods"], Verbs:["watch" "delete"]}',
+        '{APIGroups:[""], Resources:["pods/status"], Verbs:["watch" "delete"]}',
+        '{NonResourceURLs:["/metrics"], Verbs:["get"]}',
+        '{NonResourceURLs:["/healthz/*"], Verbs:["get"]}',
+    ]

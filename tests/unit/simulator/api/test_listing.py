@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.simulator.api.listing import check_list_options, list_page
+from scheduler.simulator.apimachinery.selectors import selector_of
+from scheduler.simulator.apimachinery.status import StatusError
+from tests.unit.simulator.a_store import AStore, node
+
+
+def a_store_with_nodes(count: int) -> AStore:
+    store = AStore()
+    for place in range(count):
+        store.create("nodes", node(f"n{place}"))
+    return store
+
+
+def page(store: AStore, fields: str = "", **query: str) -> tuple[list[str], dict]:
+    kind = store.registry.kinds.named("nodes")
+    found = list_page(store.registry, kind, selector_of(kind, fields=fields), query)
+    return [entry.name for entry in found.entries], found.metadata
+
+
+def test_a_list_comes_in_pages_that_fit_together():
+    store = a_store_with_nodes(5)
+    names: list[str] = []
+    query: dict[str, str] = {}
+    left = []
+    while True:
+        found, metadata = page(store, limit="2", **query)
+        names += found
+        left.append(metadata.get("remainingItemCount", 0))
+        if "continue" not in metadata:
+            break
+        query = {"continue": metadata["continue"]}
+
+    assert names == ["n0", "n1", "n2", "n3", "n4"]
+    assert left == [3, 1, 0]
+
+
+def test_later_pages_show_the_version_of_the_first():
+    store = a_store_with_nodes(3)
+    _, first = page(store, limit="1")
+    store.delete("nodes", "n2")
+    store.create("nodes", node("n1b"))
+
+    names, second = page(store, limit="10", **{"continue": first["continue"]})
+
+    assert names == ["n1", "n2"]
+    assert second["resourceVersion"] == first["resourceVersion"]
+
+
+def test_a_page_of_a_version_that_is_gone_has_expired_but_shows_how_to_go_on():
+    store = a_store_with_nodes(3)
+    _, first = page(store, limit="1")
+    store.create("nodes", node("n4"))
+    store.registry.storage(store.registry.kinds.named("nodes")).compact()
+
+    with pytest.raises(StatusError) as caught:
+        page(store, limit="1", **{"continue": first["continue"]})
+
+    assert (caught.value.code, caught.value.reason) == (410, "Expired")
+    names, _ = page(store, limit="10", **{"continue": caught.value.continue_token})
+    assert names == ["n1", "n2", "n4"]
+
+
+def test_how_many_remain_is_not_said_of_selections():
+    _, metadata = page(a_store_with_nodes(3), fields="metadata.name!=n0", limit="1")
+
+    assert "remainingItemCount" not in metadata
+    assert "continue" in metadata
+
+
+def test_an_exact_version_is_listed_as_it_was():
+    store = a_store_with_nodes(2)
+    version = str(store.version)
+    store.delete("nodes", "n0")
+
+    assert page(store, resourceVersion=version, resourceVersionMatch="Exact")[0] == ["n0", "n1"]
+    assert page(store, resourceVersion=version, resourceVersionMatch="NotOlderThan")[0] == ["n1"]
+
+
+@pytest.mark.parametrize(
+    "query", [{"continue": "garbage"}, {"continue": "e30"}, {"limit": "many"}, {"continue": "eyJ2IjoxfQ"}]
+)
+def test_a_bad_token_or_limit_is_a_bad_request(query: Any):
+    with pytest.raises(StatusError) as caught:
+        page(a_store_with_nodes(1), **query)
+
+    assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
+
+
+def test_a_bad_version_is_told_as_upstream_tells_it():
+    with pytest.raises(StatusError) as caught:
+        page(a_store_with_nodes(1), resourceVersion="abc")
+
+    assert caught.value.code == 500
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param({"resourceVersionMatch": "Exact", "resourceVersion": "0"}, id="exactly any"),
+        pytest.param({"resourceVersionMatch": "Exact"}, id="a match for nothing"),
+        pytest.param({"resourceVersionMatch": "Somehow", "resourceVersion": "5"}, id="no such match"),
+        pytest.param(
+            {"resourceVersionMatch": "Exact", "resourceVersion": "5", "continue": "x"},
+            id="a match and a token",
+        ),
+        pytest.param({"sendInitialEvents": "true"}, id="initial events of a list"),
+    ],
+)
+def test_parameters_that_do_not_go_together_are_invalid(query: Any):
+    with pytest.raises(StatusError) as caught:
+        check_list_options(query)
+
+    assert (caught.value.code, caught.value.reason) == (422, "Invalid")

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.simulator.apimachinery.structure import StructureError, structure_of
+
+
+def read(obj: object, model: str = "V1Pod") -> tuple[object, list[str]]:
+    unknown: list[str] = []
+    return structure_of(model)(obj, unknown), unknown
+
+
+def test_unknown_fields_are_dropped_and_named_by_their_paths():
+    pod = {"speck": 1, "spec": {"nodeNme": "x", "containers": [{"name": "a"}, {"imagee": "b", "name": "b"}]}}
+
+    found, unknown = read(pod)
+
+    assert found == {"spec": {"containers": [{"name": "a"}, {"name": "b"}]}}
+    assert unknown == ["speck", "spec.nodeNme", "spec.containers[1].imagee"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "path"),
+    [
+        pytest.param({"spec": {"containers": "x"}}, "spec.containers", id="text for a list"),
+        pytest.param(
+            {"spec": {"containers": [{"name": 1}]}}, "spec.containers[0].name", id="a number for text"
+        ),
+        pytest.param({"spec": {"hostNetwork": "true"}}, "spec.hostNetwork", id="text for a boolean"),
+        pytest.param({"spec": {"priority": "5"}}, "spec.priority", id="text for a number"),
+        pytest.param({"spec": {"priority": True}}, "spec.priority", id="a boolean for a number"),
+        pytest.param({"spec": {"priority": 1.5}}, "spec.priority", id="a fraction for a whole number"),
+        pytest.param({"metadata": {"labels": {"a": 1}}}, "metadata.labels.a", id="a number in labels"),
+        pytest.param({"metadata": []}, "metadata", id="a list for a struct"),
+        pytest.param({"status": {"startTime": "yesterday"}}, "status.startTime", id="no time"),
+        pytest.param(
+            {"spec": {"containers": [{"resources": {"requests": {"cpu": "lots"}}}]}},
+            "spec.containers[0].resources.requests.cpu",
+            id="no quantity",
+        ),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_at_its_path(pod: Any, path: str):
+    with pytest.raises(StructureError) as caught:
+        read(pod)
+
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        pytest.param({"spec": {"nodeName": ""}}, {"spec": {}}, id="empty text"),
+        pytest.param({"spec": {"hostNetwork": False}}, {"spec": {}}, id="false"),
+        pytest.param(
+            {"spec": {"enableServiceLinks": False}},
+            {"spec": {"enableServiceLinks": False}},
+            id="false behind a pointer",
+        ),
+        pytest.param({"spec": {"tolerations": []}}, {"spec": {}}, id="an empty list"),
+        pytest.param({"metadata": {"labels": {}}}, {"metadata": {}}, id="an empty map"),
+        pytest.param({"metadata": {"creationTimestamp": None}}, {"metadata": {}}, id="null"),
+        pytest.param(
+            {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}},
+            {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}},
+            id="an empty struct stays",
+        ),
+        pytest.param(
+            {"metadata": {"labels": {"a": ""}}},
+            {"metadata": {"labels": {"a": ""}}},
+            id="an empty label stays",
+        ),
+    ],
+)
+def test_zero_values_are_left_out_as_go_leaves_them_out(written: Any, kept: Any):
+    assert read(written)[0] == kept
+
+
+def test_times_and_quantities_are_written_anew():
+    pod = {"status": {"startTime": "2026-01-01T02:00:00.7+02:00"}, "spec": {"overhead": {"cpu": 0.5}}}
+
+    assert read(pod)[0] == {
+        "status": {"startTime": "2026-01-01T00:00:00Z"},
+        "spec": {"overhead": {"cpu": "500m"}},
+    }
+
+
+def test_micro_times_keep_six_decimals():
+    lease = {"spec": {"renewTime": "2026-01-01T00:00:00Z"}}
+
+    assert read(lease, "V1Lease")[0] == {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}

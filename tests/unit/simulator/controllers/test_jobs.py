@@ -1,0 +1,156 @@
+"""Jobs, in virtual time on a store without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from scheduler.simulator.apimachinery.status import StatusError
+from tests.unit.simulator.a_store import AStore, node
+from tests.unit.simulator.definitions import running
+from tests.virtual_time import LoopClock
+from tests.virtually import virtually
+
+
+def job(name: str, command: list[str], *, policy: str = "Never", **spec: Any) -> dict[str, Any]:
+    containers = [{"name": "c", "image": "busybox", "command": command}]
+    template = {"spec": {"restartPolicy": policy, "containers": containers}}
+    return {"metadata": {"name": name}, "spec": {"template": template, **spec}}
+
+
+async def play(store: AStore, seconds: float) -> None:
+    """Let time pass, with a scheduler that puts every pod on n1 at once."""
+    for _ in range(int(seconds * 2)):
+        for one in store.list("pods", fields="spec.nodeName="):
+            if "deletionTimestamp" not in one["metadata"]:
+                store.bind(one["metadata"]["name"], "n1")
+        await asyncio.sleep(0.5)
+
+
+def conditions(store: AStore, name: str) -> dict[str, str]:
+    status = store.get("jobs", name)["status"]
+    return {one["type"]: one["reason"] for one in status.get("conditions", ()) if one["status"] == "True"}
+
+
+@virtually
+async def test_a_job_runs_so_many_pods_at_once_until_enough_have_ended_well():
+    store = AStore(clock=LoopClock())
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("jobs", job("j", ["sleep", "10"], completions=5, parallelism=2))
+        await play(store, 5)
+        status = store.get("jobs", "j")["status"]
+        assert (status["active"], status["ready"]) == (2, 2)
+        await play(store, 40)
+
+        status = store.get("jobs", "j")["status"]
+        assert (status["succeeded"], status.get("active", 0)) == (5, 0)
+        assert conditions(store, "j") == {
+            "SuccessCriteriaMet": "CompletionsReached",
+            "Complete": "CompletionsReached",
+        }
+        assert status["completionTime"] > status["startTime"]
+        assert {one["status"]["phase"] for one in store.list("pods")} == {"Succeeded"}
+        assert len(store.list("pods")) == 5
+
+
+@virtually
+async def test_a_job_tries_again_after_longer_and_longer_waits_and_gives_up():
+    store = AStore(clock=LoopClock())
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("jobs", job("j", ["false"], backoffLimit=2))
+        await play(store, 8)
+        assert len(store.list("pods")) == 1
+        await play(store, 8)
+        assert len(store.list("pods")) == 2
+        await play(store, 30)
+
+        assert store.get("jobs", "j")["status"]["failed"] == 3
+        assert conditions(store, "j")["Failed"] == "BackoffLimitExceeded"
+        assert {one["status"]["phase"] for one in store.list("pods")} == {"Failed"}
+
+
+@virtually
+async def test_a_container_that_failed_starts_again_in_the_same_pod():
+    store = AStore(clock=LoopClock())
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("jobs", job("j", ["false"], policy="OnFailure", backoffLimit=3))
+        await play(store, 30)
+        (only,) = store.list("pods")
+        status = only["status"]["containerStatuses"][0]
+        assert status["restartCount"] == 2
+        assert status["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+        await play(store, 60)
+
+        assert conditions(store, "j")["Failed"] == "BackoffLimitExceeded"
+        assert store.list("pods") == []
+
+
+@virtually
+async def test_an_indexed_job_has_one_pod_per_index():
+    store = AStore(clock=LoopClock())
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("jobs", job("j", ["sleep", "1"], completions=3, parallelism=2, completionMode="Indexed"))
+        await play(store, 20)
+
+        label = "batch.kubernetes.io/job-completion-index"
+        assert sorted(one["metadata"]["labels"][label] for one in store.list("pods")) == ["0", "1", "2"]
+        assert store.get("jobs", "j")["status"]["completedIndexes"] == "0-2"
+
+
+@virtually
+async def test_a_suspended_job_has_no_pods_until_it_is_resumed():
+    store = AStore(clock=LoopClock())
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("jobs", job("j", ["sleep", "1"], suspend=True))
+        await play(store, 2)
+        assert (store.list("pods"), conditions(store, "j")) == ([], {"Suspended": "JobSuspended"})
+
+        store.patch("jobs", "j", {"spec": {"suspend": False}})
+        await play(store, 6)
+        assert conditions(store, "j")["Complete"] == "CompletionsReached"
+
+
+@virtually
+async def test_a_job_past_its_deadline_fails_and_its_pods_go():
+    store = AStore(clock=LoopClock())
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("jobs", job("j", ["sleep", "600"], activeDeadlineSeconds=10))
+        await play(store, 20)
+
+        assert conditions(store, "j")["Failed"] == "DeadlineExceeded"
+        assert store.list("pods") == []
+
+
+@virtually
+async def test_a_finished_job_goes_when_it_asks_to_with_its_pods():
+    store = AStore(clock=LoopClock())
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("jobs", job("j", ["true"], ttlSecondsAfterFinished=30))
+        await play(store, 20)
+        assert store.find("jobs", "j") is not None
+        await play(store, 30)
+
+        assert (store.find("jobs", "j"), store.list("pods")) == (None, [])
+
+
+def test_a_jobs_pods_may_not_be_restarted_always():
+    with pytest.raises(StatusError) as caught:
+        AStore().create("jobs", job("j", ["true"], policy="Always"))
+
+    assert 'supported values: "OnFailure", "Never"' in caught.value.message
+
+
+def test_a_jobs_template_cannot_be_changed():
+    store = AStore()
+    store.create("jobs", job("j", ["true"]))
+    with pytest.raises(StatusError, match="field is immutable"):
+        store.patch("jobs", "j", {"spec": {"template": {"spec": {"priorityClassName": "x"}}}})

@@ -1,0 +1,233 @@
+"""CustomResourceDefinitions and the kinds they bring, in virtual time on a store without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.custom_resources.kinds import version_rank
+from tests.unit.simulator.a_store import AStore
+from tests.unit.simulator.definitions import anything, definition, running, widget, with_spec
+from tests.virtually import virtually
+
+CRD = "customresourcedefinitions"
+
+
+async def established(store: AStore, **options: Any) -> None:
+    store.create(CRD, definition(**options))
+    await asyncio.sleep(0.01)
+
+
+@virtually
+async def test_a_definition_is_established_and_its_kind_served_at_once():
+    store = AStore()
+    async with running(store, controllers=False):
+        await established(store)
+
+        status = store.get(CRD, "widgets.example.com")["status"]
+        assert {one["type"]: one["status"] for one in status["conditions"]} == {
+            "NamesAccepted": "True",
+            "Established": "True",
+        }
+        assert status["acceptedNames"]["listKind"] == "WidgetList"
+        assert store.create("widgets", widget("w"))["metadata"]["generation"] == 1
+
+
+@virtually
+async def test_custom_resources_go_with_their_definition_and_their_watches_end():
+    store = AStore()
+    async with running(store, controllers=False):
+        await established(store)
+        store.create("widgets", widget("w"))
+        watch = store.watch("widgets", lambda: None)
+        store.delete(CRD, "widgets.example.com")
+        await asyncio.sleep(2)
+
+        assert store.find(CRD, "widgets.example.com") is None
+        assert [type_ for type_, _ in watch.take()] == ["DELETED"]
+        assert not watch.is_open
+        with pytest.raises(KeyError):
+            store.list("widgets")
+
+
+@virtually
+async def test_a_finalizer_of_a_custom_resource_holds_up_its_definition():
+    store = AStore()
+    async with running(store, controllers=False):
+        await established(store)
+        store.create("widgets", widget("w") | {"metadata": {"name": "w", "finalizers": ["example.com/f"]}})
+        store.delete(CRD, "widgets.example.com")
+        await asyncio.sleep(30)
+        conditions = store.get(CRD, "widgets.example.com")["status"]["conditions"]
+        assert "Terminating" in {one["type"] for one in conditions}
+
+        store.patch("widgets", "w", {"metadata": {"finalizers": None}})
+        await asyncio.sleep(2)
+        assert store.find(CRD, "widgets.example.com") is None
+
+
+@virtually
+async def test_a_second_definition_of_the_same_kind_is_not_accepted():
+    store = AStore()
+    async with running(store, controllers=False):
+        await established(store)
+        other = definition()
+        other["metadata"]["name"] = "gadgets.example.com"
+        other["spec"]["names"]["plural"] = "gadgets"
+        store.create(CRD, other)
+        await asyncio.sleep(0.01)
+
+        conditions = store.get(CRD, "gadgets.example.com")["status"]["conditions"]
+        assert [(one["type"], one["status"], one["reason"]) for one in conditions] == [
+            ("NamesAccepted", "False", "NamesConflict"),
+            ("Established", "False", "NotAccepted"),
+        ]
+        with pytest.raises(KeyError):
+            store.list("gadgets")
+
+
+@virtually
+async def test_a_changed_definition_changes_what_is_taken():
+    store = AStore()
+    async with running(store, controllers=False):
+        await established(store, schema=with_spec(size={"type": "integer"}))
+        changed = with_spec(size={"type": "integer", "maximum": 3})
+        store.patch(CRD, "widgets.example.com", {"spec": definition(schema=changed)["spec"]})
+        await asyncio.sleep(0.01)
+
+        with pytest.raises(StatusError) as caught:
+            store.create("widgets", widget("w", spec={"size": 4}))
+        assert caught.value.code == 422
+
+
+@virtually
+async def test_the_status_is_apart_when_the_definition_says_so():
+    store = AStore()
+    async with running(store, controllers=False):
+        await established(store, schema=with_spec(size={"type": "integer"}), subresources={"status": {}})
+        store.create("widgets", widget("w", spec={"size": 1}, status={"phase": "New"}))
+        store.patch("widgets", "w", {"spec": {"size": 2}, "status": {"phase": "Odd"}})
+        by_patch = store.get("widgets", "w")
+        body = {"metadata": {"labels": {"a": "b"}}, "spec": {"size": 3}, "status": {"phase": "Up"}}
+        by_status = store.patch("widgets", "w", body, subresource="status")
+
+        assert (by_patch["spec"], by_patch.get("status"), by_patch["metadata"]["generation"]) == (
+            {"size": 2},
+            None,
+            2,
+        )
+        assert (by_status["spec"], by_status["status"]) == ({"size": 2}, {"phase": "Up"})
+        assert "labels" not in by_status["metadata"]
+        assert by_status["metadata"]["generation"] == 2
+
+
+@virtually
+async def test_a_status_that_breaks_the_schema_is_refused():
+    store = AStore()
+    schema = with_spec()
+    schema["properties"]["status"] = {"type": "object", "properties": {"phase": {"type": "string"}}}
+    async with running(store, controllers=False):
+        await established(store, schema=schema, subresources={"status": {}})
+        store.create("widgets", widget("w"))
+        with pytest.raises(StatusError) as caught:
+            store.patch("widgets", "w", {"status": {"phase": 1}}, subresource="status")
+        assert caught.value.code == 422
+
+
+@virtually
+async def test_a_custom_resource_is_scaled_where_its_definition_says():
+    paths = {
+        "specReplicasPath": ".spec.pool.size",
+        "statusReplicasPath": ".status.count",
+        "labelSelectorPath": ".status.selector",
+    }
+    store = AStore()
+    async with running(store, controllers=False):
+        await established(store, subresources={"scale": paths})
+        store.create("widgets", widget("w", spec={"pool": {"size": 1, "kept": True}}))
+        store.scale("widgets", "w", 5)
+
+        assert store.get("widgets", "w")["spec"] == {"pool": {"size": 5, "kept": True}}
+
+
+@virtually
+async def test_every_served_version_shows_the_same_objects():
+    older = {"name": "v1beta1", "served": True, "storage": False, "schema": {"openAPIV3Schema": anything()}}
+    made = definition()
+    made["spec"]["versions"].append(older)
+    store = AStore()
+    async with running(store, controllers=False):
+        store.create(CRD, made)
+        await asyncio.sleep(0.01)
+        kinds = store.registry.kinds
+        assert kinds.groups()["example.com"] == ["v1", "v1beta1"]
+
+        store.create("widgets", widget("w", spec={"size": 1}))
+        old = kinds.at("example.com", "v1beta1", "widgets")
+        assert old is not None
+        seen = old.view(store.registry.get(old, "default", "w").object)
+        assert (seen["apiVersion"], seen["spec"]) == ("example.com/v1beta1", {"size": 1})
+
+
+@virtually
+async def test_a_namespace_takes_its_custom_resources_with_it():
+    store = AStore()
+    store.create("namespaces", {"metadata": {"name": "shop"}})
+    async with running(store):
+        await established(store)
+        store.create("widgets", widget("w"), namespace="shop")
+        store.delete("namespaces", "shop")
+        await asyncio.sleep(5)
+
+        assert store.find("namespaces", "shop") is None
+        assert store.list("widgets") == []
+
+
+def faulty(**changes: Any) -> dict[str, Any]:
+    made = definition()
+    made["spec"] |= changes
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "field"),
+    [
+        pytest.param(definition() | {"metadata": {"name": "x.example.com"}}, "metadata.name", id="name"),
+        pytest.param(faulty(scope="Galaxy"), "spec.scope", id="scope"),
+        pytest.param(
+            definition(schema={"type": "string"}),
+            "spec.versions[0].schema.openAPIV3Schema.type",
+            id="no object at the root",
+        ),
+        pytest.param(
+            definition(schema={"type": "object", "properties": {"a": {}}}),
+            "spec.versions[0].schema.openAPIV3Schema.properties[a].type",
+            id="a field without a type",
+        ),
+        pytest.param(definition(storage=False), "spec.versions", id="nothing stored"),
+        pytest.param(definition(subresources={"scale": {}}), "spec.versions[0].subresources.scale.specReplicasPath", id="scale without paths"),
+    ],
+)  # fmt: skip
+def test_a_definition_that_makes_no_sense_is_refused(made: dict[str, Any], field: str):
+    with pytest.raises(StatusError) as caught:
+        AStore().create(CRD, made)
+
+    assert caught.value.details is not None
+    assert field in {cause["field"] for cause in caught.value.details["causes"]}
+
+
+def test_protected_groups_need_an_approval():
+    made = definition()
+    made["spec"]["group"] = "scheduling.k8s.io"
+    made["metadata"]["name"] = "widgets.scheduling.k8s.io"
+    with pytest.raises(StatusError, match="protected groups must have approval annotation"):
+        AStore().create(CRD, made)
+
+
+def test_versions_are_listed_as_kubernetes_does():
+    versions = ["v1alpha1", "foo1", "v2beta1", "v1", "v10", "v2", "v1beta2"]
+
+    assert sorted(versions, key=version_rank) == ["v10", "v2", "v1", "v2beta1", "v1beta2", "v1alpha1", "foo1"]

@@ -1,0 +1,284 @@
+"""Server-side apply: owners, conflicts, and what goes when it is no longer applied."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.simulator.apimachinery.decoding import WriteOptions
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.patches.field_sets import decoded, encoded, fields_of, merged, shown
+from scheduler.simulator.patches.merge_shapes import ModelShape
+from scheduler.simulator.patches.patch_types import APPLY_PATCH
+from tests.unit.simulator.a_store import AStore, deployment, node
+from tests.unit.simulator.definitions import definition, running, widget
+from tests.virtually import virtually
+
+Object = dict[str, Any]
+
+
+def apply(store: AStore, resource: str, obj: Object, manager: str = "me", *, force: bool = False) -> Object:
+    kind = store.registry.kinds.named(resource)
+    options = WriteOptions(manager=manager, force=force)
+    namespace = "default" if kind.namespaced else ""
+    name = obj["metadata"]["name"]
+    return store.registry.patch(kind, namespace, name, obj, APPLY_PATCH, options).object
+
+
+def update(store: AStore, resource: str, name: str, patch: Object, manager: str = "hand") -> Object:
+    kind = store.registry.kinds.named(resource)
+    options = WriteOptions(manager=manager)
+    media_type = "application/merge-patch+json"
+    return store.registry.patch(kind, "default", name, patch, media_type, options).object
+
+
+def config(**data: str) -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}
+
+
+def owned(obj: Object) -> dict[tuple[str, str], set[str]]:
+    return {
+        (one["manager"], one["operation"]): {shown(path) for path in decoded(one["fieldsV1"])}
+        for one in obj["metadata"]["managedFields"]
+    }
+
+
+def test_applying_what_is_not_there_creates_it_with_its_owner():
+    made = apply(AStore(), "configmaps", config(a="1"))
+
+    assert made["data"] == {"a": "1"}
+    (entry,) = made["metadata"]["managedFields"]
+    assert {
+        name: entry[name] for name in ("manager", "operation", "apiVersion", "fieldsType", "fieldsV1")
+    } == {
+        "manager": "me",
+        "operation": "Apply",
+        "apiVersion": "v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:data": {"f:a": {}}},
+    }
+
+
+def test_applying_the_same_again_writes_nothing():
+    store = AStore()
+    first = apply(store, "configmaps", config(a="1"))
+    store.clock.advance(60)
+    again = apply(store, "configmaps", config(a="1"))
+
+    assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+
+
+def test_what_is_no_longer_applied_goes_unless_another_has_it():
+    store = AStore()
+    apply(store, "configmaps", config(a="1", b="2"))
+    apply(store, "configmaps", config(b="2"), "other")
+    left = apply(store, "configmaps", config(c="3"))
+
+    assert left["data"] == {"b": "2", "c": "3"}
+    assert owned(left) == {("me", "Apply"): {".data.c"}, ("other", "Apply"): {".data.b"}}
+
+
+def test_another_value_for_anothers_field_is_a_conflict_and_changes_nothing():
+    store = AStore()
+    apply(store, "configmaps", config(a="1"))
+    with pytest.raises(StatusError) as caught:
+        apply(store, "configmaps", config(a="2"), "other")
+
+    assert caught.value.code == 409
+    assert caught.value.message == 'Apply failed with 1 conflict: conflict with "me": .data.a'
+    assert caught.value.details == {
+        "causes": [{"reason": "FieldManagerConflict", "message": 'conflict with "me"', "field": ".data.a"}]
+    }
+    assert store.get("configmaps", "c")["data"] == {"a": "1"}
+
+
+def test_several_conflicts_are_listed_by_their_managers():
+    store = AStore()
+    apply(store, "configmaps", config(a="1", b="1"))
+    update(store, "configmaps", "c", {"data": {"b": "2"}})
+    with pytest.raises(StatusError) as caught:
+        apply(store, "configmaps", config(a="3", b="3"), "other")
+
+    assert caught.value.message == (
+        'Apply failed with 2 conflicts: conflicts with "hand" using v1:\n- .data.b\nconflicts with "me":\n- .data.a'
+    )
+
+
+def test_force_takes_the_field_away():
+    store = AStore()
+    apply(store, "configmaps", config(a="1", b="1"))
+    forced = apply(store, "configmaps", config(a="2"), "other", force=True)
+
+    assert forced["data"] == {"a": "2", "b": "1"}
+    assert owned(forced) == {("me", "Apply"): {".data.b"}, ("other", "Apply"): {".data.a"}}
+
+
+def test_equal_values_are_shared_without_a_conflict():
+    store = AStore()
+    apply(store, "configmaps", config(a="1"))
+    shared = apply(store, "configmaps", config(a="1"), "other")
+
+    assert set(owned(shared)) == {("me", "Apply"), ("other", "Apply")}
+
+
+def test_a_plain_write_takes_what_it_changes():
+    store = AStore()
+    apply(store, "configmaps", config(a="1", b="1"))
+    written = update(store, "configmaps", "c", {"data": {"a": "2"}})
+
+    assert owned(written) == {("me", "Apply"): {".data.b"}, ("hand", "Update"): {".data.a"}}
+
+
+def test_scaling_takes_the_replicas():
+    store = AStore()
+    apply(store, "deployments", deployment("web", 2) | {"apiVersion": "apps/v1", "kind": "Deployment"})
+    store.scale("deployments", "web", 5)
+    with pytest.raises(
+        StatusError, match=r'conflict with "simulator" with subresource "scale" using apps/v1: .spec.replicas'
+    ):
+        apply(store, "deployments", deployment("web", 3))
+
+
+def test_what_was_there_before_the_first_apply_belongs_to_nobody_in_particular():
+    store = AStore()
+    store.create("configmaps", config(a="1"))
+    with pytest.raises(StatusError, match=r'conflict with "before-first-apply" using v1: \.data\.a'):
+        apply(store, "configmaps", config(a="2"))
+
+
+def test_what_kubectl_had_applied_before_passes_without_a_conflict():
+    store = AStore()
+    last = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"a":"1"}}'
+    made = config(a="1")
+    made["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": last}
+    store.create("configmaps", made)
+
+    assert apply(store, "configmaps", config(a="2"))["data"] == {"a": "2"}
+
+
+def with_env(**values: str) -> Object:
+    made = deployment("web", 1) | {"apiVersion": "apps/v1", "kind": "Deployment"}
+    container = made["spec"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": name, "value": value} for name, value in values.items()]
+    return made
+
+
+def env(obj: Object) -> dict[str, str]:
+    (container,) = obj["spec"]["template"]["spec"]["containers"]
+    return {one["name"]: one["value"] for one in container["env"]}
+
+
+def test_items_of_lists_are_owned_by_their_keys():
+    store = AStore()
+    apply(store, "deployments", with_env(A="1", B="2"))
+    both = with_env(C="3")
+    del both["spec"]["replicas"], both["spec"]["template"]["spec"]["containers"][0]["image"]
+    added = apply(store, "deployments", both, "other")
+    assert env(added) == {"A": "1", "B": "2", "C": "3"}
+
+    assert env(apply(store, "deployments", with_env(A="1"))) == {"A": "1", "C": "3"}
+    clash = '.spec.template.spec.containers[name="c"].env[name="A"].value'
+    with pytest.raises(StatusError) as caught:
+        apply(store, "deployments", with_env(A="9"), "third")
+    assert clash in caught.value.message
+
+
+def test_ports_of_a_container_are_told_apart_by_their_protocol():
+    shape = ModelShape("V1Container")
+    live = {"ports": [{"containerPort": 53, "protocol": "TCP"}]}
+
+    assert merged(live, {"ports": [{"containerPort": 53, "protocol": "UDP"}, {"containerPort": 53, "name": "a"}]}, shape) == {
+        "ports": [
+            {"containerPort": 53, "protocol": "TCP", "name": "a"},
+            {"containerPort": 53, "protocol": "UDP"},
+        ]
+    }  # fmt: skip
+
+
+def test_taints_of_a_node_are_owned_as_a_whole():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    taints = [{"key": "a", "effect": "NoSchedule"}]
+    applied = apply(store, "nodes", {"metadata": {"name": "n1"}, "spec": {"taints": taints}})
+
+    assert owned(applied)[("me", "Apply")] == {".spec.taints"}
+
+
+def test_a_configuration_may_not_bring_managed_fields():
+    made = config(a="1")
+    made["metadata"]["managedFields"] = [{"manager": "x"}]
+    with pytest.raises(StatusError, match=r"metadata\.managedFields must be nil"):
+        apply(AStore(), "configmaps", made)
+
+
+@virtually
+async def test_custom_resources_are_applied_by_their_schema():
+    items = {"type": "object", "properties": {"name": {"type": "string"}, "size": {"type": "integer"}}}
+    parts = {
+        "type": "array",
+        "items": items,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    }
+    spec = {"type": "object", "properties": {"parts": parts}}
+    store = AStore()
+    async with running(store, controllers=False):
+        store.create(
+            "customresourcedefinitions", definition(schema={"type": "object", "properties": {"spec": spec}})
+        )
+        await asyncio.sleep(0.01)
+        apply(store, "widgets", widget("w", spec={"parts": [{"name": "a", "size": 1}]}))
+        both = apply(store, "widgets", widget("w", spec={"parts": [{"name": "b", "size": 2}]}), "other")
+        left = apply(store, "widgets", widget("w", spec={"parts": []}))
+
+        assert [one["name"] for one in both["spec"]["parts"]] == ["a", "b"]
+        assert left["spec"]["parts"] == [{"name": "b", "size": 2}]
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {"name": NAMES},
+        optional={
+            "image": NAMES,
+            "env": st.lists(
+                st.fixed_dictionaries({"name": NAMES}, optional={"value": NAMES}),
+                unique_by=lambda one: one["name"],
+            ),
+            "args": st.lists(NAMES),
+        },
+    ),
+    unique_by=lambda one: one["name"],
+)
+SPECS = st.fixed_dictionaries(
+    {}, optional={"containers": CONTAINERS, "nodeName": NAMES, "nodeSelector": st.dictionaries(NAMES, NAMES)}
+)
+SHAPE = ModelShape("V1PodSpec")
+
+
+@given(SPECS)
+def test_a_set_of_fields_survives_being_written_and_read(spec: Object):
+    paths = set(fields_of(spec, SHAPE)) - {()}
+
+    assert decoded(encoded(paths)) == paths
+
+
+@given(SPECS, SPECS)
+def test_what_is_merged_has_all_that_was_applied_and_whatever_else_there_was(live: Object, applied: Object):
+    result = fields_of(merged(live, applied, SHAPE), SHAPE)
+    # Lists and maps that are applied empty add nothing to what there is.
+    wanted = {path: value for path, value in fields_of(applied, SHAPE).items() if value not in ([], {})}
+    before = fields_of(live, SHAPE)
+
+    assert {path: result.get(path) for path in wanted} == wanted
+    related = {
+        path
+        for path in before
+        for other in wanted
+        if path[: len(other)] == other or other[: len(path)] == path
+    }
+    assert {path for path, value in before.items() if value not in ([], {})} - related <= set(result)

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.simulator.apimachinery.objects import clone
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.patches.strategic_merge import strategic_merge
+
+
+def conditions(*types: str) -> dict:
+    return {"status": {"conditions": [{"type": type_, "status": "True"} for type_ in types]}}
+
+
+def types(pod: dict) -> list[str]:
+    return [condition["type"] for condition in pod["status"]["conditions"]]
+
+
+def test_conditions_merge_by_type():
+    patch = {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "x"}]}}
+
+    merged = strategic_merge(conditions("Ready", "PodScheduled"), patch, "V1Pod")
+
+    assert merged["status"]["conditions"] == [
+        {"type": "Ready", "status": "False", "reason": "x"},
+        {"type": "PodScheduled", "status": "True"},
+    ]
+
+
+def test_a_new_condition_goes_before_the_old_ones():
+    merged = strategic_merge(conditions("PodScheduled"), conditions("DisruptionTarget"), "V1Pod")
+
+    assert types(merged) == ["DisruptionTarget", "PodScheduled"]
+
+
+def test_set_element_order_arranges_a_list():
+    patch = conditions("DisruptionTarget")
+    patch["status"]["$setElementOrder/conditions"] = [{"type": "PodScheduled"}, {"type": "DisruptionTarget"}]
+
+    merged = strategic_merge(conditions("PodScheduled"), patch, "V1Pod")
+
+    assert types(merged) == ["PodScheduled", "DisruptionTarget"]
+
+
+def test_set_element_order_alone_rearranges():
+    patch = {"status": {"$setElementOrder/conditions": [{"type": "B"}, {"type": "A"}]}}
+
+    merged = strategic_merge(conditions("A", "B"), patch, "V1Pod")
+
+    assert merged == conditions("B", "A")
+
+
+def test_items_the_order_does_not_name_keep_their_places():
+    patch = conditions("New")
+    patch["status"]["$setElementOrder/conditions"] = [{"type": "C"}, {"type": "New"}]
+
+    merged = strategic_merge(conditions("A", "B", "C"), patch, "V1Pod")
+
+    assert types(merged) == ["A", "B", "C", "New"]
+
+
+def test_an_item_can_be_deleted():
+    patch = {"status": {"conditions": [{"$patch": "delete", "type": "A"}]}}
+
+    assert strategic_merge(conditions("A", "B"), patch, "V1Pod") == conditions("B")
+
+
+def test_a_list_can_be_replaced():
+    patch = {"status": {"conditions": [{"$patch": "replace"}, {"type": "C"}]}}
+
+    assert strategic_merge(conditions("A", "B"), patch, "V1Pod") == {
+        "status": {"conditions": [{"type": "C"}]}
+    }
+
+
+@pytest.mark.parametrize(
+    ("original", "patch", "expected", "model"),
+    [
+        pytest.param(
+            {"spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b"}]}},
+            {"spec": {"containers": [{"name": "a", "image": "2"}]}},
+            {"spec": {"containers": [{"name": "a", "image": "2"}, {"name": "b"}]}},
+            "V1Pod",
+            id="containers merge by name",
+        ),
+        pytest.param(
+            {"spec": {"tolerations": [{"key": "a"}]}},
+            {"spec": {"tolerations": [{"key": "b"}]}},
+            {"spec": {"tolerations": [{"key": "b"}]}},
+            "V1Pod",
+            id="tolerations are replaced",
+        ),
+        pytest.param(
+            {"spec": {"taints": [{"key": "a"}]}},
+            {"spec": {"taints": [{"key": "b"}]}},
+            {"spec": {"taints": [{"key": "b"}]}},
+            "V1Node",
+            id="taints are replaced",
+        ),
+        pytest.param(
+            {"metadata": {"finalizers": ["a", "b"]}},
+            {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}},
+            {"metadata": {"finalizers": ["b"]}},
+            "V1Pod",
+            id="from a list of text",
+        ),
+        pytest.param(
+            {"metadata": {"finalizers": ["a"]}},
+            {"metadata": {"finalizers": ["a", "b"]}},
+            {"metadata": {"finalizers": ["a", "b"]}},
+            "V1Pod",
+            id="lists of text are united",
+        ),
+        pytest.param(
+            {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}},
+            {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}},
+            {"spec": {"strategy": {"type": "Recreate"}}},
+            "V1Deployment",
+            id="keys that are not retained go",
+        ),
+        pytest.param(
+            {"spec": {"nodeSelector": {"a": "1", "b": "2"}}},
+            {"spec": {"nodeSelector": {"$patch": "replace", "c": "3"}}},
+            {"spec": {"nodeSelector": {"c": "3"}}},
+            "V1Pod",
+            id="a map can be replaced",
+        ),
+        pytest.param(
+            {
+                "spec": {
+                    "template": {
+                        "spec": {"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]}]}
+                    }
+                }
+            },
+            {
+                "spec": {
+                    "template": {
+                        "spec": {"containers": [{"name": "a", "env": [{"name": "X", "value": "2"}]}]}
+                    }
+                }
+            },
+            {
+                "spec": {
+                    "template": {
+                        "spec": {"containers": [{"name": "a", "env": [{"name": "X", "value": "2"}]}]}
+                    }
+                }
+            },
+            "V1Deployment",
+            id="lists in lists",
+        ),
+        pytest.param(
+            {"spec": {"unschedulable": True}},
+            {"spec": {"unschedulable": None}},
+            {"spec": {}},
+            "V1Node",
+            id="null removes",
+        ),
+    ],
+)
+def test_a_strategic_merge_knows_the_lists_of_a_kind(original: Any, patch: Any, expected: Any, model: str):
+    before = clone(original)
+
+    assert strategic_merge(original, patch, model) == expected
+    assert original == before
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        pytest.param({"status": {"conditions": [{"status": "True"}]}}, id="no merge key"),
+        pytest.param({"status": {"$patch": "mangle"}}, id="unknown directive"),
+        pytest.param({"status": {"conditions": ["Ready"]}}, id="items of the wrong type"),
+    ],
+)
+def test_a_patch_that_makes_no_sense_is_a_bad_request(patch: Any):
+    with pytest.raises(StatusError) as caught:
+        strategic_merge(conditions("Ready"), patch, "V1Pod")
+
+    assert caught.value.code == 400

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.simulator.apimachinery.objects import clone
+from scheduler.simulator.apimachinery.status import StatusError
+from tests.unit.simulator.a_store import AStore, deployment, node, pod
+
+
+def code_and_reason(caught: pytest.ExceptionInfo[StatusError]) -> tuple[int, str]:
+    return caught.value.code, caught.value.reason
+
+
+def test_a_new_object_is_identified_and_dated():
+    store = AStore()
+    created = store.create("pods", pod("a"))["metadata"]
+
+    assert created["namespace"] == "default"
+    assert created["creationTimestamp"] == store.timestamp()
+    assert created["resourceVersion"] == str(store.version)
+    assert len(created["uid"]) == 36
+    assert created["uid"] != store.create("pods", pod("b"))["metadata"]["uid"]
+
+
+def test_the_same_seed_makes_the_same_names():
+    generated = {"metadata": {"generateName": "web-"}, "spec": pod("")["spec"]}
+
+    first, second = (AStore().create("pods", generated)["metadata"]["name"] for _ in range(2))
+
+    assert first == second
+    assert first.startswith("web-")
+    assert len(first) == len("web-12345")
+
+
+def test_what_goes_in_is_copied():
+    given = pod("a")
+    before = clone(given)
+    store = AStore()
+    store.create("pods", given)
+    given["spec"]["containers"][0]["image"] = "changed afterwards"
+
+    assert before["metadata"] == {"name": "a"}
+    assert store.get("pods", "a")["spec"]["containers"][0]["image"] == "nginx"
+
+
+@pytest.mark.parametrize(
+    ("obj", "code", "reason"),
+    [
+        pytest.param(pod("a"), 409, "AlreadyExists", id="there already"),
+        pytest.param(
+            {**pod("b"), "metadata": {"name": "b", "namespace": "absent"}},
+            404,
+            "NotFound",
+            id="no such namespace",
+        ),
+        pytest.param(pod("Bad_Name"), 422, "Invalid", id="a bad name"),
+        pytest.param({**pod("b"), "metadata": {}}, 422, "Invalid", id="no name"),
+        pytest.param(
+            {**pod("b"), "metadata": {"name": "b", "labels": {"a b": "c"}}}, 422, "Invalid", id="a bad label"
+        ),
+        pytest.param(
+            {**pod("b"), "metadata": {"name": "b", "resourceVersion": "1"}}, 500, "", id="a version already"
+        ),
+        pytest.param({**pod("b"), "kind": "Node"}, 400, "BadRequest", id="another kind"),
+        pytest.param({**pod("b"), "apiVersion": "v2"}, 400, "BadRequest", id="another version"),
+        pytest.param({**pod("b"), "spec": []}, 400, "BadRequest", id="a spec of the wrong type"),
+    ],
+)
+def test_a_creation_is_refused(obj: Any, code: int, reason: str):
+    store = AStore()
+    store.create("pods", pod("a"))
+
+    with pytest.raises(StatusError) as caught:
+        store.create("pods", obj)
+
+    assert code_and_reason(caught) == (code, reason)
+
+
+def test_nothing_new_goes_into_a_terminating_namespace():
+    store = AStore()
+    store.create("namespaces", {"metadata": {"name": "shop"}})
+    store.delete("namespaces", "shop")
+
+    with pytest.raises(StatusError) as caught:
+        store.create("pods", pod("a"), namespace="shop")
+
+    assert code_and_reason(caught) == (403, "Forbidden")
+    assert caught.value.details["causes"][0]["reason"] == "NamespaceTerminating"
+
+
+def test_an_update_needs_the_present_version_if_it_names_one():
+    store = AStore()
+    first = store.create("configmaps", {"metadata": {"name": "c"}, "data": {"a": "1"}})
+    second = store.update("configmaps", {**first, "data": {"a": "2"}})
+
+    with pytest.raises(StatusError) as caught:
+        store.update("configmaps", {**first, "data": {"a": "3"}})
+
+    assert code_and_reason(caught) == (409, "Conflict")
+    assert store.get("configmaps", "c") == second
+    unconditional = {"metadata": {"name": "c"}, "data": {"a": "3"}}
+    assert store.update("configmaps", unconditional)["data"] == {"a": "3"}
+
+
+def test_an_update_that_changes_nothing_makes_no_version():
+    store = AStore()
+    created = store.create("configmaps", {"metadata": {"name": "c"}, "data": {"a": "1"}})
+
+    assert store.update("configmaps", created) == created
+    assert store.patch("configmaps", "c", {"data": {"a": "1"}}) == created
+    assert str(store.version) == created["metadata"]["resourceVersion"]
+
+
+def test_an_update_keeps_what_only_the_server_writes():
+    store = AStore()
+    created = store.create("configmaps", {"metadata": {"name": "c"}})
+    store.clock.advance(60)
+
+    updated = store.update(
+        "configmaps", {"metadata": {"name": "c", "creationTimestamp": None}, "data": {"a": "1"}}
+    )
+
+    for field in ("uid", "creationTimestamp"):
+        assert updated["metadata"][field] == created["metadata"][field]
+
+
+def test_an_update_of_another_incarnation_is_a_conflict():
+    store = AStore()
+    created = store.create("configmaps", {"metadata": {"name": "c"}})
+
+    with pytest.raises(StatusError) as caught:
+        store.update("configmaps", {**created, "metadata": {"name": "c", "uid": "another"}})
+
+    assert code_and_reason(caught) == (409, "Conflict")
+
+
+def test_a_lease_is_never_updated_without_a_version():
+    store = AStore()
+    lease = {
+        "metadata": {"name": "l", "namespace": "kube-system"},
+        "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15},
+    }
+    store.create("leases", lease)
+
+    with pytest.raises(StatusError) as caught:
+        store.update("leases", lease)
+
+    assert code_and_reason(caught) == (422, "Invalid")
+
+
+def test_a_put_creates_a_lease_but_no_pod():
+    store = AStore()
+
+    assert store.update("leases", {"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": 15}})[
+        "metadata"
+    ]["uid"]
+    with pytest.raises(StatusError) as caught:
+        store.update("pods", pod("a"))
+    assert code_and_reason(caught) == (404, "NotFound")
+
+
+def test_a_patch_with_an_old_version_is_a_conflict():
+    store = AStore()
+    first = store.create("nodes", node("n1"))
+    store.patch("nodes", "n1", {"metadata": {"labels": {"a": "1"}}})
+
+    stale = {"metadata": {"resourceVersion": first["metadata"]["resourceVersion"], "labels": {"a": "2"}}}
+
+    with pytest.raises(StatusError) as caught:
+        store.patch("nodes", "n1", stale)
+
+    assert code_and_reason(caught) == (409, "Conflict")
+
+
+def test_a_patch_may_not_rename():
+    store = AStore()
+    store.create("nodes", node("n1"))
+
+    with pytest.raises(StatusError) as caught:
+        store.patch("nodes", "n1", {"metadata": {"name": "n2"}})
+
+    assert code_and_reason(caught) == (422, "Invalid")
+
+
+def test_a_patch_of_an_unknown_media_type_is_refused():
+    store = AStore()
+    store.create("nodes", node("n1"))
+
+    with pytest.raises(StatusError) as caught:
+        store.patch("nodes", "n1", {}, patch_type="application/apply-patch+cbor")
+
+    assert code_and_reason(caught) == (415, "UnsupportedMediaType")
+
+
+def test_a_node_keeps_the_status_it_comes_with_and_offers_its_capacity():
+    created = AStore().create("nodes", node("n1"))
+
+    assert created["status"]["allocatable"] == {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    assert created["status"]["nodeInfo"]["kubeletVersion"] == ""
+
+
+def test_a_service_gets_an_address():
+    spec = AStore().create("services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})["spec"]
+
+    assert spec["clusterIP"].startswith("10.96.")
+    assert spec["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
+
+
+def test_a_scale_counts_the_generation():
+    store = AStore()
+    store.create("deployments", deployment("d", 2))
+
+    scaled = store.scale("deployments", "d", 5)
+
+    assert (scaled["spec"]["replicas"], scaled["metadata"]["generation"]) == (5, 2)
+    with pytest.raises(StatusError) as caught:
+        store.scale("deployments", "d", -1)
+    assert code_and_reason(caught) == (422, "Invalid")
+
+
+def test_a_selector_that_misses_its_template_is_refused():
+    wrong = deployment("d", 1)
+    wrong["spec"]["selector"] = {"matchLabels": {"app": "other"}}
+
+    with pytest.raises(StatusError) as caught:
+        AStore().create("deployments", wrong)
+
+    assert caught.value.details["causes"][0]["field"] == "spec.template.metadata.labels"
+
+
+def test_the_selector_of_a_deployment_is_immutable():
+    store = AStore()
+    store.create("deployments", deployment("d", 1))
+
+    with pytest.raises(StatusError) as caught:
+        store.patch("deployments", "d", {"spec": {"selector": {"matchLabels": {"x": "y"}}}})
+
+    assert "field is immutable" in caught.value.message
+
+
+def test_a_kind_that_is_not_served_is_named_with_those_that_are():
+    with pytest.raises(KeyError, match=r"no kind 'podz' is served; there are pods, nodes"):
+        AStore().list("podz")

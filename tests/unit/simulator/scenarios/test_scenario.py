@@ -1,0 +1,78 @@
+"""Scenario files: what they may say, and how faults in them are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scheduler.errors import ConfigurationError
+from scheduler.simulator.scenarios.scenario import load_scenario
+
+EXAMPLE = Path(__file__).parents[4] / "manifests" / "examples" / "scenario.yaml"
+
+
+def faults(tmp_path: Path, text: str) -> list[str]:
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        load_scenario(tmp_path / "s.yaml")
+    return [str(error) for error in caught.value.errors]
+
+
+def test_the_example_is_in_order():
+    scenario = load_scenario(EXAMPLE)
+
+    names = [node["metadata"]["name"] for node in scenario.node_objects()]
+    assert names == ["general-0", "general-1", "general-2", "general-3", "gpu-0"]
+    assert [obj["kind"] for obj in scenario.objects] == ["Namespace", "Deployment", "PodDisruptionBudget"]
+    times = [step.at.seconds for step, _ in scenario.steps]
+    assert times == sorted(times)
+
+
+def test_a_group_says_what_its_nodes_are(tmp_path: Path):
+    (tmp_path / "s.yaml").write_text(
+        "nodes:\n- {name: g, count: 2, cpu: 8, memory: 1Gi, pods: 5, zones: [a, b],\n"
+        "   resources: {nvidia.com/gpu: '2'}, labels: {x: y}, taints: [{key: t, effect: NoExecute}]}\n".replace(
+            "cpu: 8", "cpu: '8'"
+        )
+    )
+    first, second = load_scenario(tmp_path / "s.yaml").node_objects()
+
+    assert first["status"]["capacity"] == {"cpu": "8", "memory": "1Gi", "pods": "5", "nvidia.com/gpu": "2"}
+    assert first["metadata"]["labels"]["x"] == "y"
+    assert [one["metadata"]["labels"]["topology.kubernetes.io/zone"] for one in (first, second)] == ["a", "b"]
+    assert (first["spec"]["taints"][0]["key"], first["spec"]["taints"][0]["effect"]) == ("t", "NoExecute")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("nods: []", 'nods: unknown field, did you mean "nodes"?', id="misspelt field"),
+        pytest.param("steps:\n- {at: 5x, cordon: n}", 'steps[0].at: must be a duration as in 15s or 1m30s, was "5x"', id="no duration"),
+        pytest.param("steps:\n- {at: 5s, scal: {}}", 'steps[0].scal: unknown field, did you mean "scale"?', id="misspelt action"),
+        pytest.param("steps:\n- {at: -5s, cordon: n}", "steps[0]: at must not be before the start", id="before the start"),
+        pytest.param("steps:\n- {at: 5s, scale: {name: web}}", "steps[0].scale.replicas: is missing", id="missing field"),
+        pytest.param("steps:\n- {at: 5s, apply: gone.yaml}", "steps[0].apply: cannot be read: ", id="missing file"),
+        pytest.param("steps:\n- {at: 5s, fault: {refuse: 418}}", "steps[0].fault.refuse: ", id="a status nobody sends"),
+        pytest.param("manifests:\n- {kind: Pod, metadata: {name: p}}", "manifests[0].apiVersion: is missing", id="no apiVersion"),
+        pytest.param("manifests:\n- {apiVersion: v1, kind: Pod, metadata: {}}", "manifests[0].metadata.name: is missing", id="no name"),
+        pytest.param("nodes:\n- {name: g, cpu: lots}", 'nodes[0].cpu: must be a quantity, was "lots"', id="no quantity"),
+        pytest.param("nodes:\n- {name: g}\n- {name: g}", 'nodes[1].name: is that of another group, was "g"', id="one name twice"),
+        pytest.param("- a", "must be a mapping, was a list", id="no mapping"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_told_with_its_path(tmp_path: Path, text: str, told: str):
+    assert any(fault.startswith(told) for fault in faults(tmp_path, text)), faults(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "step", ["{at: 5s}", "{at: 5s, cordon: a, uncordon: b}"], ids=["nothing", "two things"]
+)
+def test_a_step_does_exactly_one_thing(tmp_path: Path, step: str):
+    (told,) = faults(tmp_path, f"steps:\n- {step}")
+
+    assert told.startswith("steps[0]: must have exactly one of apply, delete, scale,")
+
+
+def test_all_faults_are_told_at_once(tmp_path: Path):
+    assert len(faults(tmp_path, "nods: []\nsteps:\n- {at: x, cordon: n}\n- {at: 1s, scal: 1}")) >= 3
