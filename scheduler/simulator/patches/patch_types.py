@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.simulator.apimachinery.objects import clone
 from scheduler.simulator.apimachinery.status import StatusError, bad_request
 from scheduler.simulator.patches.json_patches import json_patch, merge_patch
 from scheduler.simulator.patches.strategic_merge import strategic_merge
@@ -25,7 +24,7 @@ def apply_patch(original: Object, patch: Any, patch_type: str, model: str) -> Ob
         StatusError: 400, 415 or 422.
     """
     if patch_type == JSON_PATCH:
-        patched = json_patch(clone(original), clone(patch))
+        patched = json_patch(original, patch)
     elif not isinstance(patch, dict):
         raise bad_request(
             "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}"

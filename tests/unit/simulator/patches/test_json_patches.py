@@ -45,20 +45,30 @@ def test_a_merge_patch_does_what_rfc_7386_says(original: Any, patch: Any, expect
             {},
             id="a test that holds",
         ),
+        pytest.param(
+            [{"op": "copy", "from": "/a", "path": "/c"}, {"op": "add", "path": "/c/-", "value": 3}],
+            {"a": [1, 2], "c": [1, 2, 3]},
+            id="a copy is one of its own",
+        ),
     ],
 )
 def test_a_json_patch_does_what_rfc_6902_says(operations: Any, expected: Any):
-    assert json_patch({"a": [1, 2]}, operations) == expected
+    original = {"a": [1, 2]}
+
+    assert json_patch(original, operations) == expected
+    assert original == {"a": [1, 2]}
 
 
 @pytest.mark.parametrize(
     "operation",
     [
         pytest.param({"op": "test", "path": "/a/0", "value": 2}, id="a test that fails"),
+        pytest.param({"op": "test", "path": "/a/0", "value": True}, id="a test that takes true for 1"),
         pytest.param({"op": "remove", "path": "/absent"}, id="nothing to remove"),
         pytest.param({"op": "replace", "path": "/absent", "value": 1}, id="nothing to replace"),
         pytest.param({"op": "add", "path": "/absent/b", "value": 1}, id="nowhere to add"),
         pytest.param({"op": "add", "path": "/a/7", "value": 1}, id="past the end"),
+        pytest.param({"op": "remove", "path": "/a/-1"}, id="an index below zero"),
         pytest.param({"op": "jump", "path": "/a"}, id="no such operation"),
         pytest.param({"op": "add", "path": "/b"}, id="no value"),
         pytest.param({"path": "/b"}, id="no operation"),
