@@ -28,9 +28,9 @@ __all__ = ["KubeletOptions", "stand_ins"]
 
 def stand_ins(store: Store, *, kubelet: bool | KubeletOptions, controllers: bool) -> Sequence[Controller]:
     """Return who is wanted, not started yet."""
-    found: list[Controller] = [DefinitionController(store), EventExpiry(store)]
+    wanted: list[Controller] = [DefinitionController(store), EventExpiry(store)]
     if controllers:
-        found += [
+        wanted += [
             NodeLifecycle(store),
             DeploymentController(store),
             ReplicaSetController(store),
@@ -42,5 +42,5 @@ def stand_ins(store: Store, *, kubelet: bool | KubeletOptions, controllers: bool
             GarbageCollector(store),
         ]
     if kubelet:
-        found.append(Kubelet(store, kubelet if isinstance(kubelet, KubeletOptions) else KubeletOptions()))
-    return found
+        wanted.append(Kubelet(store, kubelet if isinstance(kubelet, KubeletOptions) else KubeletOptions()))
+    return wanted

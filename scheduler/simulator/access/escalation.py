@@ -43,16 +43,7 @@ class EscalationGuard:
             self._user = None
 
     def check_role(self, resource: str, role: Object, name: str) -> None:
-        """Refuse a role with more rules than its author has.
-
-        Args:
-            resource: `roles` or `clusterroles`.
-            role: as it is to be.
-            name: of what the request names; "" for a new role.
-
-        Raises:
-            StatusError: 403.
-        """
+        """Refuse a role with more rules than its author has."""
         user, metadata = self._user, role["metadata"]
         if user is None or MASTERS in user.groups:
             return
@@ -67,11 +58,7 @@ class EscalationGuard:
             raise self._refused(user, deed, resource, metadata.get("name", ""), problem)
 
     def check_binding(self, resource: str, binding: Object) -> None:
-        """Refuse a binding to a role with more rules than its author has.
-
-        Raises:
-            StatusError: 403; 404, there is no such role.
-        """
+        """Refuse a binding to a role with more rules than its author has."""
         user, metadata, reference = self._user, binding["metadata"], binding.get("roleRef", {})
         if user is None or MASTERS in user.groups or reference.get("kind") not in ROLE_RESOURCES:
             return

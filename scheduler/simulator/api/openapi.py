@@ -16,7 +16,6 @@ _INFO: Final = {"title": "Kubernetes", "version": "v1.36.2"}
 _WRITES: Final = {"post": "create", "put": "update", "patch": "patch"}
 _PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
 
-
 OPENAPI_V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 
 
