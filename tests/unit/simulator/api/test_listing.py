@@ -117,3 +117,13 @@ def test_parameters_that_do_not_go_together_are_invalid(query: Any):
         check_list_options(query)
 
     assert (caught.value.code, caught.value.reason) == (422, "Invalid")
+
+
+def test_an_unknown_match_is_told_which_ones_there_are():
+    with pytest.raises(StatusError) as caught:
+        check_list_options({"resourceVersionMatch": "Somehow", "resourceVersion": "5"})
+
+    assert caught.value.message == (
+        'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Unsupported value: "Somehow": supported values: '
+        '"Exact", "NotOlderThan", ""'
+    )
