@@ -36,7 +36,7 @@ class ConfigurationMetrics:
             ["result"],
         )
         for result in (RELOADED, REJECTED):
-            self._reloads.add((result,), 0.0)
+            self._reloads[result].add(0)
 
     @property
     def families(self) -> list[Family]:
@@ -81,12 +81,12 @@ class ConfigurationMetrics:
 
     def reloaded(self) -> None:
         """Count one that was taken."""
-        self._reloads.add((RELOADED,))
+        self._reloads[RELOADED].add()
 
     def rejected(self) -> None:
         """Count one that was refused."""
         self._successful = {"": 0.0}
-        self._reloads.add((REJECTED,))
+        self._reloads[REJECTED].add()
 
 
 def _unlabelled(number: Mapping[str, float]) -> Numbers:

@@ -37,9 +37,9 @@ class ExtenderRequestMetrics:
 
     def extender_asked(self, verb: str, result: str, seconds: float) -> None:
         """Count a request that was answered."""
-        self._requests.add((verb, result))
-        self._seconds.observe((verb,), seconds)
+        self._requests[verb, result].add()
+        self._seconds[verb].observe(seconds)
 
     def unknown_nodes(self, number: int) -> None:
         """Count nodes that were asked about and are not known."""
-        self._nodes.add((), number)
+        self._nodes[()].add(number)

@@ -9,7 +9,7 @@ Source:
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from scheduler.framework.points import ExtensionPoint
@@ -17,16 +17,15 @@ from scheduler.framework.status import Code
 from scheduler.metrics.configuration import ConfigurationMetrics
 from scheduler.metrics.families import Counters, Gauges, Histograms, ReadGauges, exponential_buckets
 from scheduler.metrics.plugin_refresh import RefreshMetrics
-from scheduler.metrics.process import ProcessMetrics, build_info
 from scheduler.metrics.rest_client import RestClientMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from prometheus_client import CollectorRegistry
+
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.metrics.families import Family
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _MANY_ATTEMPTS = "15+"
 _ATTEMPTS = tuple(str(attempts) for attempts in range(15))  # a pod's attempts, while they are few -> label
@@ -52,9 +51,7 @@ class Metrics:
         self.rest_client = RestClientMetrics()
         self.configuration = ConfigurationMetrics()
         self.refreshes = RefreshMetrics()
-        self._process = ProcessMetrics()
         self._families: list[Family] = [
-            build_info(version("custom-scheduler")),
             *self.rest_client.families,
             *self.configuration.families,
             *self.refreshes.families,
@@ -77,7 +74,7 @@ class Metrics:
             "Scheduling algorithm latency in seconds.",
             "",
             exponential_buckets(0.001, 2, 15),
-        )
+        )[()]
         self._event_seconds = histograms(
             "scheduler_event_handling_duration_seconds",
             "Event handling latency in seconds.",
@@ -86,13 +83,13 @@ class Metrics:
         )
         self._preemptions = counters(
             "scheduler_preemption_attempts_total", "Attempts to make room by preemption.", ""
-        )
+        )[()]
         self._victims = histograms(
             "scheduler_preemption_victims",
             "Number of pods chosen as victims of one preemption.",
             "",
             exponential_buckets(1, 2, 7),
-        )
+        )[()]
         self._preemption_seconds = histograms(
             "scheduler_preemption_goroutines_duration_seconds",
             "Duration in seconds of telling the victims of one preemption.",
@@ -126,7 +123,7 @@ class Metrics:
             "Number of attempts to successfully schedule a pod.",
             "",
             exponential_buckets(1, 2, 5),
-        )
+        )[()]
         self._sli_seconds = histograms(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "From a pod's first attempt until it is bound, in seconds.",
@@ -137,7 +134,7 @@ class Metrics:
             "scheduler_pod_scheduled_after_flush_total",
             "Pods scheduled after they were flushed from the unschedulable pods: an event was missed.",
             "",
-        )
+        )[()]
         self._permit_seconds = histograms(
             "scheduler_permit_wait_duration_seconds",
             "Duration of waiting on permit.",
@@ -159,7 +156,7 @@ class Metrics:
             "scheduler_goroutines", "Number of running tasks split by the work they do.", ["operation"]
         )
         self._families.append(self._tasks)
-        self._tasks.add(("binding",), 0)
+        self._bindings = self._tasks["binding"]
         self._node_loop_seconds = counters(
             "custom_scheduler_node_loop_seconds_total",
             "Time spent in plugins that look at nodes one by one.",
@@ -199,10 +196,24 @@ class Metrics:
             "custom_scheduler_dropped_writes_total", "Writes for which there was no room.", "queue"
         )
 
-    def text(self) -> tuple[bytes, dict[str, str]]:
-        """Return what /metrics answers, and its headers."""
-        parts = [family.render() for family in self._families]
-        return "".join([*parts, self._process.render()]).encode(), {"Content-Type": CONTENT_TYPE}
+    @cached_property
+    def registry(self) -> CollectorRegistry:
+        """What `prometheus_client` collects these metrics from."""
+        # Importing it takes a while, which a start need not wait for.
+        from scheduler.metrics.registry import registry_of
+
+        return registry_of(self._families)
+
+    def text(self, accept: str = "") -> tuple[bytes, Mapping[str, str]]:
+        """Return what /metrics answers, and the answer's headers.
+
+        Args:
+            accept: the header of the request: OpenMetrics for who names it, else the text format of Prometheus.
+        """
+        from prometheus_client.exposition import choose_encoder  # see `registry`
+
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), {"Content-Type": content_type}
 
     def also(self, families: Iterable[Family]) -> None:
         """Show further families, of what not every process does."""
@@ -229,90 +240,90 @@ class Metrics:
     # What the runtime tells.
 
     def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
-        self._point_seconds.observe((_POINT[id(point)], _CODE[id(code)], profile), seconds)
+        self._point_seconds[_POINT[id(point)], _CODE[id(code)], profile].observe(seconds)
 
     def plugin(self, plugin: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
-        self._plugin_seconds.observe((plugin, _POINT[id(point)], _CODE[id(code)]), seconds)
+        self._plugin_seconds[plugin, _POINT[id(point)], _CODE[id(code)]].observe(seconds)
 
     def evaluated(self, profile: str, plugin: str, point: ExtensionPoint) -> None:
-        self._evaluations.add((plugin, _POINT[id(point)], profile))
+        self._evaluations[plugin, _POINT[id(point)], profile].add()
 
     def node_loop(self, plugin: str, point: ExtensionPoint, nodes: int, seconds: float) -> None:
-        self._node_loop_seconds.add((plugin, _POINT[id(point)]), seconds)
-        self._node_loop_nodes.add((plugin, _POINT[id(point)]), nodes)
+        self._node_loop_seconds[plugin, _POINT[id(point)]].add(seconds)
+        self._node_loop_nodes[plugin, _POINT[id(point)]].add(nodes)
 
     def permit_wait(self, code: Code, seconds: float) -> None:
-        self._permit_seconds.observe((_CODE[id(code)],), seconds)
+        self._permit_seconds[_CODE[id(code)]].observe(seconds)
 
     def preemption_attempted(self) -> None:
         """A PostFilter plugin looked for pods to preempt."""
-        self._preemptions.add(())
+        self._preemptions.add()
 
     def preempted(self, victims: int) -> None:
         """A node was chosen, on which so many pods have to leave."""
-        self._victims.observe((), victims)
+        self._victims.observe(victims)
 
     def preemption_ended(self, result: str, seconds: float) -> None:
         """The victims of one preemption were all told (`success`), or not (`error`)."""
-        self._preemption_seconds.observe((result,), seconds)
-        self._preemption_runs.add((result,))
+        self._preemption_seconds[result].observe(seconds)
+        self._preemption_runs[result].add()
 
     # What the queue tells.
 
     def incoming(self, queue: str, event: str) -> None:
-        self._incoming.add((queue, event))
+        self._incoming[queue, event].add()
 
     def hint_asked(self, plugin: str, event: str, result: str, seconds: float) -> None:
-        self._hint_seconds.observe((plugin, event, result), seconds)
+        self._hint_seconds[plugin, event, result].observe(seconds)
 
     # What the cycles tell.
 
     def event_handled(self, event: str, seconds: float) -> None:
         """A watch event of that label was taken in."""
-        self._event_seconds.observe((event,), seconds)
+        self._event_seconds[event].observe(seconds)
 
     def decided(self, queued: QueuedPodInfo, decision: object, seconds: float) -> None:
-        self._algorithm_seconds.observe((), seconds)
+        self._algorithm_seconds.observe(seconds)
 
     def attempted(self, profile: str, result: str, seconds: float) -> None:
         key = (result, profile)
-        self._attempts.add(key)
-        self._attempt_seconds.observe(key, seconds)
+        self._attempts[key].add()
+        self._attempt_seconds[key].observe(seconds)
 
     def bound(self, queued: QueuedPodInfo, seconds_since_first_attempt: float) -> None:
         attempts = queued.attempts
-        self._pod_attempts.observe((), attempts)
+        self._pod_attempts.observe(attempts)
         label = _ATTEMPTS[attempts] if attempts < len(_ATTEMPTS) else _MANY_ATTEMPTS
-        self._sli_seconds.observe((label,), seconds_since_first_attempt)
+        self._sli_seconds[label].observe(seconds_since_first_attempt)
         if queued.was_flushed_from_unschedulable:
-            self._after_flush.add(())
+            self._after_flush.add()
 
     def binding(self, change: int) -> None:
-        self._tasks.add(("binding",), change)
+        self._bindings.add(change)
 
     def rejected_by_kubelet(self, reason: str) -> None:
-        self._kubelet_rejections.add((reason,))
+        self._kubelet_rejections[reason].add()
 
     def extender_failed(self, extender: str, verb: str) -> None:
         """An extender could not do one of `filter`, `prioritize`, `preempt` and `bind`."""
-        self._extender_failures.add((extender, verb))
+        self._extender_failures[extender, verb].add()
 
     def undecodable(self, kind: str) -> None:
-        self._undecodable.add((kind,))
+        self._undecodable[kind].add()
 
     # What the client tells.
 
     def listed(self, resource: object) -> None:
-        self._relists.add((str(resource),))
+        self._relists[str(resource)].add()
 
     def watch_ended(self, resource: object, reason: str) -> None:
-        self._watch_ends.add((str(resource), reason))
+        self._watch_ends[str(resource), reason].add()
 
     def bind_answered(self, status: int, seconds: float) -> None:
-        self._bind_seconds.observe((str(status),), seconds)
+        self._bind_seconds[str(status)].observe(seconds)
 
     def dropped(self, queue: str) -> None:
-        self._dropped.add((queue,))
+        self._dropped[queue].add()
 
     def _counters(self, name: str, text: str, labels: str) -> Counters:
         family = Counters(name, text, labels.split())

@@ -59,14 +59,14 @@ class RefreshMetrics:
 
     def began(self, plugin: str, profile: str) -> None:
         """Show the counters of a plugin that is about to fetch its first data."""
-        self._refreshes.add((plugin, profile), 0.0)
-        self._failures.add((plugin, profile), 0.0)
+        self._refreshes[plugin, profile].add(0)
+        self._failures[plugin, profile].add(0)
 
     def refreshed(self, plugin: str, profile: str) -> None:
         """A plugin has new data."""
-        self._refreshes.add((plugin, profile))
+        self._refreshes[plugin, profile].add()
 
     def failed(self, plugin: str, profile: str) -> None:
         """A plugin could not get data."""
-        self._refreshes.add((plugin, profile))
-        self._failures.add((plugin, profile))
+        self._refreshes[plugin, profile].add()
+        self._failures[plugin, profile].add()

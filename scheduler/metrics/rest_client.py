@@ -46,6 +46,6 @@ class RestClientMetrics:
             status: of the answer; 0 when there was none.
             seconds: how long it took; None for a watch, which lasts as long as it is wanted.
         """
-        self._requests.add((str(status) if status else _NO_ANSWER, host, method))
+        self._requests[str(status) if status else _NO_ANSWER, host, method].add()
         if seconds is not None:
-            self._seconds.observe((host, method), seconds)
+            self._seconds[host, method].observe(seconds)

@@ -16,10 +16,9 @@ import msgspec
 from aiohttp import web
 
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.metrics.metrics import CONTENT_TYPE
 from scheduler.server.configz import configz
 from scheduler.server.health import health_routes
-from scheduler.server.pod_resources import pod_resources_text
+from scheduler.server.pod_resources import CONTENT_TYPE, pod_resources_text
 
 if TYPE_CHECKING:
     import ssl
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from scheduler.server.health import Check, Handler
 
     StreamHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-    Page = Callable[[], tuple[bytes, Mapping[str, str]]]
+    Metrics = Callable[[str], tuple[bytes, Mapping[str, str]]]
 
 _EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a pod is probed and scraped from outside
 _WAITING_CONNECTIONS = 128
@@ -41,7 +40,7 @@ _LAST_ANSWERS_SECONDS = 5.0
 
 def application(
     *,
-    metrics: Page,
+    metrics: Metrics,
     live: Mapping[str, Check],
     ready: Mapping[str, Check],
     health: Mapping[str, Check] | None = None,
@@ -56,7 +55,7 @@ def application(
     """Build the server's routes.
 
     Args:
-        metrics: gives the body and the headers of /metrics.
+        metrics: gives the body and the headers of /metrics for an Accept header.
         live: check's name -> check, of /livez; they fail when only a restart can help.
         ready: the same of /readyz; they fail while no pod is placed, or none any more.
         health: the same of /healthz; None is those of /livez.
@@ -135,9 +134,9 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ConfigurationError([FieldError("", problem)]) from error
 
 
-def _metrics(page: Page) -> Handler:
-    async def answer(_request: web.Request) -> web.Response:
-        body, headers = page()
+def _metrics(metrics: Metrics) -> Handler:
+    async def answer(request: web.Request) -> web.Response:
+        body, headers = metrics(",".join(request.headers.getall("Accept", [])))
         return web.Response(body=body, headers=headers)
 
     return answer

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from scheduler.metrics.families import go_float, label_pairs
 from scheduler.objects.pod_limits import pod_limits
 from scheduler.objects.pod_requests import pod_requests
 from scheduler.objects.resource_names import (
@@ -26,10 +25,13 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import Pod, PodInfo
     from scheduler.objects.quantity import Quantity
 
-    Amounts = Sequence[tuple[str, str]]  # labels of a resource, amount; as text
+    Amounts = Sequence[tuple[str, float]]  # labels of a resource as text, amount
 
 logger = logging.getLogger(__name__)
 
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _STORAGE = "storage"
 _UNITS = {CPU: "cores", MEMORY: "bytes", _STORAGE: "bytes", EPHEMERAL_STORAGE: "bytes"}
 _POD_LABELS = ("namespace", "pod", "node", "scheduler", "priority")
@@ -53,6 +55,7 @@ _FAMILIES: tuple[tuple[str, str, Callable[[Pod], Mapping[str, Quantity]]], ...] 
 def pod_resources_text(pods: Iterable[PodInfo]) -> Iterator[str]:
     """Yield the metrics in pieces of a few milliseconds; between two of them others may have their turn.
 
+    `prometheus_client` writes what it collects in one go: of many pods that would keep others waiting for seconds.
     Pods on nodes that have run to their end hold nothing and are left out; so is what is zero.
     """
     known = [pod for pod in pods if not (pod.node_name and pod.is_terminal)]
@@ -82,22 +85,28 @@ def _lines(
     if not amounts:
         return
     values = (pod.namespace, pod.name, pod.node_name, pod.scheduler_name, str(pod.priority))
-    of_pod = label_pairs(_POD_LABELS, values)
+    of_pod = _label_pairs(_POD_LABELS, values)
     for labels, amount in amounts:
         yield f"{name}{{{of_pod},{labels}}} {amount}\n"
 
 
 def _amounts(pod: PodInfo, amounts_of: Callable[[Pod], Mapping[str, Quantity]]) -> Amounts:
     try:
-        found = amounts_of(pod.pod)
+        quantities = amounts_of(pod.pod)
     except ValueError as error:  # requests were read before, limits were not
         logger.debug("Resources cannot be shown", extra={"pod": pod.key, "error": str(error)})
         return ()
     return [
-        (label_pairs(_RESOURCE_LABELS, (resource, _unit(resource))), go_float(_approximate(quantity)))
-        for resource, quantity in found.items()
+        (_label_pairs(_RESOURCE_LABELS, (resource, _unit(resource))), _approximate(quantity))
+        for resource, quantity in quantities.items()
         if not quantity.is_zero
     ]
+
+
+def _label_pairs(names: Iterable[str], values: Iterable[str]) -> str:
+    return ",".join(
+        f'{name}="{value.translate(_ESCAPED)}"' for name, value in zip(names, values, strict=True)
+    )
 
 
 def _unit(resource: str) -> str:

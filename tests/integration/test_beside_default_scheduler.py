@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 OURS, THEIRS = "custom-scheduler", "default-scheduler"
+REJECTIONS = "custom_scheduler_kubelet_rejections_total"
 
 
 def packing(profile: str, pause_seconds: int) -> str:
@@ -50,13 +51,9 @@ def job(name: str, profile: str, seconds: int, **fields: Any) -> dict[str, Any]:
     )
 
 
-def metric(daemon: Daemon, series: str) -> float:
+def metric(daemon: Daemon, name: str, **labels: str) -> float:
     """One series of the daemon's metrics; 0 if it is not told."""
-    for line in daemon.metrics.text()[0].decode().splitlines():
-        name, _, value = line.rpartition(" ")
-        if name == series:
-            return float(value)
-    return 0.0
+    return daemon.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
 class Outcome(NamedTuple):
@@ -94,7 +91,7 @@ async def crowd(folder: Path, *, pause_seconds: int, seed: int) -> Outcome:
         ends = Counter(
             pod["spec"]["schedulerName"] for pod in it.pods() if pod["status"].get("reason") == "OutOfcpu"
         )
-        assert metric(ours, 'custom_scheduler_kubelet_rejections_total{reason="OutOfcpu"}') == ends[OURS]
+        assert metric(ours, REJECTIONS, reason="OutOfcpu") == ends[OURS]
         placed = [pod for pod in it.pods() if pod["spec"]["schedulerName"] == OURS]
         assert all(pod["status"]["phase"] in {"Succeeded", "Failed"} for pod in placed)
         return Outcome(ends[OURS], ends[THEIRS])
@@ -132,7 +129,7 @@ async def test_a_rejection_shows_in_metric_event_and_explanation_and_the_node_is
         await overfill(it)
         await it.until(lambda: it.notes("web", "RejectedByKubelet"))
 
-        assert metric(daemon, 'custom_scheduler_kubelet_rejections_total{reason="OutOfcpu"}') == 1
+        assert metric(daemon, REJECTIONS, reason="OutOfcpu") == 1
         assert metric(daemon, "custom_scheduler_paused_nodes") == 1
         problem = "Node didn't have enough resource: cpu, requested: 1000, used: 1000, capacity: 1000"
         told = f"node n1 rejected the pod after it was bound: OutOfcpu: {problem}; "

@@ -25,6 +25,7 @@ from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
 from tests.extender_service import extender_service
 from tests.unit.extenders.test_serving import ASKED, POD
+from tests.unit.metrics.exposition import families
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
@@ -340,7 +341,8 @@ async def test_odd_requests_are_answered_in_words_and_counted(tmp_path: Path) ->
                     "there is filter, prioritize, preempt, bind\n",
                 )
             assert await asked.passes(licensed("x"), "a", "gone") == ["a"]
-            _, metrics = await asked.answer("GET", "metrics")
+            _, text = await asked.answer("GET", "metrics")
+            shown = families(text)
             for verb, result, number in (
                 ("filter", "invalid", 3),
                 ("filter", "success", 1),
@@ -348,9 +350,11 @@ async def test_odd_requests_are_answered_in_words_and_counted(tmp_path: Path) ->
                 ("prioritize", "invalid", 1),
             ):
                 name = "custom_scheduler_extender_requests_total"
-                assert f'{name}{{verb="{verb}",result="{result}"}} {number}\n' in metrics
-            assert 'custom_scheduler_extender_request_duration_seconds_count{verb="filter"} 4\n' in metrics
-            assert "custom_scheduler_extender_unknown_nodes_total 1\n" in metrics
+                assert shown[name].series[f'{name}{{result="{result}",verb="{verb}"}}'] == number
+            name = "custom_scheduler_extender_request_duration_seconds"
+            assert shown[name].series[f'{name}_count{{verb="filter"}}'] == 4
+            name = "custom_scheduler_extender_unknown_nodes_total"
+            assert shown[name].series[name] == 1
 
 
 @virtually

@@ -281,10 +281,9 @@ def test_the_metric_tells_who_leads(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with leader_and_standby(tmp_path) as (it, first, second):
 
-            def status(of: Replica) -> float:
-                shown = 'leader_election_master_status{name="custom-scheduler"} '
-                lines = of.daemon.metrics.text()[0].decode().splitlines()
-                return next(float(line.removeprefix(shown)) for line in lines if line.startswith(shown))
+            def status(of: Replica) -> float | None:
+                name, labels = "leader_election_master_status", {"name": "custom-scheduler"}
+                return of.daemon.metrics.registry.get_sample_value(name, labels)
 
             assert (status(first), status(second)) == (1.0, 0.0)
             first.freezer.freeze()

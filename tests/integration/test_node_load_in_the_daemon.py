@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 METRICS = "nodes.metrics.k8s.io"
-LABELS = '{plugin="NodeLoad",profile="custom-scheduler"}'
+LABELS = {"plugin": "NodeLoad", "profile": "custom-scheduler"}
 
 
 def configuration(**args: Any) -> str:
@@ -83,9 +83,7 @@ async def serve_metrics(it: Cluster, usage: Mapping[str, str]) -> None:
 
 
 def shown(daemon: Daemon, metric: str) -> float | None:
-    series = f"custom_scheduler_plugin_refresh_{metric}{LABELS} "
-    lines = daemon.metrics.text()[0].decode().splitlines()
-    return next((float(line.removeprefix(series)) for line in lines if line.startswith(series)), None)
+    return daemon.metrics.registry.get_sample_value(f"custom_scheduler_plugin_refresh_{metric}", LABELS)
 
 
 def all_known(daemon: Daemon) -> bool:

@@ -1,4 +1,4 @@
-"""Metrics read back from their text, exactly as it stands: bounds stay texts."""
+"""Metrics read back from their text; bounds stay texts, exactly as they stand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Family:
         labels: their names, without `le`.
         bounds: the values of `le`, in the order they came first.
         values: label -> its values.
-        series: as written, labels included -> number.
+        series: as written, but with labels by name -> number.
     """
 
     kind: str
@@ -40,26 +40,28 @@ def families(text: str) -> dict[str, Family]:
     Raises:
         AssertionError: a line is none of a family that was introduced.
     """
-    found: dict[str, Family] = {}
+    shown: dict[str, Family] = {}
     name = ""
     for line in text.splitlines():
         if line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
-            assert name not in found, f"{name} comes twice"
-            found[name] = Family(kind)
+            assert name not in shown, f"{name} comes twice"
+            shown[name] = Family(kind)
         if not line or line.startswith("#"):
             continue
         match = _SERIES.fullmatch(line)
         assert match is not None, line
         assert match["name"].startswith(name), line
-        family = found[name]
-        head = line.rpartition(" ")[0]
-        assert head not in family.series, f"{head} comes twice"
-        family.series[head] = float(match["value"])
-        for label, value in _LABEL.findall(match["labels"] or ""):
+        family = shown[name]
+        labels = sorted(_LABEL.findall(match["labels"] or ""))
+        pairs = ",".join(f'{label}="{value}"' for label, value in labels)
+        series = f"{match['name']}{{{pairs}}}" if pairs else match["name"]
+        assert series not in family.series, f"{series} comes twice"
+        family.series[series] = float(match["value"])
+        for label, value in labels:
             if label != "le":
                 family.labels.add(label)
                 family.values[label].add(value)
             elif value not in family.bounds:
                 family.bounds.append(value)
-    return found
+    return shown

@@ -6,7 +6,6 @@ happens than did there are held to its source.
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +14,7 @@ import pytest
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
 from scheduler.metrics import Metrics
-from scheduler.metrics.families import exponential_buckets, go_float
+from scheduler.metrics.families import exponential_buckets
 from tests import virtual_time
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
@@ -39,7 +38,8 @@ class Declared(NamedTuple):
 
 
 def bounds(start: float, factor: float, count: int) -> tuple[str, ...]:
-    return tuple(map(go_float, (*exponential_buckets(start, factor, count), math.inf)))
+    numbers = exponential_buckets(start, factor, count)
+    return (*(f"{number!r}".removesuffix(".0") for number in numbers), "+Inf")
 
 
 ONLY_IN_THE_SOURCE = {

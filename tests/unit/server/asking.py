@@ -26,7 +26,12 @@ class Answer(NamedTuple):
 def some_pages(**options: Any) -> web.Application:
     """Pages of which the test gives what it is about."""
     return application(
-        **{"metrics": lambda: (b"up 1\n", {"Content-Type": "text/plain"}), "live": {}, "ready": {}, **options}
+        **{
+            "metrics": lambda _: (b"up 1\n", {"Content-Type": "text/plain"}),
+            "live": {},
+            "ready": {},
+            **options,
+        }
     )
 
 

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from scheduler.configuration.load import default, parse
 from scheduler.metrics import Metrics
 from tests.builders import pod
+from tests.unit.metrics.exposition import families
 from tests.unit.server.asking import ask, some_pages
 
 EXTENDER = f"""
@@ -61,7 +62,21 @@ def test_metrics_come_as_prometheus_reads_them() -> None:
     answer = ask(some_pages(metrics=Metrics().text), "/metrics")
 
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert "scheduler_preemption_attempts_total 0\n" in answer.text
+    assert families(answer.text)["scheduler_preemption_attempts_total"].series == {
+        "scheduler_preemption_attempts_total": 0
+    }
+
+
+def test_metrics_come_as_openmetrics_to_those_who_ask_for_it() -> None:
+    answer = ask(
+        some_pages(metrics=Metrics().text),
+        "/metrics",
+        Accept="application/openmetrics-text;version=1.0.0;q=0.8",
+    )
+
+    assert answer.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert answer.text.endswith("\n# EOF\n")
+    assert 'scheduler_pod_scheduling_attempts_bucket{le="1"} 0.0\n' in answer.text
 
 
 def test_the_configuration_in_effect_is_shown_with_its_defaults() -> None:
@@ -94,7 +109,7 @@ def test_resources_of_pods_are_shown_by_the_leader_only() -> None:
     leading = some_pages(pods=lambda: [pod("web", cpu="1")])
     standing_by = some_pages(pods=lambda: [pod("web", cpu="1")], is_leading=lambda: False)
 
-    assert 'resource="cpu",unit="cores"} 1\n' in ask(leading, "/metrics/resources").text
+    assert 'resource="cpu",unit="cores"} 1.0\n' in ask(leading, "/metrics/resources").text
     assert ask(standing_by, "/metrics/resources")[:2] == (200, "")
 
 

@@ -22,10 +22,10 @@ def test_a_pod_is_shown_with_everything_it_asks_for() -> None:
     assert shown(
         pod("web", namespace="shop", cpu="1500m", memory="1Gi", node="n1", priority=7, scheduler_name="other")
     ) == {
-        'kube_pod_resource_request{namespace="shop",pod="web",node="n1",scheduler="other",priority="7",'
-        'resource="cpu",unit="cores"}': 1.5,
-        'kube_pod_resource_request{namespace="shop",pod="web",node="n1",scheduler="other",priority="7",'
-        'resource="memory",unit="bytes"}': 2**30,
+        'kube_pod_resource_request{namespace="shop",node="n1",pod="web",priority="7",resource="cpu",'
+        'scheduler="other",unit="cores"}': 1.5,
+        'kube_pod_resource_request{namespace="shop",node="n1",pod="web",priority="7",resource="memory",'
+        'scheduler="other",unit="bytes"}': 2**30,
     }
 
 
@@ -50,7 +50,7 @@ def test_a_pending_pod_has_an_empty_node() -> None:
 def test_resources_have_the_units_of_kubernetes(resource: str, unit: str) -> None:
     (series,) = shown(pod("web", requests={resource: "4"}))
 
-    assert f'resource="{resource}",unit="{unit}"' in series
+    assert f'resource="{resource}",scheduler="custom-scheduler",unit="{unit}"' in series
 
 
 @pytest.mark.parametrize(

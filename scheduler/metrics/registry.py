@@ -1,0 +1,60 @@
+"""Our families as a collector of `prometheus_client`, which writes them, and what it reads of the process itself."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, GCCollector, Info, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from prometheus_client import Metric
+
+    from scheduler.metrics.families import Family
+
+_KINDS: Final = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+
+
+class _Families(Collector):
+    """Ours; one that has no series yet is left out."""
+
+    def __init__(self, families: Iterable[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._families:
+            metric = _KINDS[family.kind](family.name, family.text, labels=family.labels)
+            for series in family.series():
+                metric.add_metric(*series)
+            if metric.samples:
+                yield metric
+
+
+def registry_of(families: Iterable[Family]) -> CollectorRegistry:
+    """Return a registry of the families, those that join them later too, and of the process itself."""
+    registry = CollectorRegistry()
+    registry.register(_Families(families))
+    build = Info(
+        "custom_scheduler_build", "Always 1; the labels say which version runs, on what.", registry=registry
+    )
+    build.info(
+        {
+            "version": version("custom-scheduler"),
+            "python_version": platform.python_version(),
+            "implementation": platform.python_implementation(),
+            "machine": platform.machine(),
+        }
+    )
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry
