@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,11 @@ def _about() -> None:
 def main() -> None:
     """Run the command line; a fault of the configuration ends it with status 2, any other error of ours with 1."""
     asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    gc.disable()  # modules stay until the process ends: looking for garbage in them takes a sixth of the time
     for name in (asked,) if asked in COMMANDS else COMMANDS:
         app.command(name, cls=GoFlagsCommand)(_command(name))
+    gc.freeze()
+    gc.enable()
     try:
         app()
     except ConfigurationError as error:

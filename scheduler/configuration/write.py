@@ -1,4 +1,4 @@
-"""A configuration in effect as YAML, for `--write-config-to` and for whoever wonders about a default."""
+"""A configuration in effect written down, for `--write-config-to`, /configz and whoever wonders about a default."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ if TYPE_CHECKING:
 
 
 def to_yaml(configuration: Configuration) -> str:
-    """Write a configuration with every default filled in; `parse` reads an equal one back.
+    """Write a configuration as `to_plain` gives it; `parse` reads an equal one back."""
+    return write(to_plain(configuration))
+
+
+def to_plain(configuration: Configuration) -> dict[str, Any]:
+    """Return what JSON can say of a configuration, with every default filled in.
 
     Left out is what nothing stands for: extension points at which the profile says nothing, the weight 0,
     a profile's percentage when it takes the configuration's. Paths of plugins stay relative to where the
     configuration came from. Keys of extenders are written as they are.
     """
-    return write({"apiVersion": API_VERSION, "kind": KIND, **_plain(configuration.settings)})
+    return {"apiVersion": API_VERSION, "kind": KIND, **_plain(configuration.settings)}
 
 
 def converted_yaml(configuration: Configuration) -> str:

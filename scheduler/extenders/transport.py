@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scheduler.certificates import load_key_pair
+from scheduler.certificates.key_pair import load_key_pair
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.extenders.wire import ExtenderError
 

@@ -6,12 +6,11 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
-import yaml
 
-from scheduler.configuration.write import to_yaml
+from scheduler.configuration.write import to_plain
 
 if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
@@ -22,7 +21,7 @@ _WITHHELD = "REDACTED"
 
 def configz(configuration: Configuration) -> bytes:
     """Return the configuration as JSON; extenders' private keys are withheld."""
-    shown: dict[str, Any] = yaml.safe_load(to_yaml(configuration))
+    shown = to_plain(configuration)
     for extender in shown.get("extenders", ()):
         if "keyData" in extender.get("tlsConfig", {}):
             extender["tlsConfig"]["keyData"] = _WITHHELD

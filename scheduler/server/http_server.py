@@ -9,7 +9,6 @@ import asyncio
 import platform
 import socket
 from contextlib import asynccontextmanager, suppress
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -169,13 +168,15 @@ def _pod_resources(pods: Callable[[], Iterable[PodInfo]], is_leading: Callable[[
 
 
 async def _version(_request: web.Request) -> web.Response:
-    found = version("custom-scheduler")
-    major, minor, *_ = found.split(".")
+    from importlib.metadata import version  # takes a while to import, and hardly anybody asks
+
+    own = version("custom-scheduler")
+    major, minor, *_ = own.split(".")
     return web.json_response(
         {
             "major": major,
             "minor": minor,
-            "gitVersion": f"v{found}",
+            "gitVersion": f"v{own}",
             "pythonVersion": platform.python_version(),
             "platform": f"{platform.system().lower()}/{platform.machine()}",
         }

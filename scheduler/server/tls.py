@@ -8,7 +8,7 @@ import ssl
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.certificates import load_key_pair, self_signed
+from scheduler.certificates.key_pair import load_key_pair
 from scheduler.errors import ConfigurationError, FieldError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ async def tls_context(
     if client_authority is not None:
         _ask_for_certificates(context, client_authority)
     if files is None:
-        load_key_pair(context, made or self_signed())
+        load_key_pair(context, made or _self_signed())
         yield context
         return
     pem = _checked(files)
@@ -58,6 +58,13 @@ async def tls_context(
         rereading.cancel()
         with suppress(asyncio.CancelledError):
             await rereading
+
+
+def _self_signed() -> bytes:
+    # Importing it takes a while, which those who bring a certificate need not wait for.
+    from scheduler.certificates.made import self_signed
+
+    return self_signed()
 
 
 def _ask_for_certificates(context: ssl.SSLContext, authority: Path) -> None:

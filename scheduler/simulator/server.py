@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from aiohttp import hdrs, web
 
-from scheduler.certificates import Issued, issue, load_key_pair
+from scheduler.certificates.key_pair import load_key_pair
+from scheduler.certificates.made import Issued, issue
 from scheduler.clock import Clock, SystemClock
 from scheduler.simulator.access.rbac_defaults import bootstrap_rbac
 from scheduler.simulator.access.security import Security, is_review

@@ -6,7 +6,8 @@ import ssl
 
 import pytest
 
-from scheduler.certificates import Issued, issue, load_key_pair, self_signed
+from scheduler.certificates.key_pair import load_key_pair
+from scheduler.certificates.made import Issued, issue, self_signed
 
 
 def handshake(issued: Issued, name: str, trusted: bytes) -> str:

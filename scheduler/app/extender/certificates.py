@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from cryptography import x509
 
-from scheduler.certificates import issue
+from scheduler.certificates.made import issue
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.server.tls import KeyPair
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.certificates import Issued
+    from scheduler.certificates.made import Issued
 
 logger = logging.getLogger(__name__)
 

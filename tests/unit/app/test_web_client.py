@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 
 from scheduler.app.web_client import WebClient
-from scheduler.certificates import Issued, issue, load_key_pair
+from scheduler.certificates.key_pair import load_key_pair
+from scheduler.certificates.made import Issued, issue
 from tests.virtually import virtually
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from scheduler.certificates import Issued, issue, load_key_pair
+from scheduler.certificates.key_pair import load_key_pair
+from scheduler.certificates.made import Issued, issue
 from scheduler.configuration.types import Extender, ExtenderTLS
 from scheduler.errors import ConfigurationError
 from scheduler.extenders.transport import Transport

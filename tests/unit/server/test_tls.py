@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from scheduler.certificates import self_signed
+from scheduler.certificates.made import self_signed
 from scheduler.errors import ConfigurationError
 from scheduler.server import tls
 from scheduler.server.http_server import serving

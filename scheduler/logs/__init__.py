@@ -5,17 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pythonjsonlogger.json import JsonFormatter
-from rich.console import Console
-from rich.logging import RichHandler
-from rich.text import Text
 
 if TYPE_CHECKING:
     from typing import TextIO
-
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class LogFormat(Enum):
@@ -47,26 +42,10 @@ def configure_logging(level: int, format_: LogFormat | None = None, stream: Text
             )
         )
     else:
-        handler = _FieldsHandler(
-            console=Console(file=stream, soft_wrap=True), show_path=False, omit_repeated_times=False
-        )
+        from scheduler.logs.text import FieldsHandler  # rich takes a while to import, and pods do without
+
+        handler = FieldsHandler(stream)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
     logging.captureWarnings(capture=True)
-
-
-def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Return what a log call gave as `extra`."""
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
-
-
-class _FieldsHandler(RichHandler):
-    """Shows the fields after the sentence."""
-
-    def render_message(self, record: logging.LogRecord, message: str) -> Text:
-        text = Text(message)
-        for name, value in fields_of(record).items():
-            text.append(f"  {name}=", style="dim")
-            text.append(str(value))
-        return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +13,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Iterable
 
 _VALID = timedelta(days=3650)
@@ -85,22 +83,6 @@ def self_signed() -> bytes:
         .sign(key, hashes.SHA256())
     )
     return _pem(key, certificate)
-
-
-def load_key_pair(context: ssl.SSLContext, pem: bytes) -> None:
-    """Load a key pair from memory; OpenSSL asks for a file, and a pod may have no place to write one.
-
-    Raises:
-        ssl.SSLError: it is none.
-    """
-    descriptor = os.memfd_create("serving-certificate")
-    try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(pem)
-        # Without a password an encrypted key is an error, instead of a question on the terminal.
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
-    finally:
-        os.close(descriptor)
 
 
 def _name(common: str) -> x509.Name:

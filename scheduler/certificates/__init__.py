@@ -1,0 +1,1 @@
+"""Certificates: made on the spot, or given."""

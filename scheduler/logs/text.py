@@ -1,0 +1,36 @@
+"""Log lines for people at a terminal."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class FieldsHandler(RichHandler):
+    """Shows the fields after the sentence."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(
+            console=Console(file=stream, soft_wrap=True), show_path=False, omit_repeated_times=False
+        )
+
+    def render_message(self, record: logging.LogRecord, message: str) -> Text:
+        text = Text(message)
+        for name, value in _fields_of(record).items():
+            text.append(f"  {name}=", style="dim")
+            text.append(str(value))
+        return text
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """Return what a log call gave as `extra`."""
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
