@@ -1,4 +1,4 @@
-"""PyYAML, put together so that it reads and writes by the same rules."""
+"""PyYAML, set up so that it reads and writes by the same rules."""
 
 from __future__ import annotations
 
@@ -6,15 +6,8 @@ import re
 from typing import Any
 
 import yaml
-from yaml.composer import Composer
-from yaml.emitter import Emitter
 from yaml.events import CollectionEndEvent, CollectionStartEvent
-from yaml.parser import Parser
-from yaml.reader import Reader
-from yaml.representer import SafeRepresenter
 from yaml.resolver import BaseResolver
-from yaml.scanner import Scanner
-from yaml.serializer import Serializer
 
 TAG = "tag:yaml.org,2002:"
 """What the names of YAML's own types begin with."""
@@ -28,7 +21,7 @@ def compose(text: str) -> list[yaml.Node]:
         RecursionError: nested too deeply.
         ValueError, OverflowError: an escape that stands for no character.
     """
-    return _documents(_NodeReader(text))
+    return _documents(text, _Loader)
 
 
 def compose_quickly(text: str, deepest: int) -> list[yaml.Node]:
@@ -53,16 +46,7 @@ def compose_quickly(text: str, deepest: int) -> list[yaml.Node]:
         depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
         if depth > deepest:
             raise RecursionError
-    return _documents(_quick_reader(text))
-
-
-def _documents(reader: Any) -> list[yaml.Node]:
-    nodes = []
-    while reader.check_node():
-        node = reader.get_node()
-        if node is not None and node.tag != TAG + "null":
-            nodes.append(node)
-    return nodes
+    return _documents(text, _quick_loader())
 
 
 def write(value: Any) -> str:
@@ -70,6 +54,10 @@ def write(value: Any) -> str:
     return yaml.dump(
         value, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=110
     )
+
+
+def _documents(text: str, loader: Any) -> list[yaml.Node]:
+    return [node for node in yaml.compose_all(text, Loader=loader) if node.tag != TAG + "null"]
 
 
 class _Resolver(BaseResolver):
@@ -87,45 +75,17 @@ for _name, _pattern, _first in (
     _Resolver.add_implicit_resolver(TAG + _name, re.compile(rf"(?:{_pattern})\Z"), _first)
 
 
-class _NodeReader(Reader, Scanner, Parser, Composer, _Resolver):
+class _Loader(_Resolver, yaml.BaseLoader):
     """Text to nodes."""
 
-    def __init__(self, text: str) -> None:
-        Reader.__init__(self, text)
-        Scanner.__init__(self)
-        Parser.__init__(self)
-        Composer.__init__(self)
-        _Resolver.__init__(self)
+
+def _quick_loader() -> type:
+    # CBaseLoader is only there if PyYAML was built with the C library.
+    return type("_QuickLoader", (_Resolver, yaml.CBaseLoader), {})
 
 
-def _quick_reader(text: str) -> Any:
-    from yaml._yaml import CParser  # only there if PyYAML was built with the C library
-
-    class QuickReader(CParser, _Resolver):
-        def __init__(self) -> None:
-            CParser.__init__(self, text)
-            _Resolver.__init__(self)
-
-    return QuickReader()
-
-
-class _Dumper(Emitter, Serializer, SafeRepresenter, _Resolver):
+class _Dumper(_Resolver, yaml.SafeDumper):
     """Values to text; quotes exactly the text that `_Resolver` would take for something else."""
-
-    def __init__(
-        self,
-        stream: Any,
-        *,
-        allow_unicode: bool,
-        width: int,
-        default_flow_style: bool,
-        sort_keys: bool,
-        **_unused: Any,
-    ) -> None:
-        Emitter.__init__(self, stream, allow_unicode=allow_unicode, width=width)
-        Serializer.__init__(self)
-        SafeRepresenter.__init__(self, default_flow_style=default_flow_style, sort_keys=sort_keys)
-        _Resolver.__init__(self)
 
     def ignore_aliases(self, data: Any) -> bool:
         """Write what occurs twice twice: anchors confuse readers."""

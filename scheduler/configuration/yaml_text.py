@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from yaml.reader import ReaderError
@@ -17,6 +18,9 @@ from yaml.reader import ReaderError
 from scheduler.configuration.yaml_syntax import TAG, compose, compose_quickly
 from scheduler.errors import FieldError
 from scheduler.objects.wording import child, entry, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _MAX_DEPTH = 64
 _MAX_VALUES = 100_000  # aliases within aliases would otherwise expand without end
@@ -38,14 +42,9 @@ class Document:
 
 def read(text: str) -> Document:
     """Read a text that holds one YAML document; never raises."""
-    try:
-        nodes = compose(text)
-    except yaml.YAMLError as error:
-        return Document(errors=[_syntax_error(text, error)])
-    except RecursionError:
-        return Document(errors=[_TOO_DEEP])
-    except (ValueError, OverflowError):  # PyYAML lets chr() raise on "\U00110000"
-        return Document(errors=[_NO_CHARACTER])
+    nodes, error = _composed(text, compose)
+    if error is not None:
+        return Document(errors=[error])
     if len(nodes) > 1:
         line = nodes[1].start_mark.line + 1
         return Document(
@@ -60,15 +59,23 @@ def read_all(text: str) -> list[Document]:
     Returns:
         The documents that are not empty, in order; one that has nothing but errors if the text is not YAML.
     """
-    try:
-        nodes = compose_quickly(text, _MAX_DEPTH)
-    except yaml.YAMLError as error:
-        return [Document(errors=[_syntax_error(text, error)])]
-    except RecursionError:
-        return [Document(errors=[_TOO_DEEP])]
-    except (ValueError, OverflowError):
-        return [Document(errors=[_NO_CHARACTER])]
+    nodes, error = _composed(text, partial(compose_quickly, deepest=_MAX_DEPTH))
+    if error is not None:
+        return [Document(errors=[error])]
     return [_ValueReader(_MAX_VALUES_OF_MANY).document(node) for node in nodes]
+
+
+def _composed(
+    text: str, composing: Callable[[str], list[yaml.Node]]
+) -> tuple[list[yaml.Node], FieldError | None]:
+    try:
+        return composing(text), None
+    except yaml.YAMLError as error:
+        return [], _syntax_error(text, error)
+    except RecursionError:
+        return [], _TOO_DEEP
+    except (ValueError, OverflowError):  # PyYAML lets chr() raise on "\U00110000"
+        return [], FieldError("", "not YAML: an escape stands for no character")
 
 
 def _syntax_error(text: str, error: yaml.YAMLError) -> FieldError:
@@ -84,7 +91,6 @@ def _syntax_error(text: str, error: yaml.YAMLError) -> FieldError:
 
 _FAULTY = object()  # stands for a value whose fault has been noted
 _TOO_DEEP = FieldError("", f"nested deeper than {_MAX_DEPTH} levels")
-_NO_CHARACTER = FieldError("", "not YAML: an escape stands for no character")
 
 
 class _OutOfBoundsError(Exception):
