@@ -84,6 +84,7 @@ def main() -> None:
         for name, args in calls
     ]
     counting = _best_seconds(told) - _best_seconds([(_nobody, args) for _, args in calls])
+    metrics.text()  # the first scrape imports what writes it
     begin = time.perf_counter()
     lines = metrics.text()[0].count(b"\n")
     scrape = time.perf_counter() - begin
