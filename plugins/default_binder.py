@@ -20,6 +20,7 @@ class DefaultBinder(BindPlugin):
     """Binds every pod it is given."""
 
     name = "DefaultBinder"
+    api_version = 1
 
     def __init__(self, *, binder: PodBinder) -> None:
         self._binder = binder

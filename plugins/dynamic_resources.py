@@ -54,6 +54,7 @@ class DynamicResources(PreFilterPlugin, PostFilterPlugin):
     """Keeps pods with resource claims from being placed without them."""
 
     name = "DynamicResources"
+    api_version = 1
     Args = DynamicResourcesArgs
     keeps_rows_apart = True
 

@@ -14,8 +14,6 @@ from scheduler.framework import MAX_NODE_SCORE, ScorePlugin, divide
 from scheduler.objects.images import normalized_image_name
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from scheduler.framework import CycleState
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import ImageState, Int64s, Rows, Snapshot
@@ -35,15 +33,13 @@ class ImageLocality(ScorePlugin):
     """
 
     name = "ImageLocality"
+    api_version = 1
 
-    def signature(self, pod: PodInfo) -> Hashable:
-        return _container_count(pod), tuple(_image_names(pod))
-
-    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
-        total_bytes = np.zeros(snapshot.n_nodes, dtype=np.int64)
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s | int:
         images = [snapshot.image(name) for name in _image_names(pod)]
         if not any(image.num_nodes for image in images):
-            return total_bytes
+            return 0
+        total_bytes = np.zeros(snapshot.n_nodes, dtype=np.int64)
         for image in images:
             total_bytes += image.present * np.int64(_scaled_size(image, snapshot.n_nodes))
         highest = _HIGHEST_BYTES_PER_CONTAINER * _container_count(pod)

@@ -19,7 +19,6 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     FilterPlugin,
-    Locality,
     Outcome,
     Outcomes,
     PluginArgs,
@@ -99,8 +98,9 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
     """Compares node labels and names with what pods select."""
 
     name = "NodeAffinity"
+    api_version = 1
+    reads_pods = False
     Args = NodeAffinityArgs
-    locality = Locality.NODE
 
     def __init__(self, *, args: NodeAffinityArgs) -> None:
         added = args.added_affinity or NodeAffinityTerms()

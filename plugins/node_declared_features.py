@@ -19,7 +19,6 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     FilterPlugin,
-    Locality,
     Outcomes,
     PreFilterPlugin,
     QueueingHint,
@@ -46,7 +45,8 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
     """Compares the features a pod needs with those that nodes declare."""
 
     name = "NodeDeclaredFeatures"
-    locality = Locality.NODE
+    api_version = 1
+    reads_pods = False
 
     def signature(self, pod: PodInfo) -> Hashable:
         return required_features(pod)

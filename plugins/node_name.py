@@ -16,7 +16,6 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     FilterPlugin,
-    Locality,
     Outcomes,
 )
 
@@ -34,7 +33,8 @@ class NodeName(FilterPlugin):
     """Refuses nodes of another name than the pod asks for."""
 
     name = "NodeName"
-    locality = Locality.NODE
+    api_version = 1
+    reads_pods = False
 
     def signature(self, pod: PodInfo) -> Hashable:
         return pod.pod.spec.node_name

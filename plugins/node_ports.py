@@ -15,7 +15,6 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     FilterPlugin,
-    Locality,
     Outcomes,
     PreFilterPlugin,
     QueueingHint,
@@ -38,7 +37,7 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
     """Compares the host ports a pod asks for with those in use."""
 
     name = "NodePorts"
-    locality = Locality.NODE
+    api_version = 1
 
     def signature(self, pod: PodInfo) -> Hashable:
         return frozenset(pod.host_ports)

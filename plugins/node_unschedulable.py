@@ -14,7 +14,6 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     FilterPlugin,
-    Locality,
     Outcomes,
     QueueingHint,
 )
@@ -37,7 +36,8 @@ class NodeUnschedulable(FilterPlugin):
     """Refuses nodes with spec.unschedulable."""
 
     name = "NodeUnschedulable"
-    locality = Locality.NODE
+    api_version = 1
+    reads_pods = False
 
     def signature(self, pod: PodInfo) -> Hashable:
         return pod.tolerations

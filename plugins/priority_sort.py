@@ -18,6 +18,7 @@ class PrioritySort(QueueSortPlugin):
     """Orders pods by priority, then by the time they entered the queue."""
 
     name = "PrioritySort"
+    api_version = 1
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
         return (-queued.pod.priority, queued.timestamp)

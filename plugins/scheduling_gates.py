@@ -28,6 +28,7 @@ class SchedulingGates(PreEnqueuePlugin):
     """Gates pods that carry scheduling gates."""
 
     name = "SchedulingGates"
+    api_version = 1
 
     def events(self) -> Sequence[EventWithHint]:
         eliminated = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)

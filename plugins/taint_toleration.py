@@ -14,7 +14,6 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     FilterPlugin,
-    Locality,
     Outcomes,
     PreScorePlugin,
     QueueingHint,
@@ -40,7 +39,8 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     """Weighs a node's taints against the pod's tolerations."""
 
     name = "TaintToleration"
-    locality = Locality.NODE
+    api_version = 1
+    reads_pods = False
 
     def signature(self, pod: PodInfo) -> Hashable:
         return pod.tolerations

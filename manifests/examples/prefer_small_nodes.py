@@ -1,11 +1,11 @@
 """Keeps large machines free: of the nodes that can run a pod, the one with the fewest cpus wins."""
 
-from scheduler.framework import Locality, ScorePlugin
+from scheduler.framework import ScorePlugin
 
 
 class PreferSmallNodes(ScorePlugin):
     name = "PreferSmallNodes"
-    locality = Locality.NODE
+    api_version = 1
 
     def signature(self, pod):
         return ""  # the score does not depend on the pod, so all pods share it

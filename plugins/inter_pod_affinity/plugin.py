@@ -68,6 +68,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     """Heeds what pods say of which pods they are to run near."""
 
     name = "InterPodAffinity"
+    api_version = 1
     Args = InterPodAffinityArgs
     needs = Needs(kinds=frozenset({NAMESPACES}))
     keeps_rows_apart = True

@@ -74,6 +74,7 @@ class NetworkTraffic(ScorePlugin, ReservePlugin):
     """
 
     name = "NetworkTraffic"
+    api_version = 1
     Args = NetworkTrafficArgs
 
     def __init__(self, *, args: NetworkTrafficArgs, web: HttpGet, clock: Clock) -> None:

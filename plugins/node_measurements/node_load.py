@@ -90,6 +90,7 @@ class NodeLoad(ScorePlugin, ReservePlugin):
     """
 
     name = "NodeLoad"
+    api_version = 1
     Args = NodeLoadArgs
 
     def __init__(self, *, args: NodeLoadArgs, web: HttpGet, api: ApiGet, clock: Clock) -> None:

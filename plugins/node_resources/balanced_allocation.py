@@ -15,7 +15,6 @@ from scheduler.errors import FieldError
 from scheduler.framework import (
     MAX_NODE_SCORE,
     SKIP,
-    Locality,
     PluginArgs,
     PreScorePlugin,
     ScorePlugin,
@@ -60,8 +59,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     """Scores by how much evener a node's resources are used with the pod than without."""
 
     name = "NodeResourcesBalancedAllocation"
+    api_version = 1
     Args = NodeResourcesBalancedAllocationArgs
-    locality = Locality.NODE
 
     def __init__(self, *, args: NodeResourcesBalancedAllocationArgs) -> None:
         self._resources = args.resources or DEFAULT_RESOURCES

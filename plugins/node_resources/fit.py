@@ -31,7 +31,6 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     FilterPlugin,
-    Locality,
     Needs,
     Outcome,
     Outcomes,
@@ -92,8 +91,8 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
     """Compares what a pod asks for with what nodes have left."""
 
     name = "NodeResourcesFit"
+    api_version = 1
     Args = NodeResourcesFitArgs
-    locality = Locality.NODE
     needs = Needs(kinds=frozenset({_DEVICE_CLASSES}))  # to hear of them
 
     def __init__(self, *, args: NodeResourcesFitArgs) -> None:

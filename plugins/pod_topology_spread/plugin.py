@@ -56,6 +56,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     """Keeps the numbers of a pod's like even among domains of nodes."""
 
     name = "PodTopologySpread"
+    api_version = 1
     Args = PodTopologySpreadArgs
     needs = Needs(kinds=KINDS)
     keeps_rows_apart = True

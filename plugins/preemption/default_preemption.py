@@ -55,6 +55,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
     """Preempts pods of lower priority."""
 
     name = "DefaultPreemption"
+    api_version = 1
     Args = DefaultPreemptionArgs
     needs = Needs(kinds=frozenset({BUDGETS}))
 

@@ -100,6 +100,5 @@ def _bytes_of(decision: Decision) -> int:
     diagnosis, scores = decision.diagnosis, decision.scores
     total = _RECORD_BYTES + diagnosis.rejected_by.nbytes + diagnosis.index.nbytes
     if scores is not None:
-        total += scores.rows.nbytes + scores.total.nbytes
-        total += sum(array.nbytes for array in scores.by_plugin.values())
+        total += scores.nbytes
     return int(total)

@@ -127,7 +127,7 @@ async def decide(
 
 def pick(scores: Scores, random: Random) -> int:
     """Return the row with the highest total, any one of them if several have it."""
-    best = scores.rows[scores.total == scores.total.max()]
+    best = scores.best
     return int(best[random.randrange(len(best))] if len(best) > 1 else best[0])
 
 

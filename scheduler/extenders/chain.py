@@ -109,7 +109,8 @@ class Extenders:
                 if extender.ignorable:
                     continue
                 raise
-            rows = diagnosis.reject(EXTENDER, _refusals(answer, snapshot, rows), rows)
+            refusals = _refusals(answer, snapshot, rows)
+            rows = diagnosis.reject(EXTENDER, refusals.table, refusals.index[rows], rows)
         return rows
 
     async def scores(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Mapping[str, Int64s]:

@@ -88,6 +88,11 @@ class CycleState:
         self._data.pop(key, None)
         self._own.discard(key)
 
+    def take_over(self, other: CycleState) -> None:
+        """Share what another state holds, which stays as it is: who changes it here gets a copy."""
+        self._data.update(other._data)
+        self._own.difference_update(other._data)
+
     def clone(self) -> CycleState:
         """Return an independent state that shares data until one of the two changes it."""
         twin = CycleState(self.nominated, exhaustive=self.exhaustive)

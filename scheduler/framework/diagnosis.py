@@ -12,9 +12,8 @@ from scheduler.framework.outcomes import Outcome
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from scheduler.framework.outcomes import Outcomes
     from scheduler.framework.status import Status
     from scheduler.snapshot import Bools, Rows, UInt16s
 
@@ -37,13 +36,12 @@ class Diagnosis:
         rejected_by: int16 (n_nodes,), the place in `plugins` of the first that refused the node, or FEASIBLE,
             NARROWED or NOT_EXAMINED.
         index: uint16 (n_nodes,), the place in that plugin's table.
-        plugins: the Filter plugins that were asked, in order.
+        plugins: the Filter plugins that were asked, in order; one that was asked twice is there twice.
         tables: their outcomes' tables, in the same order.
+        has_failures: whether the judging of some node failed.
         pre_filter_status: PreFilter's rejection of the whole pod, which speaks for all nodes.
         narrowed_to: the node names PreFilter narrowed the search to; None without narrowing.
         narrowing_plugins: who narrowed, sorted.
-        unschedulable_plugins: every plugin that refused anything.
-        pending_plugins: the ones that answered PENDING.
         post_filter_message: what PostFilter added; "" without.
         avoided: row -> why, of the nodes that are taken only if no other is feasible.
     """
@@ -53,11 +51,10 @@ class Diagnosis:
     index: UInt16s
     plugins: list[str] = field(default_factory=list)
     tables: list[tuple[Outcome, ...]] = field(default_factory=list)
+    has_failures: bool = False
     pre_filter_status: Status | None = None
     narrowed_to: frozenset[str] | None = None
     narrowing_plugins: tuple[str, ...] = ()
-    unschedulable_plugins: set[str] = field(default_factory=set)
-    pending_plugins: set[str] = field(default_factory=set)
     post_filter_message: str = ""
     avoided: Mapping[int, str] = field(default_factory=dict)
 
@@ -84,48 +81,77 @@ class Diagnosis:
         others = feasible[~np.isin(feasible, list(avoided))]
         return others if others.size else feasible
 
-    def reject_all(self, status: Status) -> None:
-        """Note PreFilter's rejection of the pod, whatever the node."""
+    @property
+    def unschedulable_plugins(self) -> frozenset[str]:
+        """Every plugin that refused anything."""
+        return frozenset(plugin for plugin, _ in self._rejections())
+
+    @property
+    def pending_plugins(self) -> frozenset[str]:
+        """The ones that answered PENDING."""
+        return frozenset(plugin for plugin, code in self._rejections() if code is Code.PENDING)
+
+    def _rejections(self) -> Iterator[tuple[str, Code]]:
+        for plugin in self.narrowing_plugins:
+            yield plugin, Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        status = self.pre_filter_status
+        if status is not None and status.plugin and status.code.is_rejection:
+            yield status.plugin, status.code
+        for plugin, outcome, _ in self._refusals():
+            if outcome.code.is_rejection and plugin in self.plugins:
+                yield plugin, outcome.code
+
+    def reject_all(self, status: Status, narrowing_plugins: Iterable[str] = ()) -> None:
+        """Note PreFilter's rejection of the pod, whatever the node, and who narrowed the search before it."""
         self.pre_filter_status = status
-        self._note(status.plugin, status.code)
+        self.narrowing_plugins = tuple(sorted(narrowing_plugins))
 
     def narrow(self, keep: Bools, node_names: frozenset[str], plugins: tuple[str, ...]) -> None:
         """Note that PreFilter left only some nodes to be judged; `keep` is bool (n_nodes,)."""
         self.narrowed_to = node_names
         self.narrowing_plugins = plugins
         self.rejected_by[~keep] = NARROWED
-        self.unschedulable_plugins.update(plugins)
 
-    def reject(self, plugin: str, outcomes: Outcomes, rows: Rows) -> Rows:
+    def take_over(
+        self,
+        plugins: Sequence[str],
+        tables: Sequence[tuple[Outcome, ...]],
+        rejected_by: np.ndarray[tuple[int], np.dtype[np.int16]],
+        index: UInt16s,
+        *,
+        has_failures: bool,
+    ) -> None:
+        """Begin with what the first plugins say of all nodes; the arrays are as the attributes, and are copied."""
+        self.plugins, self.tables = list(plugins), list(tables)
+        self.rejected_by, self.index = rejected_by.copy(), index.copy()
+        self.has_failures = has_failures
+
+    def reject(self, plugin: str, table: tuple[Outcome, ...], at_rows: UInt16s, rows: Rows) -> Rows:
         """Note what one plugin says of the nodes still standing, and return those that still stand.
 
         Args:
             plugin: its name.
-            outcomes: what it says of all nodes.
+            table: as in its `Outcomes`.
+            at_rows: uint16 (len(rows),), places in the table.
             rows: the nodes it was asked about.
         """
-        at_rows = outcomes.index[rows]
         refused = at_rows != 0
         if not refused.any():
             return rows
         place = len(self.plugins)
         self.plugins.append(plugin)
-        self.tables.append(outcomes.table)
-        refused_rows = rows[refused]
+        self.tables.append(table)
+        refused_rows, numbers = rows[refused], at_rows[refused]
         self.rejected_by[refused_rows] = place
-        self.index[refused_rows] = at_rows[refused]
-        for number in np.flatnonzero(np.bincount(at_rows[refused])).tolist():
-            self._note(plugin, outcomes.table[number].code)
+        self.index[refused_rows] = numbers
+        occurring = np.flatnonzero(np.bincount(numbers)).tolist()
+        self.has_failures |= any(table[number].code is Code.ERROR for number in occurring)
         standing: Rows = rows[~refused]
         return standing
 
     def leave_out(self, rows: Rows) -> None:
         """Take nodes out of the verdict: nobody looked at them, or it does not count."""
         self.rejected_by[rows] = NOT_EXAMINED
-        self.unschedulable_plugins = set(self.narrowing_plugins)
-        self.pending_plugins = set()
-        for plugin, outcome, _ in self._refusals():
-            self._note(plugin, outcome.code)
 
     def outcome_of(self, row: int) -> tuple[str, Outcome] | None:
         """Return who refused a node and how; None for one that is feasible or was not examined.
@@ -144,6 +170,8 @@ class Diagnosis:
 
     def first_error(self) -> tuple[str, Outcome, int] | None:
         """Return (plugin, outcome, row) of a node whose judging failed, if any did."""
+        if not self.has_failures:
+            return None
         for place, (plugin, table) in enumerate(zip(self.plugins, self.tables, strict=True)):
             for number, outcome in enumerate(table):
                 if outcome.code is Code.ERROR:
@@ -182,7 +210,7 @@ class Diagnosis:
             numbers = np.bincount(self.index[self.rejected_by == place], minlength=len(table))
             for number in np.flatnonzero(numbers).tolist():
                 yield plugin, table[number], int(numbers[number])
-        narrowed = int(np.count_nonzero(self.rejected_by == NARROWED))
+        narrowed = int(np.count_nonzero(self.rejected_by == NARROWED)) if self.narrowing_plugins else 0
         if narrowed:
             yield ",".join(self.narrowing_plugins), self._narrowed_outcome(), narrowed
 
@@ -191,9 +219,3 @@ class Diagnosis:
         return Outcome(
             Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (f"node(s) didn't satisfy plugin(s) [{plugins}]",)
         )
-
-    def _note(self, plugin: str, code: Code) -> None:
-        if plugin and code.is_rejection:
-            self.unschedulable_plugins.add(plugin)
-            if code is Code.PENDING:
-                self.pending_plugins.add(plugin)

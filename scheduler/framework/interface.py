@@ -17,15 +17,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
-import numpy as np
 
 from scheduler.framework.events import EVERYTHING
-from scheduler.framework.outcomes import Outcomes
-from scheduler.framework.status import SUCCESS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Hashable, Iterable, Sequence
@@ -34,6 +30,7 @@ if TYPE_CHECKING:
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.events import EventWithHint
+    from scheduler.framework.outcomes import Outcomes
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
@@ -44,15 +41,6 @@ API_VERSION = 1
 
 MAX_NODE_SCORE = 100
 """The best score a node can have from one plugin after `normalize`; the worst is 0."""
-
-
-class Locality(Enum):
-    """What a plugin's verdict on a node depends on."""
-
-    NODE = "node"
-    """The pod's signature, that node with its pods, and the plugin's version: verdicts are kept per node."""
-    CLUSTER = "cluster"
-    """Other nodes too: asked anew for every pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,25 +75,30 @@ class Plugin(ABC):
 
     Attributes:
         name: as in the profile, in metrics and in explanations.
-        api_version: the contract the plugin was written for, checked when it is loaded.
+        api_version: the contract the plugin was written for, which every plugin states; checked when it is loaded.
         Args: the type of its arguments.
-        locality: what its verdict on a node depends on; see `Locality`.
+        reads_pods: whether its verdicts on a node look at the pods there. Of a plugin that gives a signature and does
+            not look, nothing is asked again when pods come and go. True is never wrong.
         needs: what it reads beyond the usual.
         refresh_seconds: how long to wait between two calls of `refresh`; None never calls it. A constructor may set it
             from the arguments.
     """
 
     name: ClassVar[str] = ""
-    api_version: ClassVar[int] = API_VERSION
+    api_version: ClassVar[int] = 0
     Args: ClassVar[type[PluginArgs]] = PluginArgs
-    locality: ClassVar[Locality] = Locality.CLUSTER
+    reads_pods: ClassVar[bool] = True
     needs: ClassVar[Needs] = Needs()
     refresh_seconds: float | None = None
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """Return all of the pod that the plugin's verdicts depend on.
+        """Return all of the pod that the plugin's verdicts depend on, if they depend on one node at a time.
 
-        Pods with equal signatures get equal verdicts, so they share the work. None, the default, shares nothing.
+        What PreFilter, Filter, PreScore and Score say of a node must then follow from the signature, that node with
+        its pods, and `version`: it is kept per node for all pods of equal signature, and asked again where the node
+        changed. Normalisation alone may look across nodes.
+
+        None, the default, promises nothing: the plugin is asked about all nodes for every pod.
         """
         return None
 
@@ -165,8 +158,8 @@ class PreFilterPlugin(Plugin):
     Attributes:
         keeps_rows_apart: whether `add_pods` and `remove_pods` may be told of several rows at once, each of which
             is then judged as if only its own pods had come or gone. It lets preemption try all nodes together. A
-            plugin of `Locality.NODE` without those two does so by nature; any other that does not say so is asked
-            about one row after another.
+            plugin that gives a signature and has not those two does so by nature; any other that does not say so
+            is asked about one row after another.
     """
 
     keeps_rows_apart: ClassVar[bool] = False
@@ -201,12 +194,13 @@ class PreFilterPlugin(Plugin):
 class FilterPlugin(Plugin):
     """Refuses nodes that cannot run a pod: either all at once, or node by node.
 
-    Override `filter` for speed or `filter_node` for simplicity. A node that one plugin refused is not asked of the
-    next, so the first refusal in the profile's order is the one reported.
+    Override `filter` for speed, `filter_node` for simplicity, or both: then `filter_node` is asked where few nodes are
+    to be judged again. A node that one plugin refused is not asked of the next, so the first refusal in the
+    profile's order is the one reported.
     """
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        """Say which nodes can run the pod, and why the others cannot.
+        """Say which nodes can run the pod, and why the others cannot. Must not be called unless overridden.
 
         Args:
             state: what `pre_filter` wrote.
@@ -214,19 +208,14 @@ class FilterPlugin(Plugin):
             snapshot: the cluster.
             rows: the nodes still standing; what is said of others is ignored.
         """
-        # The loop that authors are spared; runtime measures it and says when it costs too much.
-        return Outcomes.from_statuses(
-            snapshot.n_nodes,
-            rows,
-            (self.filter_node(state, pod, snapshot.node_info(row)) or SUCCESS for row in rows.tolist()),
-        )
+        raise NotImplementedError(f"{self.name} has no filter")
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Say whether one node can run the pod: a rejection with its reason, or None.
 
         Must not be called unless overridden.
         """
-        raise NotImplementedError(f"{self.name} has neither filter nor filter_node")
+        raise NotImplementedError(f"{self.name} has no filter_node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,22 +254,18 @@ class PreScorePlugin(Plugin):
 
 
 class ScorePlugin(Plugin):
-    """Ranks the nodes that can run a pod: either all at once, or node by node."""
+    """Ranks the nodes that can run a pod: all at once, node by node, or both; as `FilterPlugin`."""
 
-    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
-        """Return int64 (n_nodes,); higher is better, what stands at other rows than `feasible` is ignored.
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s | int:
+        """Return int64 (n_nodes,), or one number where it is the same for all nodes; higher is better.
 
-        Without `normalize` the feasible ones must be in [0, 100].
+        What stands at other rows than `feasible` is ignored. Without `normalize` the feasible ones must be in [0, 100]. Must not be called unless overridden.
         """
-        # The loop that authors are spared; runtime measures it and says when it costs too much.
-        scores = np.zeros(snapshot.n_nodes, dtype=np.int64)
-        for row in feasible.tolist():
-            scores[row] = self.score_node(state, pod, snapshot.node_info(row))
-        return scores
+        raise NotImplementedError(f"{self.name} has no score")
 
     def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return the score of one node. Must not be called unless overridden."""
-        raise NotImplementedError(f"{self.name} has neither score nor score_node")
+        raise NotImplementedError(f"{self.name} has no score_node")
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
         """Bring scores into [0, 100]; `scores` is (n_nodes,), as is the result. The default leaves them."""

@@ -112,5 +112,35 @@ class NodeObject:
         """The whole object as the API server sent it."""
         return msgspec.json.decode(self.raw)  # type: ignore[no-any-return]
 
+    def is_heartbeat_of(self, earlier: NodeObject) -> bool:
+        """Whether nothing happened since an earlier version: conditions were confirmed, with the time of it."""
+        try:
+            return _without_heartbeat(self.raw) == _without_heartbeat(earlier.raw)
+        except msgspec.DecodeError:
+            return False  # written in an odd way; taken for a change
+
     def __repr__(self) -> str:
         return f"NodeObject({self.name})"
+
+
+def _without_heartbeat(raw: bytes) -> object:
+    """Return a node in parts that can be compared, without what a heartbeat changes."""
+    parts = _PARTS.decode(raw)
+    metadata = {name: part for name, part in parts.metadata.items() if name not in _CHANGES_ALWAYS}
+    status = {name: part for name, part in parts.status.items() if name != "conditions"}
+    conditions = [
+        {name: value for name, value in condition.items() if name != "lastHeartbeatTime"}
+        for condition in _CONDITIONS.decode(parts.status.get("conditions", b"[]"))
+    ]
+    return parts.spec, metadata, status, conditions
+
+
+class _Parts(msgspec.Struct):
+    metadata: dict[str, msgspec.Raw] = {}
+    spec: msgspec.Raw = msgspec.Raw()
+    status: dict[str, msgspec.Raw] = {}
+
+
+_CHANGES_ALWAYS = frozenset({"resourceVersion", "managedFields"})
+_PARTS = msgspec.json.Decoder(_Parts)
+_CONDITIONS = msgspec.json.Decoder(list[dict[str, Any]])

@@ -248,7 +248,7 @@ class PodInfo:
             return NO_TERMS
         return affinity_terms(self.namespace, affinity.pod_affinity, affinity.pod_anti_affinity)
 
-    @property
+    @cached_property
     def host_ports(self) -> tuple[HostPort, ...]:
         """The ports of its node that it asks for, or holds."""
         return host_ports(self.pod)
@@ -284,6 +284,17 @@ class PodInfo:
         if self.raw is None:
             raise LookupError(f"Pod {self.key}: its whole object was not kept; see Needs.bound_pod_objects")
         return msgspec.json.decode(self.raw)  # type: ignore[no-any-return]
+
+    def takes_the_same_as(self, other: PodInfo) -> bool:
+        """Whether it makes no difference to what is counted of a node which of two versions of the pod is there."""
+        return (
+            (self.resources is other.resources or self.resources == other.resources)
+            and self.labels == other.labels
+            and self.is_terminating == other.is_terminating
+            and self.pod.spec.affinity == other.pod.spec.affinity
+            and self.host_ports == other.host_ports
+            and self.namespace == other.namespace
+        )
 
     def placed_on(self, node_name: str) -> PodInfo:
         """Return the same pod as if bound to a node."""

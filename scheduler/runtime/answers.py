@@ -78,11 +78,13 @@ def checked_outcomes(answer: object, n_nodes: int) -> Outcomes:
 
 
 def checked_scores(answer: object, n_nodes: int, method: str) -> Int64s:
-    """Return the scores a plugin's `method` gave.
+    """Return the scores a plugin's `method` gave, int64 (n_nodes,).
 
     Raises:
-        ValueError: of another length or dtype, or no array.
+        ValueError: of another length or dtype, or neither an array nor a whole number.
     """
+    if type(answer) is int:
+        return np.full(n_nodes, answer, dtype=np.int64)
     if not isinstance(answer, np.ndarray) or answer.shape != (n_nodes,) or answer.dtype != np.int64:
         raise ValueError(f"{method} returns int64 ({n_nodes},), was {_shape(answer)}")
     return answer

@@ -46,25 +46,23 @@ class NodeError(Exception):
         super().__init__(f"node {node_name}: {cause}")
 
 
-class _Timing:
-    """Times a block and tells what code it ended with; a PluginError brings its own.
+class PointTiming:
+    """Times an extension point and tells what code it ended with; a PluginError brings its own.
 
     Attributes:
         code: how it ended.
-        nodes: how many nodes were looked at one by one.
     """
 
-    __slots__ = ("_begin", "_clock", "_tell", "code", "nodes")
+    __slots__ = ("_begin", "_calls", "_point", "code")
 
-    def __init__(self, clock: Callable[[], float], tell: Callable[[Code, float], None]) -> None:
-        self._clock = clock
-        self._tell = tell
+    def __init__(self, calls: PluginCalls, point: ExtensionPoint) -> None:
+        self._calls = calls
+        self._point = point
         self._begin = 0.0
         self.code = Code.SUCCESS
-        self.nodes = 0
 
     def __enter__(self) -> Self:
-        self._begin = self._clock()
+        self._begin = self._calls.clock()
         return self
 
     def __exit__(
@@ -72,46 +70,38 @@ class _Timing:
     ) -> None:
         if error is not None:
             self.code = error.status.code if isinstance(error, PluginError) else Code.ERROR
-        self._tell(self.code, self._clock() - self._begin)
+        calls = self._calls
+        seconds = calls.clock() - self._begin
+        calls.instruments.extension_point(calls.profile, self._point, self.code, seconds)
 
 
 class PluginCalls:
     """Calls the plugins of one profile.
 
     Attributes:
+        profile: its schedulerName.
+        instruments: who is told what was measured.
+        clock: seconds, for durations only.
         measuring: whether each call is timed and told; upstream does so in one cycle out of ten.
     """
 
     def __init__(self, profile: str, instruments: Instruments, clock: Callable[[], float]) -> None:
-        self._profile = profile
-        self._instruments = instruments
-        self._clock = clock
+        self.profile = profile
+        self.instruments = instruments
+        self.clock = clock
         self.measuring = False
 
-    def point(self, point: ExtensionPoint) -> _Timing:
+    def point(self, point: ExtensionPoint) -> PointTiming:
         """Time a whole extension point; the block says in `code` how it ended."""
-        return _Timing(
-            self._clock,
-            lambda code, seconds: self._instruments.extension_point(self._profile, point, code, seconds),
-        )
+        return PointTiming(self, point)
 
-    def evaluation(self, plugin: Plugin, point: ExtensionPoint, *, nodes: int | None) -> _Timing:
-        """Count that a plugin really is asked.
+    def evaluated(self, plugin: Plugin, point: ExtensionPoint) -> None:
+        """Count that a plugin really is asked about nodes."""
+        self.instruments.evaluated(self.profile, plugin.name, point)
 
-        Args:
-            plugin: whom.
-            point: where.
-            nodes: how many it looks at one by one, if it does; the block may say that it were fewer.
-        """
-        self._instruments.evaluated(self._profile, plugin.name, point)
-
-        def tell(_code: Code, seconds: float) -> None:
-            if nodes is not None:
-                self._instruments.node_loop(plugin.name, point, timing.nodes, seconds)
-
-        timing = _Timing(self._clock, tell)
-        timing.nodes = nodes or 0
-        return timing
+    def looped(self, plugin: Plugin, point: ExtensionPoint, nodes: int, began: float) -> None:
+        """Tell of a plugin that was asked about so many nodes one by one, since it knows no other way."""
+        self.instruments.node_loop(plugin.name, point, nodes, self.clock() - began)
 
     def guarded(
         self,
@@ -136,7 +126,7 @@ class PluginCalls:
             The answer, a Status completed with the plugin's name; what it raised, or an answer of the wrong kind,
             as an ERROR status that names plugin and point.
         """
-        begin = self._clock() if self.measuring else 0.0
+        begin = self.clock() if self.measuring else 0.0
         answer: T | Status
         try:
             answer = call(*args)
@@ -146,7 +136,7 @@ class PluginCalls:
             answer = self._checked(plugin, point, answer, expects, allows)
         if self.measuring:
             code = answer.code if isinstance(answer, Status) else Code.SUCCESS
-            self._instruments.plugin(plugin.name, point, code, self._clock() - begin)
+            self.instruments.plugin(plugin.name, point, code, self.clock() - begin)
         return answer
 
     def status(
@@ -181,7 +171,7 @@ class PluginCalls:
         allows: AbstractSet[Code] = REJECTIONS,
     ) -> Status:
         """Call and await a plugin whose answer is a status, None for a success."""
-        begin = self._clock()
+        begin = self.clock()
         try:
             answer = await call(*args)
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
@@ -195,7 +185,7 @@ class PluginCalls:
             answer = self._checked(plugin, point, answer, is_none, allows)
         status = answer if isinstance(answer, Status) else SUCCESS
         if self.measuring:
-            self._instruments.plugin(plugin.name, point, status.code, self._clock() - begin)
+            self.instruments.plugin(plugin.name, point, status.code, self.clock() - begin)
         return status
 
     async def perhaps_awaited(
@@ -208,7 +198,7 @@ class PluginCalls:
         allows: AbstractSet[Code] = REJECTIONS,
     ) -> T | Status:
         """Call a plugin as `guarded`; what it answers is awaited where its method is an `async def`."""
-        begin = self._clock() if self.measuring else 0.0
+        begin = self.clock() if self.measuring else 0.0
         answer: T | Status
         try:
             said = call(*args)
@@ -219,14 +209,16 @@ class PluginCalls:
             answer = self._failure(plugin, point, error)
         if self.measuring:
             code = answer.code if isinstance(answer, Status) else Code.SUCCESS
-            self._instruments.plugin(plugin.name, point, code, self._clock() - begin)
+            self.instruments.plugin(plugin.name, point, code, self.clock() - begin)
         return answer
 
     def completed(
         self, plugin: Plugin, point: ExtensionPoint, status: Status, allows: AbstractSet[Code] = REJECTIONS
     ) -> Status:
         """Return a plugin's status with its name; as an ERROR if the contract does not allow it there."""
-        if status.code is Code.SUCCESS:
+        if status.code is Code.SUCCESS or (
+            status.code is Code.SKIP and allows >= SKIPS and not status.reasons
+        ):
             return status
         if not is_worded(status):
             return self._malformed(plugin, point, status)
@@ -265,7 +257,7 @@ class PluginCalls:
         return Status(Code.ERROR, (told,), plugin.name)
 
     def _fields(self, plugin: Plugin, point: ExtensionPoint) -> dict[str, str]:
-        return {"plugin": plugin.name, "extension_point": point.metric_name, "profile": self._profile}
+        return {"plugin": plugin.name, "extension_point": point.metric_name, "profile": self.profile}
 
 
 def _running(plugin: Plugin, point: ExtensionPoint) -> str:

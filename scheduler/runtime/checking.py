@@ -14,7 +14,6 @@ from scheduler.framework import preemption
 from scheduler.framework.interface import (
     API_VERSION,
     FilterPlugin,
-    Locality,
     Needs,
     Plugin,
     PluginArgs,
@@ -51,16 +50,18 @@ def check_plugin(candidate: object, where: str) -> type[Plugin]:
 def _faults(plugin: type[Plugin]) -> Iterator[str]:
     name: object = plugin.name
     args: object = plugin.Args
-    locality: object = plugin.locality
+    reads_pods: object = plugin.reads_pods
     needs: object = plugin.needs
     if not isinstance(name, str) or not name:
         yield f'name: a text such as "LicenceAware" is expected, write name = "{plugin.__name__}" in the class'
-    if plugin.api_version != API_VERSION:
+    if not plugin.api_version:
+        yield f"api_version: state the version of the contract it was written for: api_version = {API_VERSION}"
+    elif plugin.api_version != API_VERSION:
         yield f"api_version: this scheduler runs {API_VERSION}, the plugin was written for {plugin.api_version}"
     if not (isinstance(args, type) and issubclass(args, PluginArgs)):
         yield f"Args: a subclass of scheduler.framework.PluginArgs is expected, was {args!r}"
-    if not isinstance(locality, Locality):
-        yield f"locality: Locality.NODE or Locality.CLUSTER is expected, was {locality!r}"
+    if not isinstance(reads_pods, bool):
+        yield f"reads_pods: True or False is expected, was {reads_pods!r}"
     if not isinstance(needs, Needs):
         yield f"needs: scheduler.framework.Needs is expected, was {needs!r}"
     yield from refresh_faults(plugin)

@@ -42,7 +42,7 @@ class DryRun:
         """
         assert self.filtering is not None, "asked before the profile was built"
         found: dict[int, Status | tuple[PodInfo, ...]] = {}
-        for together in self.filtering.apart(state, list(removable)):
+        for together in self.filtering.apart(state, pod, list(removable)):
             group = {row: removable[row] for row in together}
             found.update(_try(self.filtering, state.clone(), pod, snapshot, group, nominated))
         return found

@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scheduler.framework.interface import FilterPlugin, PreFilterPlugin, PreFilterResult
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.interface import PreFilterResult
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.runtime.answers import checked_outcomes, is_pre_filter, signature_of
+from scheduler.runtime.answers import is_pre_filter, signature_of
+from scheduler.runtime.asking import AskFilter
 from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginError
-from scheduler.runtime.equivalence import KeptVerdicts, is_kept
-from scheduler.runtime.per_node import filter_nodes
-from scheduler.runtime.points import keeps_rows_apart, overrides
+from scheduler.runtime.equivalence_classes import (
+    Prepared,
+    Standing,
+    ask_unknown,
+    class_of,
+    remember_class,
+    remember_standing,
+)
+from scheduler.runtime.kept_verdicts import KeptBySignature, KeptOutcomes, gives_signatures
+from scheduler.runtime.points import keeps_rows_apart
 from scheduler.runtime.post_filters import ask_post_filters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
-    from scheduler.framework.interface import PostFilterPlugin, PostFilterResult
-    from scheduler.framework.outcomes import Outcomes
+    from scheduler.framework.interface import (
+        FilterPlugin,
+        PostFilterPlugin,
+        PostFilterResult,
+        PreFilterPlugin,
+    )
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.calls import PluginCalls
+    from scheduler.runtime.equivalence_classes import EquivalenceClass, EquivalenceClasses
     from scheduler.snapshot import Rows, Snapshot
 
 
 class Filtering:
-    """Runs the filtering points of one profile."""
+    """Runs the filtering points of one profile.
+
+    Args:
+        classes: which pods are alike.
+    """
 
     def __init__(
         self,
@@ -37,12 +55,16 @@ class Filtering:
         pre_filter: Sequence[PreFilterPlugin],
         filters: Sequence[FilterPlugin],
         post_filter: Sequence[PostFilterPlugin],
+        classes: EquivalenceClasses,
     ) -> None:
         self._call = calls
         self._pre_filter = pre_filter
-        self._filter = filters
+        self._filter = [AskFilter(plugin, calls) for plugin in filters]
         self._post_filter = post_filter
-        self._kept = {plugin.name: KeptVerdicts() for plugin in filters if is_kept(plugin)}
+        self._classes = classes
+        self._kept = {
+            plugin.name: KeptBySignature(KeptOutcomes) for plugin in filters if gives_signatures(plugin)
+        }
 
     @property
     def has_post_filter(self) -> bool:
@@ -52,6 +74,8 @@ class Filtering:
         """Drop what is kept per signature."""
         for kept in self._kept.values():
             kept.forget()
+
+    # PreFilter.
 
     def run_pre_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
@@ -64,39 +88,87 @@ class Filtering:
         Source:
             kube-scheduler v1.36, framework/runtime/framework.go, RunPreFilterPlugins.
         """
-        with self._call.point(ExtensionPoint.PRE_FILTER) as told:
-            told.code = (status := self._pre_filter_all(state, pod, snapshot, diagnosis)).code
+        with self._call.point(ExtensionPoint.PRE_FILTER) as timing:
+            prepared = self._prepared(state, pod, snapshot)
+            plugins, skipped = (self._pre_filter, frozenset[str]()) if prepared is None else prepared
+            status = self._pre_filter_all(plugins, skipped, state, pod, snapshot, diagnosis)
+            timing.code = status.code
         return status
 
+    def _prepared(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot
+    ) -> tuple[Sequence[PreFilterPlugin], frozenset[str]] | None:
+        """Take over what is known of the pod's class.
+
+        Returns:
+            The plugins that are left to be asked, and those known to skip; None where all have to be asked, in order.
+        """
+        alike, is_new = self._classes.of(pod, snapshot)
+        if alike is None:
+            return None
+        if is_new:
+            self._prepare(alike, pod, snapshot)
+        if alike.pre_filter is None:
+            return None
+        remember_class(state, alike)
+        state.take_over(alike.pre_filter.state)
+        return alike.pre_filter.others, alike.pre_filter.skipped
+
+    def _prepare(self, alike: EquivalenceClass, pod: PodInfo, snapshot: Snapshot) -> None:
+        """Ask those plugins of a new class that say the same of all its pods."""
+        own = [plugin for plugin in self._pre_filter if plugin.name in alike.signatures]
+        state, skipped = CycleState(), set[str]()
+        for plugin in own:
+            answer = self._ask_pre_filter(plugin, state, pod, snapshot)
+            if isinstance(answer, Status) and answer.code is Code.SKIP:
+                skipped.add(plugin.name)
+            elif answer is not None:
+                return  # it narrows, rejects or fails: what that means depends on the order of all plugins
+        others = [plugin for plugin in self._pre_filter if plugin not in own]
+        alike.pre_filter = Prepared(state, frozenset(skipped), others)
+
+    def _ask_pre_filter(
+        self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot
+    ) -> PreFilterResult | Status | None:
+        return self._call.guarded(
+            plugin,
+            ExtensionPoint.PRE_FILTER,
+            plugin.pre_filter,
+            state,
+            pod,
+            snapshot,
+            expects=is_pre_filter,
+            allows=REJECTIONS | SKIPS,
+        )
+
     def _pre_filter_all(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+        self,
+        plugins: Sequence[PreFilterPlugin],
+        known_to_skip: frozenset[str],
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
     ) -> Status:
-        skipped: set[str] = set()
+        skipped = set(known_to_skip)
         names: frozenset[str] | None = None
         narrowing: list[str] = []
         rejection: Status | None = None
-        for plugin in self._pre_filter:
-            answer = self._call.guarded(
-                plugin,
-                ExtensionPoint.PRE_FILTER,
-                plugin.pre_filter,
-                state,
-                pod,
-                snapshot,
-                expects=is_pre_filter,
-                allows=REJECTIONS | SKIPS,
-            )
+        for plugin in plugins:
+            answer = self._ask_pre_filter(plugin, state, pod, snapshot)
+            if answer is None:
+                continue
             if isinstance(answer, PreFilterResult):
                 narrowing.append(plugin.name)
                 names = answer.node_names if names is None else names & answer.node_names
                 if not names:
                     rejection = _nothing_left(narrowing)
                     break
-            elif answer is not None and answer.code is Code.SKIP:
+            elif answer.code is Code.SKIP:
                 skipped.add(plugin.name)
-            elif answer is not None and not answer.is_success:
-                if not answer.is_rejected:
-                    return answer
+            elif answer.code is Code.ERROR:
+                return answer
+            elif answer.is_rejected:
                 # The others are still asked: preemption needs what they prepare. Unless it cannot help anyway.
                 rejection = answer
                 if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
@@ -104,14 +176,15 @@ class Filtering:
                     break
         state.skipped_filters = frozenset(skipped)
         if rejection is not None:
-            diagnosis.unschedulable_plugins.update(narrowing)
-            diagnosis.reject_all(rejection)
+            diagnosis.reject_all(rejection, narrowing)
             return rejection
         if names is not None:
             keep = np.zeros(snapshot.n_nodes, dtype=bool)
             keep[[row for row in map(snapshot.row_of, names) if row is not None]] = True
             diagnosis.narrow(keep, names, tuple(sorted(narrowing)))
         return SUCCESS
+
+    # Filter.
 
     def run_filters(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, diagnosis: Diagnosis
@@ -123,13 +196,93 @@ class Filtering:
         Raises:
             PluginError: a plugin raised, or gave a malformed answer.
         """
-        for plugin in self._filter:
+        return self._run(self._active(state), state, pod, snapshot, rows, diagnosis)
+
+    def _active(self, state: CycleState) -> list[AskFilter]:
+        return [each for each in self._filter if each.plugin.name not in state.skipped_filters]
+
+    def _run(
+        self,
+        filters: Iterable[AskFilter],
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: Rows,
+        diagnosis: Diagnosis,
+    ) -> Rows:
+        for asking in filters:
             if not rows.size:
                 break
-            if plugin.name in state.skipped_filters:
-                continue
-            rows = diagnosis.reject(plugin.name, self._outcomes(plugin, state, pod, snapshot, rows), rows)
+            rows = self._call.raising(
+                asking.plugin,
+                ExtensionPoint.FILTER,
+                self._reject,
+                asking,
+                state,
+                pod,
+                snapshot,
+                rows,
+                diagnosis,
+            )
         return rows
+
+    def _reject(
+        self,
+        asking: AskFilter,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: Rows,
+        diagnosis: Diagnosis,
+    ) -> Rows:
+        """Note whom one plugin refuses, and return the others."""
+        plugin = asking.plugin
+        kept_by = self._kept.get(plugin.name)
+        signature = None if kept_by is None else signature_of(plugin, pod)
+        if kept_by is None or signature is None:
+            outcomes = asking.across(state, pod, snapshot, rows)
+            return diagnosis.reject(plugin.name, outcomes.table, outcomes.index[rows], rows)
+        changes = snapshot.changes if plugin.reads_pods else snapshot.node_changes
+        if changes is None:
+            outcomes = asking.each(state, pod, snapshot, rows)
+            return diagnosis.reject(plugin.name, outcomes.table, outcomes.index, rows)
+        kept = kept_by.of(signature, plugin.version())
+        kept.follow(changes, snapshot.n_nodes)
+        ask_unknown(asking, kept, state, pod, snapshot, rows)
+        if not kept.refuses:
+            return rows
+        return diagnosis.reject(plugin.name, tuple(kept.table), kept.values[rows], rows)
+
+    def _stand(
+        self,
+        alike: EquivalenceClass,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
+    ) -> Rows:
+        """Judge all nodes, those filters together that look at one node at a time and come before all others."""
+        active = self._active(state)
+        standing = alike.standing.get(state.skipped_filters)
+        if standing is None:
+            own = list(takewhile(lambda each: each.plugin.name in alike.signatures, active))
+            standing = alike.standing[state.skipped_filters] = Standing(
+                self._call, [(asking, self._kept_by(alike, asking)) for asking in own]
+            )
+        standing.follow(state, pod, snapshot)
+        remember_standing(state, standing)
+        diagnosis.take_over(
+            standing.plugins,
+            standing.tables,
+            standing.rejected_by,
+            standing.index,
+            has_failures=standing.failed,
+        )
+        return self._run(active[len(standing.plugins) :], state, pod, snapshot, standing.feasible, diagnosis)
+
+    def _kept_by(self, alike: EquivalenceClass, asking: AskFilter) -> KeptOutcomes:
+        name = asking.plugin.name
+        return self._kept[name].of(alike.signatures[name], alike.versions.get(name, 0))
 
     def find_feasible(
         self,
@@ -180,39 +333,45 @@ class Filtering:
         Raises:
             PluginError: a plugin raised, or gave a malformed answer.
         """
-        if nominated:
-            rows = self._pass_with_nominated(state, pod, snapshot, diagnosis, rows, nominated)
-        return self.run_filters(state, pod, snapshot, rows, diagnosis)
+        crowded = np.intersect1d(list(nominated), rows).tolist() if nominated else []
+        alike = class_of(state)
+        if alike is not None and snapshot.changes is not None and len(rows) == snapshot.n_nodes:
+            passing = self._stand(alike, state, pod, snapshot, diagnosis)
+            refused = self._refused_when_crowded(state, pod, snapshot, diagnosis, crowded, nominated)
+            return passing[~np.isin(passing, refused)] if refused.size else passing
+        refused = self._refused_when_crowded(state, pod, snapshot, diagnosis, crowded, nominated)
+        left = rows[~np.isin(rows, refused)] if refused.size else rows
+        return self.run_filters(state, pod, snapshot, left, diagnosis)
 
-    def _pass_with_nominated(
+    def _refused_when_crowded(
         self,
         state: CycleState,
         pod: PodInfo,
         snapshot: Snapshot,
         diagnosis: Diagnosis,
-        rows: Rows,
+        crowded: Sequence[int],
         nominated: Mapping[int, Sequence[PodInfo]],
     ) -> Rows:
-        standing = np.zeros(snapshot.n_nodes, dtype=bool)
-        standing[rows] = True
-        crowded = [row for row in nominated if standing[row]]
+        """Return those rows that do not pass with the pods nominated to them; why is noted, whatever was before."""
+        refused: list[int] = []
         # Each node sees its own nominated pods and nobody else's.
-        for together in self.apart(state, crowded):
+        for together in self.apart(state, pod, crowded):
             added = [(row, other) for row in together for other in nominated[row]]
             what_if = snapshot.overlay(add=added)
             its_state = state.clone()
             self.run_add_pods(its_state, pod, added, what_if)
-            standing[together] = False
             asked = np.array(sorted(together), dtype=np.intp)
-            standing[self.run_filters(its_state, pod, what_if, asked, diagnosis)] = True
-        return np.flatnonzero(standing)
+            passing = self.run_filters(its_state, pod, what_if, asked, diagnosis)
+            refused.extend(np.setdiff1d(asked, passing, assume_unique=True).tolist())
+        return np.array(refused, dtype=np.intp)
 
-    def apart(self, state: CycleState, rows: Sequence[int]) -> Sequence[Sequence[int]]:
+    def apart(self, state: CycleState, pod: PodInfo, rows: Sequence[int]) -> Sequence[Sequence[int]]:
         """Return which rows may be judged together when pods come to them or leave them.
 
         All of them, if each plugin that is asked judges a row by its own pods; else one at a time.
         """
-        if not rows or keeps_rows_apart((*self._pre_filter, *self._filter), state.skipped_filters):
+        plugins = [*self._pre_filter, *(each.plugin for each in self._filter)]
+        if not rows or keeps_rows_apart(plugins, pod, state.skipped_filters):
             return [rows] if rows else []
         return [[row] for row in rows]
 
@@ -264,41 +423,10 @@ class Filtering:
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> PostFilterResult:
         """Ask PostFilter plugins until one succeeds or fails; the reasons of all asked are joined."""
-        with self._call.point(ExtensionPoint.POST_FILTER) as told:
+        with self._call.point(ExtensionPoint.POST_FILTER) as timing:
             result = await ask_post_filters(self._call, self._post_filter, state, pod, snapshot, diagnosis)
-            told.code = result.status.code
+            timing.code = result.status.code
         return result
-
-    def _outcomes(
-        self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
-    ) -> Outcomes:
-        def ask(nodes: Snapshot, asked: Rows) -> Outcomes:
-            if overrides(plugin, FilterPlugin, "filter"):
-                with self._call.evaluation(plugin, ExtensionPoint.FILTER, nodes=None):
-                    return checked_outcomes(plugin.filter(state, pod, nodes, asked), nodes.n_nodes)
-            with self._call.evaluation(plugin, ExtensionPoint.FILTER, nodes=len(asked)) as told:
-                outcomes, told.nodes = filter_nodes(plugin, state, pod, nodes, asked)
-                return outcomes
-
-        return self._call.raising(
-            plugin, ExtensionPoint.FILTER, self._judge, plugin, pod, snapshot, rows, ask
-        )
-
-    def _judge(
-        self,
-        plugin: FilterPlugin,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        rows: Rows,
-        ask: Callable[[Snapshot, Rows], Outcomes],
-    ) -> Outcomes:
-        kept = self._kept.get(plugin.name)
-        signature = None if kept is None else signature_of(plugin, pod)
-        if kept is None or signature is None:
-            return ask(snapshot, rows)
-        return kept.outcomes(
-            signature, plugin.version(), snapshot, rows, lambda some: ask(some, some.all_rows)
-        )
 
 
 def _raise_first_error(diagnosis: Diagnosis, snapshot: Snapshot) -> None:

@@ -27,6 +27,7 @@ from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.runtime.answers import is_anything, is_permit, is_sort_key
 from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginCalls
+from scheduler.runtime.equivalence_classes import EquivalenceClasses
 from scheduler.runtime.filtering import Filtering
 from scheduler.runtime.instruments import NoInstruments
 from scheduler.runtime.scoring import Scoring
@@ -96,11 +97,13 @@ class Framework:
         self._call = PluginCalls(profile, instruments or NoInstruments(), clock)
         self._pre_enqueue = self._at(ExtensionPoint.PRE_ENQUEUE, PreEnqueuePlugin)
         self._queue_sort = self._at(ExtensionPoint.QUEUE_SORT, QueueSortPlugin)
+        self._classes = EquivalenceClasses(plugins.all())
         self.filtering = Filtering(
             self._call,
             self._at(ExtensionPoint.PRE_FILTER, PreFilterPlugin),
             self._at(ExtensionPoint.FILTER, FilterPlugin),
             self._at(ExtensionPoint.POST_FILTER, PostFilterPlugin),
+            self._classes,
         )
         self.scoring = Scoring(
             self._call,
@@ -125,6 +128,7 @@ class Framework:
 
     def forget_kept_verdicts(self) -> None:
         """Drop what is kept per signature."""
+        self._classes.forget()
         self.filtering.forget_kept_verdicts()
         self.scoring.forget_kept_verdicts()
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from scheduler.framework.interface import (
     BindPlugin,
     FilterPlugin,
-    Locality,
     PermitPlugin,
     Plugin,
     PostBindPlugin,
@@ -24,6 +23,8 @@ from scheduler.framework.points import ExtensionPoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from scheduler.objects.pod import PodInfo
 
 CLASS_OF: dict[ExtensionPoint, type[Plugin]] = {
     ExtensionPoint.PRE_ENQUEUE: PreEnqueuePlugin,
@@ -66,15 +67,15 @@ def overrides(plugin: Plugin, contract: type[Plugin], method: str) -> bool:
     return getattr(type(plugin), method) is not getattr(contract, method)
 
 
-def keeps_rows_apart(
-    plugins: Iterable[FilterPlugin | PreFilterPlugin], skipped: frozenset[str] = frozenset()
-) -> bool:
+def keeps_rows_apart(plugins: Iterable[Plugin], pod: PodInfo, skipped: frozenset[str] = frozenset()) -> bool:
     """Say whether pods of several nodes may come and go at once, each node being judged by its own alone."""
-    return all(plugin.name in skipped or _is_apart(plugin) for plugin in plugins)
+    return all(plugin.name in skipped or _is_apart(plugin, pod) for plugin in plugins)
 
 
-def _is_apart(plugin: FilterPlugin | PreFilterPlugin) -> bool:
-    if not isinstance(plugin, PreFilterPlugin):
-        return plugin.locality is Locality.NODE
-    is_told = any(overrides(plugin, PreFilterPlugin, method) for method in ("add_pods", "remove_pods"))
-    return plugin.keeps_rows_apart or (plugin.locality is Locality.NODE and not is_told)
+def _is_apart(plugin: Plugin, pod: PodInfo) -> bool:
+    if isinstance(plugin, PreFilterPlugin):
+        if plugin.keeps_rows_apart:
+            return True
+        if any(overrides(plugin, PreFilterPlugin, method) for method in ("add_pods", "remove_pods")):
+            return False
+    return plugin.signature(pod) is not None

@@ -12,10 +12,10 @@ from scheduler.configuration.expand import expand_profiles
 from scheduler.errors import ConfigurationError, FieldError, PluginLoadError
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.preemption import PreemptionDryRun
+from scheduler.runtime.asking import slow_last
 from scheduler.runtime.construction import build_plugin
 from scheduler.runtime.dry_run import DryRun
 from scheduler.runtime.framework import EnabledPlugins, Framework
-from scheduler.runtime.per_node import slow_last
 from scheduler.runtime.points import points_of
 
 if TYPE_CHECKING:

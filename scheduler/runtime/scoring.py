@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scheduler.framework.interface import MAX_NODE_SCORE, ScorePlugin
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
-from scheduler.runtime.answers import checked_scores, signature_of
+from scheduler.runtime.answers import signature_of
+from scheduler.runtime.asking import AskScorer
 from scheduler.runtime.calls import SKIPS, PluginError
-from scheduler.runtime.equivalence import KeptVerdicts, is_kept
-from scheduler.runtime.per_node import score_nodes
-from scheduler.runtime.points import overrides
+from scheduler.runtime.equivalence_classes import Prepared, class_of, standing_of
+from scheduler.runtime.kept_verdicts import KeptBySignature, KeptScores, gives_signatures
+from scheduler.runtime.ranking import PluginScores, Ranking, Scores, normalized
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from scheduler.framework.cycle_state import CycleState
-    from scheduler.framework.interface import PreScorePlugin
+    from scheduler.framework.interface import PreScorePlugin, ScorePlugin
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.calls import PluginCalls
+    from scheduler.runtime.equivalence_classes import EquivalenceClass, Standing
     from scheduler.snapshot import Int64s, Rows, Snapshot
 
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """How feasible nodes were ranked.
-
-    Attributes:
-        rows: the feasible rows, ascending.
-        by_plugin: plugin -> int64 (len(rows),), normalised and weighted; plugins that skipped are absent.
-        total: int64 (len(rows),), the sums; 1 each where no plugin scores.
-    """
-
-    rows: Rows
-    by_plugin: Mapping[str, Int64s]
-    total: Int64s
-
-    def with_others(self, others: Mapping[str, Int64s]) -> Scores:
-        """Return these with what others than plugins say, weighted already, (len(rows),) each."""
-        if not others:
-            return self
-        return Scores(self.rows, {**self.by_plugin, **others}, sum(others.values(), self.total))
+__all__ = ["PluginScores", "Scores", "Scoring"]
 
 
 class Scoring:
@@ -63,9 +44,11 @@ class Scoring:
     ) -> None:
         self._call = calls
         self._pre_score = pre_score
-        self._score = scorers
+        self._score = [AskScorer(plugin, calls) for plugin in scorers]
         self._weights = weights
-        self._kept = {plugin.name: KeptVerdicts() for plugin in scorers if is_kept(plugin)}
+        self._kept = {
+            plugin.name: KeptBySignature(KeptScores) for plugin in scorers if gives_signatures(plugin)
+        }
 
     @property
     def has_scorers(self) -> bool:
@@ -86,15 +69,47 @@ class Scoring:
             kube-scheduler v1.36, schedule_one.go, prioritizeNodes, and framework/runtime/framework.go, RunScorePlugins.
         """
         if not self._score:
-            return Scores(feasible, {}, np.ones(len(feasible), dtype=np.int64))
+            return Scores(feasible, feasible)
+        alike, standing = class_of(state), standing_of(state)
         with self._call.point(ExtensionPoint.PRE_SCORE):
-            self._pre_score_all(state, pod, snapshot, feasible)
+            self._run_pre_score(alike if standing else None, state, pod, snapshot, feasible)
         with self._call.point(ExtensionPoint.SCORE):
-            return self._score_all(state, pod, snapshot, feasible)
+            if alike is None or standing is None:
+                return self._rank_anew(state, pod, snapshot, feasible)
+            return self._rank(alike, standing, state, pod, snapshot, feasible)
 
-    def _pre_score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> None:
+    def _run_pre_score(
+        self,
+        alike: EquivalenceClass | None,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        feasible: Rows,
+    ) -> None:
+        if alike is None:
+            state.skipped_scores = self._pre_score_all(self._pre_score, state, pod, snapshot, feasible)
+            return
+        if alike.pre_score is None:
+            own = [plugin for plugin in self._pre_score if plugin.name in alike.signatures]
+            prepared = CycleState()
+            skipped = self._pre_score_all(own, prepared, pod, snapshot, feasible)
+            alike.pre_score = Prepared(
+                prepared, skipped, [each for each in self._pre_score if each not in own]
+            )
+        state.take_over(alike.pre_score.state)
+        others = self._pre_score_all(alike.pre_score.others, state, pod, snapshot, feasible)
+        state.skipped_scores = alike.pre_score.skipped | others
+
+    def _pre_score_all(
+        self,
+        plugins: Iterable[PreScorePlugin],
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        feasible: Rows,
+    ) -> frozenset[str]:
         skipped: set[str] = set()
-        for plugin in self._pre_score:
+        for plugin in plugins:
             status = self._call.status(
                 plugin,
                 ExtensionPoint.PRE_SCORE,
@@ -109,55 +124,74 @@ class Scoring:
                 skipped.add(plugin.name)
             elif not status.is_success:
                 raise PluginError(status)
-        state.skipped_scores = frozenset(skipped)
+        return frozenset(skipped)
 
-    def _score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Scores:
+    def _rank_anew(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Scores:
         total = np.zeros(len(feasible), dtype=np.int64)
-        by_plugin: dict[str, Int64s] = {}
-        for plugin in self._score:
-            if plugin.name in state.skipped_scores:
-                continue
-            scores = self._call.raising(
-                plugin, ExtensionPoint.SCORE, self._normalized, plugin, state, pod, snapshot, feasible
-            )
-            weighted = scores * self._weights.get(plugin.name, 1)
-            by_plugin[plugin.name] = weighted
-            total += weighted
-        return Scores(feasible, by_plugin, total)
+        said = []
+        for asking in self._score:
+            if asking.plugin.name not in state.skipped_scores:
+                said.append(self._scores(asking, state, pod, snapshot, feasible))
+                total += said[-1].at(feasible)
+        return Scores(feasible, feasible[total == total.max()], said)
 
-    def _normalized(
-        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows
-    ) -> Int64s:
-        scores = self._raw(plugin, state, pod, snapshot, feasible)
-        if overrides(plugin, ScorePlugin, "normalize"):
-            scores = checked_scores(
-                plugin.normalize(state, pod, scores, feasible), snapshot.n_nodes, "normalize"
+    def _rank(
+        self,
+        alike: EquivalenceClass,
+        standing: Standing,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        feasible: Rows,
+    ) -> Scores:
+        if standing.ranking is None:
+            standing.ranking = Ranking(
+                self._call,
+                [
+                    (asking, self._weight(asking), self._kept_by(alike, asking))
+                    for asking in self._score
+                    if asking.plugin.name in alike.signatures
+                    and asking.plugin.name not in state.skipped_scores
+                ],
             )
-        ranked: Int64s = scores[feasible]
-        for wrong in (int(ranked.min()), int(ranked.max())):
-            if not 0 <= wrong <= MAX_NODE_SCORE:
-                node = snapshot.name_of(int(feasible[np.flatnonzero(ranked == wrong)[0]]))
-                raise ValueError(
-                    f'invalid score {wrong} for node "{node}", '
-                    f"it should be in the range of [0, {MAX_NODE_SCORE}] after normalizing"
-                )
-        return ranked
+        standing.ranking.follow(state, pod, snapshot, standing, feasible)
+        others = [
+            self._scores(asking, state, pod, snapshot, feasible)
+            for asking in self._score
+            if asking.plugin.name not in alike.signatures and asking.plugin.name not in state.skipped_scores
+        ]
+        return standing.ranking.scores(standing, feasible, others)
+
+    def _kept_by(self, alike: EquivalenceClass, asking: AskScorer) -> KeptScores:
+        name = asking.plugin.name
+        return self._kept[name].of(alike.signatures[name], alike.versions.get(name, 0))
+
+    def _weight(self, asking: AskScorer) -> int:
+        return self._weights.get(asking.plugin.name, 1)
+
+    def _scores(
+        self, asking: AskScorer, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows
+    ) -> PluginScores:
+        def ask() -> PluginScores:
+            raw = self._raw(asking, state, pod, snapshot, feasible)
+            values = normalized(asking, state, pod, snapshot, raw, feasible)
+            return PluginScores(asking.plugin.name, self._weight(asking), values)
+
+        return self._call.raising(asking.plugin, ExtensionPoint.SCORE, ask)
 
     def _raw(
-        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows
-    ) -> Int64s:
-        def ask(nodes: Snapshot, rows: Rows) -> Int64s:
-            if overrides(plugin, ScorePlugin, "score"):
-                with self._call.evaluation(plugin, ExtensionPoint.SCORE, nodes=None):
-                    return checked_scores(plugin.score(state, pod, nodes, rows), nodes.n_nodes, "score")
-            with self._call.evaluation(plugin, ExtensionPoint.SCORE, nodes=len(rows)) as told:
-                scores, told.nodes = score_nodes(plugin, state, pod, nodes, rows)
-                return scores
-
-        kept = self._kept.get(plugin.name)
-        signature = None if kept is None else signature_of(plugin, pod)
-        if kept is None or signature is None:
-            return ask(snapshot, feasible)
-        return kept.scores(
-            signature, plugin.version(), snapshot, feasible, lambda some: ask(some, some.all_rows)
-        )
+        self, asking: AskScorer, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows
+    ) -> Int64s | int:
+        plugin = asking.plugin
+        kept_by = self._kept.get(plugin.name)
+        changes = snapshot.changes if plugin.reads_pods else snapshot.node_changes
+        signature = None if kept_by is None or changes is None else signature_of(plugin, pod)
+        if kept_by is None or signature is None:
+            return asking.across(state, pod, snapshot, feasible)
+        kept = kept_by.of(signature, plugin.version())
+        kept.follow(changes, snapshot.n_nodes)
+        unknown = kept.unknown(feasible)
+        if unknown.size:
+            kept.note(unknown, asking.each(state, pod, snapshot, unknown))
+        # A copy, since normalisation may write into it.
+        return kept.values.copy()

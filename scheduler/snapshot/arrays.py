@@ -49,9 +49,8 @@ class Column(Generic[S]):
         return self._shown
 
 
-def add_at(cells: Int64s, row: int, amount: int) -> None:
-    """Add to one cell, wrapping around at 64 bits as Go does, where NumPy would warn."""
-    total = int(cells[row]) + amount
-    if not -(1 << 63) <= total < 1 << 63:
-        total = (total + (1 << 63)) % (1 << 64) - (1 << 63)
-    cells[row] = total
+def wrapped(number: int) -> int:
+    """Return a number as 64 bits hold it, wrapping around as Go does, where NumPy would warn."""
+    if -(1 << 63) <= number < 1 << 63:
+        return number
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from scheduler.snapshot.affinity_index import ChangedTerms, TakenTerms
-from scheduler.snapshot.arrays import add_at
+from scheduler.snapshot.arrays import wrapped
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.snapshot import Interned
 
@@ -22,12 +21,10 @@ if TYPE_CHECKING:
     from scheduler.objects.taints import Taint
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
+    from scheduler.snapshot.change_log import ChangeLog
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.snapshot import Source
-
-
-_overlays = itertools.count(1)
 
 
 class TakenRows:
@@ -73,8 +70,19 @@ class TakenRows:
     def pod_count(self) -> Int64s:
         return self._base.pod_count()[self._rows]
 
-    def generation(self) -> Int64s:
-        return self._base.generation()[self._rows]
+    @property
+    def changes(self) -> None:
+        """Nothing is kept of some of the rows."""
+
+    @property
+    def node_changes(self) -> None:
+        """Likewise."""
+
+    def requested_on(self, row: int) -> Mapping[str, int]:
+        return self._base.requested_on(int(self._rows[row]))
+
+    def nonzero_requested_on(self, row: int) -> Sequence[int]:
+        return self._base.nonzero_requested_on(int(self._rows[row]))
 
     def unschedulable(self) -> Bools:
         return self._base.unschedulable()[self._rows]
@@ -124,7 +132,6 @@ class OtherPods:
         self, base: Source, add: Iterable[tuple[int, PodInfo]], remove: Iterable[tuple[int, PodInfo]]
     ) -> None:
         self._base = base
-        self._generation = -next(_overlays)
         self._pods: dict[int, dict[str, PodInfo]] = {}  # changed row -> pod uid -> pod
         self._requested: defaultdict[str, defaultdict[int, int]] = defaultdict(
             _deltas
@@ -180,11 +187,27 @@ class OtherPods:
     def pod_count(self) -> Int64s:
         return _changed(self._base.pod_count(), self._count)
 
-    def generation(self) -> Int64s:
-        """Give changed rows a generation that no other snapshot has, so that nothing kept per row fits them."""
-        generation = self._base.generation().copy()
-        generation[list(self._pods)] = self._generation
-        return generation
+    @property
+    def changes(self) -> None:
+        """Nothing is kept of pods that are not really there."""
+
+    @property
+    def node_changes(self) -> ChangeLog | None:
+        """The nodes are the base's own."""
+        return self._base.node_changes
+
+    def requested_on(self, row: int) -> Mapping[str, int]:
+        requested = dict(self._base.requested_on(row))
+        for resource, changes in self._requested.items():
+            requested[resource] = wrapped(requested.get(resource, 0) + changes.get(row, 0))
+        return {resource: amount for resource, amount in requested.items() if amount}
+
+    def nonzero_requested_on(self, row: int) -> Sequence[int]:
+        amounts = zip(self._base.nonzero_requested_on(row), ("cpu", "memory"), strict=True)
+        return [
+            wrapped(amount + self._nonzero[resource][row]) if resource in self._nonzero else amount
+            for amount, resource in amounts
+        ]
 
     def unschedulable(self) -> Bools:
         return self._base.unschedulable()
@@ -255,6 +278,6 @@ def _deltas() -> defaultdict[int, int]:
 def _changed(base: Int64s, changes: Mapping[int, int]) -> Int64s:
     array = base.copy()
     for row, change in changes.items():
-        add_at(array, row, change)
+        array[row] = wrapped(int(array[row]) + change)
     array.flags.writeable = False
     return array

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from scheduler.objects.node import NodeObject
@@ -66,8 +66,12 @@ class NodeInfo:
     @property
     def requested(self) -> Mapping[str, int]:
         """Resource -> what the pods on it ask for: cpu in milli, bytes, or a count; zeros are left out."""
-        amounts = ((name, int(self._snapshot.requested[name][self.row])) for name in self._snapshot.resources)
-        return {name: amount for name, amount in amounts if amount}
+        return self._snapshot.requested_on(self.row)
+
+    @property
+    def nonzero_requested(self) -> Sequence[int]:
+        """The same for cpu and memory, where a container that asks for none counts with 100 milli and 200 MiB."""
+        return self._snapshot.nonzero_requested_on(self.row)
 
     @property
     def pods(self) -> Iterable[PodInfo]:

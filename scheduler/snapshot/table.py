@@ -1,8 +1,8 @@
 """The columns of the cluster, kept up to date row by row.
 
 Only `scheduler.state` writes here. A removed node's row is taken by the last one, so columns stay without
-holes; every row that changes, and the one that moves, gets a new generation, which is how caches per row
-know what to recompute.
+holes. Every row that changes, and the one that moves, is noted in a log, which is how those who keep verdicts
+per row know what to ask again: one log of all changes, and one of the changes of node objects alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scheduler.snapshot.affinity_index import AffinityIndex
-from scheduler.snapshot.arrays import Column, add_at
+from scheduler.snapshot.arrays import Column, wrapped
+from scheduler.snapshot.change_log import ChangeLog
 from scheduler.snapshot.images import ImageColumn
 from scheduler.snapshot.interning import InternedColumn
 from scheduler.snapshot.object_store import ObjectStore
@@ -54,7 +55,6 @@ class ClusterTable:
         self._nonzero_memory_bytes: Column[np.int64] = Column(np.int64)
         self._pod_count: Column[np.int64] = Column(np.int64)
         self._unschedulable: Column[np.bool_] = Column(np.bool_)
-        self._generation: Column[np.int64] = Column(np.int64)
         self._taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(())
         self._declared_features: InternedColumn[frozenset[str]] = InternedColumn(frozenset())
         self._labels: OrderedDict[str, InternedColumn[str | None]] = OrderedDict()  # by label key
@@ -63,7 +63,10 @@ class ClusterTable:
         self._pod_counts = PodCounts()
         self._affinity = AffinityIndex()
         self._objects: dict[str, ObjectStore] = {}  # by kind
-        self._last_generation = 0
+        self._requested_on: list[dict[str, int]] = []  # by row: resource -> amount, without zeros
+        self._nonzero_on: list[list[int]] = []  # by row: milliCPU and bytes
+        self._changes = ChangeLog()
+        self._node_changes = ChangeLog()
         self._snapshot: Snapshot | None = None
 
     # Reading.
@@ -81,11 +84,6 @@ class ClusterTable:
     @property
     def nodes(self) -> Sequence[NodeObject]:
         return self._nodes
-
-    @property
-    def last_generation(self) -> int:
-        """The generation of the row that changed last; nothing changed since it was read if it is equal."""
-        return self._last_generation
 
     def row_of(self, node_name: str) -> int | None:
         return self._row_of.get(node_name)
@@ -110,8 +108,19 @@ class ClusterTable:
     def pod_count(self) -> Int64s:
         return self._pod_count.view(self.n_nodes)
 
-    def generation(self) -> Int64s:
-        return self._generation.view(self.n_nodes)
+    @property
+    def changes(self) -> ChangeLog:
+        return self._changes
+
+    @property
+    def node_changes(self) -> ChangeLog:
+        return self._node_changes
+
+    def requested_on(self, row: int) -> Mapping[str, int]:
+        return self._requested_on[row]
+
+    def nonzero_requested_on(self, row: int) -> Sequence[int]:
+        return self._nonzero_on[row]
 
     def unschedulable(self) -> Bools:
         return self._unschedulable.view(self.n_nodes)
@@ -180,6 +189,8 @@ class ClusterTable:
         row = len(self._nodes)
         self._nodes.append(node)
         self._pods.append({})
+        self._requested_on.append({})
+        self._nonzero_on.append([0, 0])
         self._row_of[node.name] = row
         for column in self._columns():
             column.reserve(row + 1)
@@ -187,15 +198,22 @@ class ClusterTable:
         self._layout_changed()
         return row
 
-    def update_node(self, node: NodeObject) -> None:
-        """Replace a node's own values; its pods stay."""
+    def update_node(self, node: NodeObject) -> bool:
+        """Replace a node's own values; its pods stay.
+
+        Returns:
+            Whether anything is new; a heartbeat is not, so that nothing that is kept of the row is out of date.
+        """
         row = self._row_of[node.name]
+        before, self._nodes[row] = self._nodes[row], node
+        if node.is_heartbeat_of(before):
+            return False
         # Resources the node no longer offers become zero.
-        for resource in self._nodes[row].allocatable:
+        for resource in before.allocatable:
             if resource not in node.allocatable:
                 self._allocatable[resource].cells[row] = 0
-        self._nodes[row] = node
         self._write_node(row, node)
+        return True
 
     def remove_node(self, node_name: str) -> None:
         """Take a node and the pods on it out; the last row moves into its place."""
@@ -219,13 +237,13 @@ class ClusterTable:
             if id(column) not in moved:
                 column.cells[row] = column.cells[last]
                 column.cells[last] = 0
-        self._nodes[row] = self._nodes[last]
-        self._pods[row] = self._pods[last]
-        self._nodes.pop()
-        self._pods.pop()
+        by_row: tuple[list[Any], ...] = (self._nodes, self._pods, self._requested_on, self._nonzero_on)
+        for each in by_row:
+            each[row] = each[last]
+            each.pop()
         if row != last:
             self._row_of[self._nodes[row].name] = row
-            self._touch(row)
+            self._node_changed(row)
         self._layout_changed()
 
     def _count_terms(self, row: int, pods_of: int, sign: int) -> None:
@@ -242,7 +260,7 @@ class ClusterTable:
             column.set(row, node.labels.get(key))
         for name, image in self._images.items():
             image.set(row, node.images.get(name))
-        self._touch(row)
+        self._node_changed(row)
 
     # Pods on nodes.
 
@@ -258,19 +276,39 @@ class ClusterTable:
         self._count(row, pod, -1)
         return pod
 
+    def replace_pod(self, row: int, pod: PodInfo, *, is_news: bool) -> None:
+        """Exchange a pod on a node for another version that takes the same there.
+
+        Args:
+            row: where it is.
+            pod: the other version; see `PodInfo.takes_the_same_as`.
+            is_news: whether what plugins keep of the row is out of date.
+        """
+        self._pods[row][pod.uid] = pod
+        if is_news:
+            self._pods_changed(row)
+
     def _count(self, row: int, pod: PodInfo, sign: int) -> None:
-        resources = pod.resources
+        resources, requested = pod.resources, self._requested_on[row]
         for resource, amount in resources.taken.items():
-            add_at(self._resource_column(self._requested, resource).cells, row, sign * amount)
-        add_at(self._nonzero_milli_cpu.cells, row, sign * resources.nonzero_milli_cpu)
-        add_at(self._nonzero_memory_bytes.cells, row, sign * resources.nonzero_memory_bytes)
-        self._pod_count.cells[row] += sign
+            total = wrapped(requested.get(resource, 0) + sign * amount)
+            if total:
+                requested[resource] = total
+            else:
+                requested.pop(resource, None)
+            self._resource_column(self._requested, resource).cells[row] = total
+        nonzero = self._nonzero_on[row]
+        nonzero[0] = wrapped(nonzero[0] + sign * resources.nonzero_milli_cpu)
+        nonzero[1] = wrapped(nonzero[1] + sign * resources.nonzero_memory_bytes)
+        self._nonzero_milli_cpu.cells[row] = nonzero[0]
+        self._nonzero_memory_bytes.cells[row] = nonzero[1]
+        self._pod_count.cells[row] = len(self._pods[row])
         self._pod_counts.count(row, pod, sign)
         self._affinity.count(row, pod, sign)
         if pod.host_ports:
             ports = (port for other in self._pods[row].values() for port in other.host_ports)
             self._used_ports.set(row, frozenset(ports))
-        self._touch(row)
+        self._pods_changed(row)
 
     # Objects of other kinds, for the plugins that need them.
 
@@ -298,15 +336,17 @@ class ClusterTable:
             self._nonzero_memory_bytes,
             self._pod_count,
             self._unschedulable,
-            self._generation,
             *(interned.codes for interned in self._interned()),
             *(image.present for image in self._images.values()),
             *self._pod_counts.columns(),
         )
 
-    def _touch(self, row: int) -> None:
-        self._last_generation += 1
-        self._generation.cells[row] = self._last_generation
+    def _node_changed(self, row: int) -> None:
+        self._node_changes.note(row, self.n_nodes)
+        self._pods_changed(row)
+
+    def _pods_changed(self, row: int) -> None:
+        self._changes.note(row, self.n_nodes)
 
     def _layout_changed(self) -> None:
         self._snapshot = None

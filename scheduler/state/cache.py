@@ -50,11 +50,12 @@ class Cache:
 
     def add_node(self, node: NodeObject) -> None:
         """Take a node in, or its newer version."""
-        self._disturbances[node.name] = next(self._changes)
         if self.table.row_of(node.name) is not None:
-            self.table.update_node(node)
+            if self.table.update_node(node):
+                self._disturb(node.name)
             return
         row = self.table.add_node(node)
+        self._disturbances[node.name] = next(self._changes)
         for pod in self._homeless.pop(node.name, {}).values():
             self.table.add_pod(row, pod)
 
@@ -107,16 +108,31 @@ class Cache:
     def add_pod(self, pod: PodInfo) -> None:
         """Count a pod where the API server says it is: one we assumed, one we knew, or a new one."""
         known = self._pods.get(pod.uid)
-        if known is not None:
+        if known is None:
+            self._disturb(pod.node_name)
+            self._put(pod, PodState.CONFIRMED)
+        elif known.node_name == pod.node_name and known.takes_the_same_as(pod):
+            self._replace(pod)
+        else:
             if known.node_name != pod.node_name:
                 logger.warning(
                     "Pod is on another node than expected",
                     extra={"pod": pod.key, "expected": known.node_name, "node": pod.node_name},
                 )
+            if known.node_name != pod.node_name or known.resources != pod.resources:
+                self._disturb(pod.node_name)
             self._uncount(known)
-        if known is None or known.node_name != pod.node_name or known.resources != pod.resources:
-            self._disturb(pod.node_name)
-        self._put(pod, PodState.CONFIRMED)
+            self._put(pod, PodState.CONFIRMED)
+
+    def _replace(self, pod: PodInfo) -> None:
+        """Take over another version of a pod that is counted already; that we were right about it is no news."""
+        is_news = self._states[pod.uid] is PodState.CONFIRMED
+        self._pods[pod.uid], self._states[pod.uid] = pod, PodState.CONFIRMED
+        row = self.table.row_of(pod.node_name)
+        if row is None:
+            self._homeless[pod.node_name][pod.uid] = pod
+        else:
+            self.table.replace_pod(row, pod, is_news=is_news)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
         """Stop counting a pod that is gone or has ended, and return it; None if it was not counted."""

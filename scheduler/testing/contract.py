@@ -22,7 +22,6 @@ from scheduler.framework import (
     CycleState,
     EventResource,
     FilterPlugin,
-    Locality,
     Plugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
@@ -32,6 +31,7 @@ from scheduler.framework import (
     ScorePlugin,
     Status,
 )
+from scheduler.runtime.asking import outcomes_of, scores_of
 from scheduler.runtime.checking import constructor_wants
 from scheduler.testing.fakes import Fakes
 from scheduler.testing.samples import sample_pods, sample_table
@@ -102,7 +102,7 @@ def verdict(
         answer = answer.node_names if isinstance(answer, PreFilterResult) else None
     if not isinstance(plugin, FilterPlugin):
         return Verdict(answer)
-    outcomes = plugin.filter(state.clone() if clone else state, pod, snapshot, rows)
+    outcomes = outcomes_of(plugin, state.clone() if clone else state, pod, snapshot, rows)
     assert outcomes.index.dtype == np.uint16, f"the index is uint16, was {outcomes.index.dtype}"
     assert outcomes.index.shape == (snapshot.n_nodes,), f"one number per node, was {outcomes.index.shape}"
     assert outcomes.index.max(initial=0) < len(outcomes.table), "every number is a place in the table"
@@ -122,7 +122,7 @@ def ranking(
         if answer is not None and not answer.is_success:
             return answer.code
     state = state.clone() if clone else state
-    scores = plugin.score(state, pod, snapshot, rows)
+    scores = scores_of(plugin, state, pod, snapshot, rows)
     _check_scores(scores, snapshot)
     scores = plugin.normalize(state, pod, scores, rows)
     _check_scores(scores, snapshot)
@@ -173,11 +173,11 @@ def check_follows_the_nodes_when_rows_are_reordered(each: Subject) -> None:
 
 
 def check_a_part_of_the_nodes_gives_that_part_of_the_verdicts(each: Subject) -> None:
-    """Of plugins with Locality.NODE; normalisation looks across nodes, so scores are compared before it."""
-    if each.plugin.locality is not Locality.NODE:
-        return
+    """Of plugins that give signatures; normalisation looks across nodes, so scores are compared before it."""
     rows = each.snapshot.all_rows
     for pod in each.pods:
+        if each.plugin.signature(pod) is None:
+            continue
         whole = verdict(each.plugin, pod, each.snapshot)
         raw = _raw_scores(each, pod, each.snapshot)
         for part in (rows[::2], rows[:3], rows[-1:]):
@@ -200,7 +200,8 @@ def _raw_scores(each: Subject, pod: PodInfo, snapshot: Snapshot) -> list[int] | 
         answer = plugin.pre_score(state, pod, snapshot, rows)
         if answer is not None and not answer.is_success:
             return None
-    return plugin.score(state, pod, snapshot, rows).tolist()  # type: ignore[no-any-return]
+    scores: list[int] = scores_of(plugin, state, pod, snapshot, rows).tolist()
+    return scores
 
 
 def check_answers_only_for_the_rows_still_standing(each: Subject) -> None:
@@ -239,7 +240,6 @@ def check_leaves_the_snapshot_alone(each: Subject) -> None:
 def _columns(snapshot: Snapshot) -> dict[str, np.ndarray[Any, Any]]:
     columns = {
         "pod_count": snapshot.pod_count,
-        "generation": snapshot.generation,
         "unschedulable": snapshot.unschedulable,
         "taints": snapshot.taints.codes,
         "declared_features": snapshot.declared_features.codes,

@@ -130,7 +130,7 @@ class Trial:
         scores = decision.scores
         if scores is None:
             return explanation, decision.node_name or None
-        best = scores.rows[scores.total == scores.total.max()]
+        best = scores.best
         return explanation, min(snapshot.name_of(row) for row in best.tolist())
 
 

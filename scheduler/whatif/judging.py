@@ -96,7 +96,7 @@ def _judge(scheduler: OfflineScheduler, pod: PodInfo) -> tuple[Judged, Decision 
 
 
 def _best(scores: Scores, snapshot: Snapshot) -> list[str]:
-    rows = scores.rows[scores.total == scores.total.max()]
+    rows = scores.best
     return sorted(snapshot.name_of(row) for row in rows.tolist())
 
 

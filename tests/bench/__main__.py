@@ -60,11 +60,11 @@ def _different(count: int) -> list[PodInfo]:
 def _decide(framework: Framework, cache: Cache, pods: list[PodInfo]) -> float:
     random = Random(1)
     gc.collect()
-    begin = time.perf_counter()
+    begin = time.process_time()
     for each in pods:
         decision = schedule_pod(framework, each, cache.snapshot(), nominated={}, random=random)
         cache.assume(each, decision.node_name)
-    return (time.perf_counter() - begin) / len(pods)
+    return (time.process_time() - begin) / len(pods)
 
 
 def _show(label: str, seconds: list[float], base: float | None) -> float:
@@ -95,11 +95,12 @@ def main() -> None:
     raw = json.dumps(pod_object("parsed", cpu="100m", memory="500Mi")).encode()
     seconds = []
     for _ in range(_RUNS):
-        begin = time.perf_counter()
+        begin = time.process_time()
         for _ in range(_DECISIONS):
             decode_pod(raw)
-        seconds.append((time.perf_counter() - begin) / _DECISIONS)
+        seconds.append((time.process_time() - begin) / _DECISIONS)
     _show("a pod parsed", seconds, base)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,6 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     FilterPlugin,
-    Locality,
     Outcomes,
     PreEnqueuePlugin,
     PreFilterPlugin,
@@ -36,7 +35,6 @@ class Honest(FilterPlugin, ScorePlugin):
     """Refuses every node with a GPU, one by one."""
 
     name = "Honest"
-    locality = Locality.NODE
 
     def signature(self, pod: PodInfo) -> str:
         return "all alike"

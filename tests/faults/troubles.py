@@ -14,7 +14,6 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     FilterPlugin,
-    Locality,
     Outcomes,
     PermitPlugin,
     PostBindPlugin,
@@ -150,7 +149,6 @@ class DriftingFilter(Troubled, FilterPlugin):
     """Refuses nodes by background data that change; its verdicts are kept per node until they do."""
 
     name = "DriftingFilter"
-    locality = Locality.NODE
     refresh_seconds = 11.0
 
     def __init__(self) -> None:

@@ -11,7 +11,6 @@ import pytest
 from scheduler.errors import ConfigurationError
 from scheduler.framework import (
     FilterPlugin,
-    Locality,
     PermitPlugin,
     PostBindPlugin,
     PreBindPlugin,

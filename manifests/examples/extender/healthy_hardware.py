@@ -12,7 +12,6 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     FilterPlugin,
-    Locality,
     PluginArgs,
     ScorePlugin,
     Status,
@@ -28,7 +27,7 @@ class HealthyHardwareArgs(PluginArgs):
 
 class HealthyHardware(FilterPlugin, ScorePlugin):
     name = "HealthyHardware"
-    locality = Locality.NODE
+    api_version = 1
     Args: ClassVar = HealthyHardwareArgs
 
     def __init__(self, *, args: HealthyHardwareArgs):

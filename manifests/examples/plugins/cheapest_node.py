@@ -21,6 +21,7 @@ class CheapestNodeArgs(PluginArgs):
 
 class CheapestNode(ScorePlugin):
     name = "CheapestNode"
+    api_version = 1
     Args: ClassVar = CheapestNodeArgs
     needs = Needs(kinds=frozenset({CONFIG_MAPS}))
 

@@ -14,7 +14,6 @@ from scheduler.framework import (
     EventWithHint,
     FilterPlugin,
     HttpGet,
-    Locality,
     PluginArgs,
     Status,
 )
@@ -30,7 +29,7 @@ class LicenceArgs(PluginArgs):
 
 class FreeLicence(FilterPlugin):
     name = "FreeLicence"
-    locality = Locality.NODE
+    api_version = 1
     Args: ClassVar = LicenceArgs
 
     def __init__(self, *, args: LicenceArgs, web: HttpGet):

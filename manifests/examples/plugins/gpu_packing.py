@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from scheduler.framework import MAX_NODE_SCORE, Locality, PluginArgs, ScorePlugin
+from scheduler.framework import MAX_NODE_SCORE, PluginArgs, ScorePlugin
 
 
 class GpuPackingArgs(PluginArgs):
@@ -17,7 +17,7 @@ class GpuPackingArgs(PluginArgs):
 
 class GpuPacking(ScorePlugin):
     name = "GpuPacking"
-    locality = Locality.NODE
+    api_version = 1
     Args: ClassVar = GpuPackingArgs
 
     def __init__(self, *, args: GpuPackingArgs):

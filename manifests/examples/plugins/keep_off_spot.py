@@ -1,11 +1,11 @@
 """Pods with the label `example.com/tier: gold` stay off nodes that may be taken away."""
 
-from scheduler.framework import FilterPlugin, Locality, Status
+from scheduler.framework import FilterPlugin, Status
 
 
 class KeepOffSpot(FilterPlugin):
     name = "KeepOffSpot"
-    locality = Locality.NODE
+    api_version = 1
 
     def signature(self, pod):
         return pod.labels.get("example.com/tier")

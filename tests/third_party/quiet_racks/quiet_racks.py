@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from scheduler.framework import FilterPlugin, Locality, Outcomes, PluginArgs
+from scheduler.framework import FilterPlugin, Outcomes, PluginArgs
 
 
 class QuietRacksArgs(PluginArgs):
@@ -11,7 +11,7 @@ class QuietRacksArgs(PluginArgs):
 
 class QuietRacks(FilterPlugin):
     name = "QuietRacks"
-    locality = Locality.NODE
+    api_version = 1
     Args: ClassVar = QuietRacksArgs
 
     def __init__(self, *, args: QuietRacksArgs):

@@ -7,6 +7,7 @@ from quiet_racks import QuietRacks
 
 class QuietRacksAtHome(QuietRacks):
     name = "QuietRacksAtHome"
+    api_version = 1
 
 
 def run():

@@ -17,7 +17,6 @@ from scheduler.framework import (
     Code,
     EventResource,
     EventWithHint,
-    Locality,
     PostFilterResult,
     Status,
     Wait,
@@ -41,8 +40,6 @@ def at_most(pods: int) -> Any:
 
 class Room(puppets.NodeFilter):
     """Refuses full nodes; waits for nodes to come and pods to go. Its verdicts are kept."""
-
-    locality = Locality.NODE
 
     def signature(self, pod: Any) -> str:
         return "all alike"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scheduler.framework import SKIP, CycleState, PreFilterPlugin, PreScorePlugin, Status
+from scheduler.runtime.asking import outcomes_of, scores_of
 
 if TYPE_CHECKING:
     from scheduler.errors import FieldError
@@ -41,7 +42,7 @@ def reasons(plugin: FilterPlugin, pod: PodInfo, cluster: Cluster) -> dict[str, t
         if answer is SKIP:
             return {}
         assert not isinstance(answer, Status) or answer.is_success, answer
-    outcomes = plugin.filter(state, pod, snapshot, snapshot.all_rows)
+    outcomes = outcomes_of(plugin, state, pod, snapshot, snapshot.all_rows)
     return {
         node.name: outcomes.of(row).reasons
         for row, node in enumerate(cluster.nodes)
@@ -55,7 +56,7 @@ def scores(plugin: ScorePlugin, pod: PodInfo, cluster: Cluster) -> dict[str, int
     rows = snapshot.all_rows
     if isinstance(plugin, PreScorePlugin) and plugin.pre_score(state, pod, snapshot, rows) is SKIP:
         return None
-    found = plugin.normalize(state, pod, plugin.score(state, pod, snapshot, rows), rows)
+    found = plugin.normalize(state, pod, scores_of(plugin, state, pod, snapshot, rows), rows)
     return {node.name: int(found[row]) for row, node in enumerate(cluster.nodes)}
 
 

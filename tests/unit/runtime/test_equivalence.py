@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scheduler.runtime.equivalence import KeptVerdicts
 
-from scheduler.framework import Code, CycleState, Diagnosis, Locality, Outcomes, Status
+from scheduler.framework import Code, CycleState, Diagnosis, Outcomes, Status
 from scheduler.runtime import equivalence
 from scheduler.runtime.calls import PluginError
-from scheduler.runtime.equivalence import KeptVerdicts
 from tests.builders import node, pod
 from tests.puppets import Filter, NodeFilter, NodeScore, Score, framework_of
 from tests.snapshots import cache_of, snapshot_of
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 class Kept:
     """What makes a puppet's verdicts worth keeping: pods of the same label `class` are alike to it."""
 
-    locality = Locality.NODE
     number = 0
 
     def signature(self, pod: PodInfo) -> Hashable | None:

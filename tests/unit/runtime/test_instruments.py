@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scheduler.cycle.scheduling import run_now
-from scheduler.framework import Code, CycleState, Diagnosis, Locality, QueuedPodInfo, Status, Wait
+from scheduler.framework import Code, CycleState, Diagnosis, QueuedPodInfo, Status, Wait
 from scheduler.framework.points import ExtensionPoint
 from scheduler.runtime.calls import PluginError
 from tests import puppets
@@ -142,8 +142,6 @@ def test_a_loop_over_nodes_is_told_with_their_number():
 
 def test_kept_verdicts_are_not_counted_as_asking():
     class Kept(puppets.NodeFilter):
-        locality = Locality.NODE
-
         def signature(self, pod: Any) -> str:
             return "all"
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from scheduler.runtime.equivalence import is_kept
+from scheduler.runtime.per_node import filter_nodes, score_nodes, slow_last
 
 from scheduler.framework import (
     CycleState,
     FilterPlugin,
-    Locality,
     ScorePlugin,
     Status,
 )
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.slow_plugins import SlowPlugin
-from scheduler.runtime.equivalence import is_kept
 from scheduler.runtime.framework import EnabledPlugins, Framework
 from scheduler.runtime.instruments import NoInstruments
-from scheduler.runtime.per_node import filter_nodes, score_nodes, slow_last
 from scheduler.whatif.judging import explain_each
 from tests.builders import node, node_object, pod, pod_object
 from tests.clusters import cluster

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from scheduler.framework import SKIP, CycleState, Locality, ScorePlugin
+from scheduler.framework import SKIP, CycleState, ScorePlugin
 from scheduler.runtime.calls import PluginError
 from tests.builders import pod
 from tests.puppets import NodeScore, PreScore, Score, framework_of
@@ -116,7 +116,6 @@ def test_scores_of_other_nodes_may_be_anything():
 def test_normalising_in_place_does_not_spoil_what_is_kept():
     class Kept(ScorePlugin):
         name = "Kept"
-        locality = Locality.NODE
 
         def signature(self, pod: Any) -> str:
             return "all"

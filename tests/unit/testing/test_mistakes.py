@@ -11,7 +11,6 @@ from scheduler.errors import PluginLoadError
 from scheduler.framework import (
     Code,
     FilterPlugin,
-    Locality,
     Plugin,
     PreFilterPlugin,
     PreFilterResult,
@@ -66,7 +65,6 @@ def test_a_wrong_answer_is_told_with_the_right_one(plugin: type[Plugin], told: s
 
 class SignsAList(ScorePlugin):
     name = "SignsAList"
-    locality = Locality.NODE
 
     def signature(self, pod: Any) -> Any:
         return ["web"]

@@ -1,0 +1,289 @@
+"""How nodes are ranked: the scores of one decision, and the totals that are kept for pods alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.framework.diagnosis import FEASIBLE
+from scheduler.framework.interface import MAX_NODE_SCORE
+from scheduler.framework.points import ExtensionPoint
+from scheduler.runtime.answers import checked_scores
+from scheduler.runtime.kept_verdicts import resized
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from scheduler.framework.cycle_state import CycleState
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.asking import AskScorer
+    from scheduler.runtime.calls import PluginCalls
+    from scheduler.runtime.equivalence_classes import Standing
+    from scheduler.runtime.kept_verdicts import KeptScores
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
+
+    UInt8s = NDArray[np.uint8]
+
+_FEW_ROWS = 8
+"""So many rows are ranked one by one; more as arrays."""
+_UNRANKED = -1
+
+
+@dataclass(frozen=True)
+class PluginScores:
+    """What one plugin says of the feasible nodes, brought into range.
+
+    Attributes:
+        plugin: its name.
+        weight: what its scores are multiplied with.
+        values: uint8 (n_nodes,), 0 to 100, valid at feasible rows; or one number for all of them.
+    """
+
+    plugin: str
+    weight: int
+    values: UInt8s | int
+
+    def at(self, rows: Rows) -> Int64s:
+        """Return the weighted scores of rows, (len(rows),)."""
+        if isinstance(self.values, int):
+            return np.full(len(rows), self.values * self.weight, dtype=np.int64)
+        return self.values[rows] * np.int64(self.weight)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How feasible nodes were ranked.
+
+    Attributes:
+        rows: the feasible rows, ascending.
+        best: the rows with the highest total.
+        plugins: what each plugin says that did not skip.
+        others: what others than plugins say, weighted, (len(rows),) each.
+    """
+
+    rows: Rows
+    best: Rows
+    plugins: Sequence[PluginScores] = ()
+    others: Mapping[str, Int64s] = field(default_factory=dict)
+
+    @cached_property
+    def by_plugin(self) -> Mapping[str, Int64s]:
+        """Who ranks -> int64 (len(rows),), normalised and weighted; plugins that skipped are absent."""
+        return {**{each.plugin: each.at(self.rows) for each in self.plugins}, **self.others}
+
+    @cached_property
+    def total(self) -> Int64s:
+        """Int64 (len(rows),), the sums; 1 each where nobody ranks."""
+        if not (self.plugins or self.others):
+            return np.ones(len(self.rows), dtype=np.int64)
+        return sum(self.by_plugin.values(), np.zeros(len(self.rows), dtype=np.int64))
+
+    def with_others(self, others: Mapping[str, Int64s]) -> Scores:
+        """Return these with what others than plugins say, weighted already, (len(rows),) each."""
+        if not others:
+            return self
+        total = sum(others.values(), self.total)
+        return Scores(self.rows, self.rows[total == total.max()], self.plugins, others)
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory is held."""
+        of_plugins = sum(each.values.nbytes for each in self.plugins if not isinstance(each.values, int))
+        of_others = sum(array.nbytes for array in self.others.values())
+        return int(self.rows.nbytes + self.best.nbytes + of_plugins + of_others)
+
+
+def normalized(
+    asking: AskScorer, state: CycleState, pod: PodInfo, snapshot: Snapshot, raw: Int64s | int, rows: Rows
+) -> UInt8s | int:
+    """Bring raw scores into range: uint8 (n_nodes,), valid at rows, or one number for all of them.
+
+    Raises:
+        ValueError: they are still out of range, or malformed.
+    """
+    if isinstance(raw, int):
+        if not asking.normalizes:
+            check_range(np.array([raw]), rows, snapshot)
+            return raw
+        raw = np.full(snapshot.n_nodes, raw, dtype=np.int64)
+    scores = raw
+    if asking.normalizes:
+        scores = checked_scores(asking.plugin.normalize(state, pod, raw, rows), snapshot.n_nodes, "normalize")
+    check_range(scores if len(rows) == len(scores) else scores[rows], rows, snapshot)
+    return scores.astype(np.uint8)
+
+
+def check_range(scores: Int64s, rows: Rows, snapshot: Snapshot) -> None:
+    """Refuse scores, (len(rows),), that are not from 0 to 100.
+
+    Raises:
+        ValueError: naming one of them.
+    """
+    for wrong in (int(scores.min(initial=0)), int(scores.max(initial=0))):
+        if not 0 <= wrong <= MAX_NODE_SCORE:
+            node = snapshot.name_of(int(rows[np.flatnonzero(scores == wrong)[0]]))
+            raise ValueError(
+                f'invalid score {wrong} for node "{node}", '
+                f"it should be in the range of [0, {MAX_NODE_SCORE}] after normalizing"
+            )
+
+
+class _Part:
+    """What one plugin says of the nodes to pods of one class.
+
+    Attributes:
+        asking: the plugin.
+        weight: what its scores are multiplied with.
+        kept: its raw scores.
+        values: uint8 (n_nodes,), brought into range.
+        constant: the one value at all rows that were normalised; None if there are several.
+    """
+
+    def __init__(self, asking: AskScorer, weight: int, kept: KeptScores) -> None:
+        self.asking = asking
+        self.weight = weight
+        self.kept = kept
+        self.values: UInt8s = np.zeros(0, dtype=np.uint8)
+        self.constant: int | None = None
+        self._rows: Rows | None = None  # what was normalised last
+
+    def rank(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Int64s | int:
+        """Return what the plugin says of rows, weighted, (len(rows),); 0 of one that normalises, which comes later."""
+        unknown = self.kept.unknown(rows)
+        if unknown.size:
+            self.kept.note(unknown, self.asking.each(state, pod, snapshot, unknown))
+            self._rows = None
+        if self.asking.normalizes:
+            return 0
+        scores: Int64s = self.kept.values[rows]
+        check_range(scores, rows, snapshot)
+        self.values[rows] = scores
+        return scores * self.weight
+
+    def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> None:
+        """Bring the raw scores of rows into range, unless nothing has changed since the last time."""
+        if self._rows is rows:
+            return
+        values = normalized(self.asking, state, pod, snapshot, self.kept.values.copy(), rows)
+        assert not isinstance(values, int)
+        self.values = values
+        at_rows = self.values if len(rows) == len(self.values) else self.values[rows]
+        lowest, highest = int(at_rows.min()), int(at_rows.max())
+        self.constant = lowest if lowest == highest else None
+        self._rows = rows
+
+    def shown(self) -> PluginScores:
+        """Return what it says now."""
+        values = self.values.copy() if self.constant is None else self.constant
+        return PluginScores(self.asking.plugin.name, self.weight, values)
+
+
+class Ranking:
+    """The weighted totals of the nodes that the filters of a class of pods leave.
+
+    Kept are the sums of the plugins that do not normalise; what others say is added where it differs from node to node.
+    """
+
+    def __init__(self, calls: PluginCalls, scorers: Sequence[tuple[AskScorer, int, KeptScores]]) -> None:
+        self._call = calls
+        parts = [_Part(*scorer) for scorer in scorers]
+        self._plain = [part for part in parts if not part.asking.normalizes]
+        self._normalizing = [part for part in parts if part.asking.normalizes]
+        self._parts = parts
+        self._total: Int64s = np.zeros(
+            0, dtype=np.int64
+        )  # _UNRANKED where it is not known, or the node refused
+        self._known: Bools = np.zeros(0, dtype=np.bool_)
+        self._is_complete = False  # every feasible node is ranked, but for the ones that are left
+        self._left: set[int] = set()
+
+    def follow(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, standing: Standing, rows: Rows
+    ) -> None:
+        """Rank those of the rows again that changed.
+
+        Args:
+            state: of the pod, with what PreScore wrote.
+            pod: any of the class.
+            snapshot: the cluster.
+            standing: what the filters say.
+            rows: some of the nodes they leave, or all.
+
+        Raises:
+            PluginError: a plugin raised, or gave scores out of range; what was not ranked is ranked the next time.
+        """
+        for part in self._parts:
+            part.kept.follow(
+                snapshot.changes if part.asking.plugin.reads_pods else snapshot.node_changes, snapshot.n_nodes
+            )
+        if len(self._total) != snapshot.n_nodes:
+            self._total, self._known = (
+                resized(self._total, snapshot.n_nodes),
+                resized(self._known, snapshot.n_nodes),
+            )
+            for part in self._plain:
+                part.values = resized(part.values, snapshot.n_nodes)
+        missing = self._missing(standing, rows)
+        if len(missing):
+            self._rank(missing, state, pod, snapshot)
+        if rows is standing.feasible:
+            self._is_complete = True
+            self._left.clear()
+        for part in self._normalizing:
+            self._call.raising(
+                part.asking.plugin,
+                ExtensionPoint.SCORE,
+                part.normalize,
+                state,
+                pod,
+                snapshot,
+                rows,
+            )
+
+    def _missing(self, standing: Standing, rows: Rows) -> Rows:
+        changed, standing.unranked = standing.unranked, set()
+        if changed is None:
+            self._known[:] = False
+            self._total[:] = _UNRANKED
+            self._is_complete = False
+            self._left.clear()
+            return rows
+        for row in changed:
+            self._known[row] = False
+            self._total[row] = _UNRANKED
+        self._left |= changed
+        if self._is_complete and rows is standing.feasible:
+            left = [row for row in self._left if standing.rejected_by[row] == FEASIBLE]
+            return np.array(sorted(left), dtype=np.intp)
+        return rows[~self._known[rows]]
+
+    def _rank(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
+        total = np.zeros(len(rows), dtype=np.int64)
+        for part in self._parts:
+            plugin = part.asking.plugin
+            total += self._call.raising(plugin, ExtensionPoint.SCORE, part.rank, rows, state, pod, snapshot)
+        self._total[rows] = total
+        self._known[rows] = True
+
+    def scores(self, standing: Standing, rows: Rows, more: Sequence[PluginScores]) -> Scores:
+        """Return the scores of rows that were just ranked, with those of more plugins."""
+        extra = [*(part.shown() for part in self._normalizing), *more]
+        shown = [part.shown() for part in self._plain]
+        differing = [each for each in extra if not isinstance(each.values, int)]
+        if differing:
+            everywhere = len(rows) == len(self._total)
+            total = self._total.copy() if everywhere else self._total[rows]
+            for each in differing:
+                total += (each.values if everywhere else each.values[rows]) * np.int64(each.weight)  # type: ignore[index]
+            best = rows[total == total.max()]
+        elif rows is standing.feasible:
+            best = np.flatnonzero(self._total == self._total.max())
+        else:
+            total = self._total[rows]
+            best = rows[total == total.max()]
+        return Scores(rows, best, (*shown, *extra))
