@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar_resource_name
+from scheduler.snapshot import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from scheduler.snapshot import Int64s, ResourceArrays, Snapshot
+    from scheduler.snapshot import Int64s, NodeInfo, ResourceArrays, Snapshot
 
 
 class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -78,3 +79,41 @@ def usages(
             continue
         found.append(Usage(spec.weight, snapshot.allocatable[spec.name], taken, taken + request))
     return found
+
+
+class NodeUsage(NamedTuple):
+    """One resource on one node; as `Usage`."""
+
+    weight: int
+    allocatable: int
+    allocated: int
+    requested: int
+
+
+def usages_on(
+    node: NodeInfo, specs: Iterable[ResourceSpec], requests: Sequence[int], *, nonzero: bool
+) -> list[NodeUsage]:
+    """Return what `usages` does of one node.
+
+    Args:
+        node: which.
+        specs: the resources the profile names.
+        requests: what the pod asks for of each of them.
+        nonzero: whether pods that ask for no cpu or memory count with the least amounts.
+    """
+    offered, taken = node.allocatable, node.requested
+    cpu_and_memory = node.nonzero_requested if nonzero else (taken.get(CPU, 0), taken.get(MEMORY, 0))
+    usages_there = []
+    for spec, request in zip(specs, requests, strict=True):
+        name = spec.name
+        if name == CPU:
+            allocated = cpu_and_memory[0]
+        elif name == MEMORY:
+            allocated = cpu_and_memory[1]
+        elif name == EPHEMERAL_STORAGE or (request and is_scalar_resource_name(name)):
+            allocated = taken.get(name, 0)
+        else:
+            continue
+        requested = wrapped(allocated + request)
+        usages_there.append(NodeUsage(spec.weight, offered.get(name, 0), allocated, requested))
+    return usages_there

@@ -6,11 +6,12 @@ Source:
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plugins.node_resources.allocation import DEFAULT_RESOURCES, ResourceSpec, usages
+from plugins.node_resources.allocation import DEFAULT_RESOURCES, ResourceSpec, usages, usages_on
 from scheduler.errors import FieldError
 from scheduler.framework import (
     MAX_NODE_SCORE,
@@ -19,14 +20,16 @@ from scheduler.framework import (
     PreScorePlugin,
     ScorePlugin,
     divide,
+    divide_one,
 )
+from scheduler.snapshot import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
     from scheduler.framework import CycleState, Status
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Bools, Float64s, Int64s, Rows, Snapshot
+    from scheduler.snapshot import Bools, Float64s, Int64s, NodeInfo, Rows, Snapshot
 
 _PRE_SCORE = "PreScoreNodeResourcesBalancedAllocation"
 _HALF = MAX_NODE_SCORE // 2
@@ -77,8 +80,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
         """Return 75 where the balance stays, up to 100 where it improves, down to 50 where it suffers."""
-        requests: tuple[int, ...]
-        requests = state.read(_PRE_SCORE, tuple) if _PRE_SCORE in state else self._requests(pod)
+        requests = self._prepared_requests(state, pod)
         if not any(requests):
             return np.zeros(snapshot.n_nodes, dtype=np.int64)
         used = usages(snapshot, self._resources, requests, snapshot.requested)
@@ -95,6 +97,20 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         with_pod = _balance([usage.requested for usage in used], sizes, present)
         without_pod = _balance([usage.allocated for usage in used], sizes, present)
         return _HALF + divide(_HALF + with_pod - without_pod, 2)
+
+    def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        requests = self._prepared_requests(state, pod)
+        if not any(requests):
+            return 0
+        used = [
+            usage for usage in usages_on(node, self._resources, requests, nonzero=False) if usage.allocatable
+        ]
+        with_pod = _balance_on([(usage.requested, usage.allocatable) for usage in used])
+        without_pod = _balance_on([(usage.allocated, usage.allocatable) for usage in used])
+        return wrapped(_HALF + divide_one(wrapped(_HALF + with_pod - without_pod), 2))
+
+    def _prepared_requests(self, state: CycleState, pod: PodInfo) -> tuple[int, ...]:
+        return state.read(_PRE_SCORE, tuple) if _PRE_SCORE in state else self._requests(pod)
 
     def _requests(self, pod: PodInfo) -> tuple[int, ...]:
         balanced_score = pod.resources.balanced_score
@@ -120,6 +136,21 @@ def _balance(
     # Negative quantities make numbers that int64 does not hold; the cast gives what Go's gives.
     with np.errstate(invalid="ignore"):
         return balance.astype(np.int64)
+
+
+def _balance_on(amounts: Sequence[tuple[int, int]]) -> int:
+    """Return `_balance` of one node: (amount, capacity) of each resource that it has."""
+    fractions = [min(float(amount) / float(capacity), 1.0) for amount, capacity in amounts]
+    count = len(fractions)
+    if count < 2:
+        deviation = 0.0
+    elif count == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2.0)
+    else:
+        mean = sum(fractions) / count
+        deviation = math.sqrt(sum([(fraction - mean) * (fraction - mean) for fraction in fractions]) / count)
+    balance = int((1.0 - deviation) * MAX_NODE_SCORE)
+    return balance if -(1 << 63) <= balance < 1 << 63 else -(1 << 63)
 
 
 def _fraction(amount: Int64s, capacity: Float64s) -> Float64s:

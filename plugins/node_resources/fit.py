@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plugins.node_resources.allocation import usages
+from plugins.node_resources.allocation import usages, usages_on
 from plugins.node_resources.scoring_strategy import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
     RequestedToCapacityRatio,
     ScoringStrategy,
     least_allocated,
+    least_allocated_on,
     mean_score,
+    mean_score_on,
     most_allocated,
+    most_allocated_on,
     strategy_faults,
 )
 from scheduler.errors import FieldError
@@ -39,17 +42,19 @@ from scheduler.framework import (
     PreScorePlugin,
     QueueingHint,
     ScorePlugin,
+    Status,
 )
 from scheduler.objects.labels import is_label_key
 from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended_resource_name
+from scheduler.snapshot import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-    from scheduler.framework import CycleState, Status
+    from scheduler.framework import CycleState
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
+    from scheduler.snapshot import Bools, Int64s, NodeInfo, Rows, Snapshot
 
 TOO_MANY_PODS = "Too many pods"
 
@@ -100,7 +105,9 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources = strategy.resources
-        self._score_one = most_allocated if strategy.type == MOST_ALLOCATED else least_allocated
+        is_packing = strategy.type == MOST_ALLOCATED
+        self._score_all = most_allocated if is_packing else least_allocated
+        self._score_one = most_allocated_on if is_packing else least_allocated_on
         ratio = strategy.requested_to_capacity_ratio
         self._ratio = ratio and RequestedToCapacityRatio(
             [(point.utilization, point.score) for point in ratio.shape]
@@ -183,17 +190,35 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
             hopeless = np.zeros(snapshot.n_nodes, dtype=np.bool_)
         return _outcomes(tuple(reasons), lacking, hopeless)
 
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        wanted: list[tuple[str, int]] = state.read(_PRE_FILTER, list)
+        offered, taken = node.allocatable, node.requested
+        reasons = [TOO_MANY_PODS] if len(node.pods) >= offered.get(PODS, 0) else []
+        is_hopeless = False
+        for resource, amount in wanted:
+            there = offered.get(resource, 0)
+            if amount > wrapped(there - taken.get(resource, 0)):
+                reasons.append(f"Insufficient {resource}")
+                is_hopeless |= amount > there
+        return Status.unschedulable(*reasons, resolvable=not is_hopeless) if reasons else None
+
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         state.write(_PRE_SCORE, self._score_requests(pod))
         return None
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
-        requests: tuple[int, ...]
-        requests = state.read(_PRE_SCORE, tuple) if _PRE_SCORE in state else self._score_requests(pod)
+        requests = self._prepared_requests(state, pod)
         used = usages(snapshot, self._resources, requests, snapshot.nonzero_requested)
         if self._ratio:
             return self._ratio.mean_score(snapshot.n_nodes, used)
-        return mean_score(snapshot.n_nodes, used, self._score_one)
+        return mean_score(snapshot.n_nodes, used, self._score_all)
+
+    def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        used = usages_on(node, self._resources, self._prepared_requests(state, pod), nonzero=True)
+        return self._ratio.mean_score_on(used) if self._ratio else mean_score_on(used, self._score_one)
+
+    def _prepared_requests(self, state: CycleState, pod: PodInfo) -> tuple[int, ...]:
+        return state.read(_PRE_SCORE, tuple) if _PRE_SCORE in state else self._score_requests(pod)
 
     def _score_requests(self, pod: PodInfo) -> tuple[int, ...]:
         fit_score = pod.resources.fit_score

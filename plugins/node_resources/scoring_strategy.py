@@ -7,6 +7,7 @@ Source:
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,13 @@ import numpy as np
 
 from plugins.node_resources.allocation import DEFAULT_RESOURCES, ResourceSpec
 from scheduler.errors import FieldError
-from scheduler.framework import MAX_NODE_SCORE, divide, divide_small
+from scheduler.framework import MAX_NODE_SCORE, divide, divide_one, divide_small
+from scheduler.snapshot import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from plugins.node_resources.allocation import Usage
+    from plugins.node_resources.allocation import NodeUsage, Usage
     from scheduler.snapshot import Bools, Int64s
 
     ResourceScore = Callable[[Int64s, Int64s], Int64s]
@@ -118,6 +120,28 @@ def most_allocated(requested: Int64s, capacity: Int64s) -> Int64s:
     return divide(used * MAX_NODE_SCORE, capacity)
 
 
+def least_allocated_on(usage: NodeUsage) -> int:
+    """Score one node as `least_allocated`."""
+    free = usage.allocatable - usage.requested
+    return 0 if free < 0 else divide_one(wrapped(wrapped(free) * MAX_NODE_SCORE), usage.allocatable)
+
+
+def most_allocated_on(usage: NodeUsage) -> int:
+    """Score one node as `most_allocated`."""
+    used = min(usage.requested, usage.allocatable)
+    return divide_one(wrapped(used * MAX_NODE_SCORE), usage.allocatable)
+
+
+def mean_score_on(usages: Iterable[NodeUsage], score: Callable[[NodeUsage], int]) -> int:
+    """Return the weighted mean of the resources' scores on one node, over those that it has."""
+    total = weights = 0
+    for usage in usages:
+        if usage.allocatable:
+            total = wrapped(total + score(usage) * usage.weight)
+            weights += usage.weight
+    return divide_one(total, max(weights, 1))
+
+
 def mean_score(n_nodes: int, usages: Iterable[Usage], score: ResourceScore) -> Int64s:
     """Return the weighted mean of the resources' scores, over those that a node has."""
     total, weights = _weighted_sum(n_nodes, usages, score, lambda _: True)
@@ -138,6 +162,22 @@ class RequestedToCapacityRatio:
         mean = total / weights
         whole = np.floor(mean)
         return (whole + (mean - whole >= 0.5)).astype(np.int64)
+
+    def mean_score_on(self, usages: Iterable[NodeUsage]) -> int:
+        """Return the same of one node."""
+        total = weights = 0
+        for usage in usages:
+            if not usage.allocatable:
+                continue
+            full = usage.requested > usage.allocatable
+            percent = 100 if full else divide_one(wrapped(usage.requested * 100), usage.allocatable)
+            score = int(self._score_at[min(max(percent, 0), 100)])
+            if score > 0:
+                total += score * usage.weight
+                weights += usage.weight
+        mean = total / max(weights, 1)
+        whole = math.floor(mean)
+        return whole + (mean - whole >= 0.5)
 
     def _score(self, requested: Int64s, capacity: Int64s) -> Int64s:
         # The line is level outside 0 to 100.

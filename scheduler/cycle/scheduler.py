@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scheduler.cycle.attempt import Attempt, Choice
 from scheduler.cycle.gate import Gate
-from scheduler.cycle.scheduling import decide, nominated_others, run_now
+from scheduler.cycle.scheduling import (
+    nominated_others,
+    run_now,
+    schedule_pod,
+    schedule_pod_with_extenders,
+)
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.state.pod_states import PodState
 
@@ -158,16 +163,16 @@ class Scheduler:
         attempt = Attempt(framework, queued, began, extenders)
         framework.measure_plugins(self._random.random() < _PLUGINS_MEASURED)
         snapshot = self._cache.snapshot()
-        decision = await decide(
-            framework,
-            pod,
-            snapshot,
-            nominated=nominated_others(self._queue.nominator, pod, snapshot),
-            random=self._random,
-            sampling=self._sampling,
-            extenders=extenders,
-            avoided=self._cache.pauses.rows(snapshot, at=began),
-        )
+        how: Any = {
+            "nominated": nominated_others(self._queue.nominator, pod, snapshot),
+            "random": self._random,
+            "sampling": self._sampling,
+            "avoided": self._cache.pauses.rows(snapshot, at=began),
+        }
+        if extenders:
+            decision = await schedule_pod_with_extenders(framework, pod, snapshot, extenders=extenders, **how)
+        else:
+            decision = schedule_pod(framework, pod, snapshot, **how)
         self._observer.decided(queued, decision, self._clock.monotonic() - began)
         self._attempts.note(decision, snapshot, number=queued.attempts, at=self._clock.utc_now())
         if not decision.node_name:

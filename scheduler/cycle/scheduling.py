@@ -1,4 +1,7 @@
-"""The scheduling cycle: from a pod and a snapshot to a decision. Only extenders are waited for.
+"""The scheduling cycle: from a pod and a snapshot to a decision.
+
+It is plain: nothing waits and nothing changes meanwhile. Only where extenders have a say there is a second way
+through the same steps, which waits for their answers.
 
 Source:
     kube-scheduler v1.36, schedule_one.go, schedulingAlgorithm and what it calls.
@@ -7,6 +10,7 @@ Source:
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NONE: Mapping[int, str] = MappingProxyType({})
+_NOWHERE: Rows = np.empty(0, dtype=np.intp)
 
 
 def schedule_pod(
@@ -47,49 +52,7 @@ def schedule_pod(
     exhaustive: bool = False,
     avoided: Mapping[int, str] = _NONE,
 ) -> Decision:
-    """Decide where a pod goes, without extenders; see `decide`."""
-    return run_now(
-        decide(
-            framework,
-            pod,
-            snapshot,
-            nominated=nominated,
-            random=random,
-            sampling=sampling,
-            exhaustive=exhaustive,
-            avoided=avoided,
-        )
-    )
-
-
-def run_now(decision: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine comes to that has nothing to wait for.
-
-    Raises:
-        RuntimeError: it waits.
-    """
-    try:
-        decision.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    decision.close()
-    raise RuntimeError("a cycle without extenders waits for something")
-
-
-async def decide(
-    framework: Framework,
-    pod: PodInfo,
-    snapshot: Snapshot,
-    *,
-    nominated: Mapping[int, Sequence[PodInfo]],
-    random: Random,
-    sampling: NodeSampling | None = None,
-    exhaustive: bool = False,
-    extenders: Extenders | None = None,
-    avoided: Mapping[int, str] = _NONE,
-) -> Decision:
-    """Decide where a pod goes.
+    """Decide where a pod goes, without extenders.
 
     Args:
         framework: the pod's profile.
@@ -100,29 +63,72 @@ async def decide(
         sampling: where the search for feasible nodes ends; None looks at all of them.
         exhaustive: look at all nodes and rank the feasible ones also where the choice needs neither: of a pod that
             is nominated to a node, or that a single node can run.
-        extenders: asked as well; the snapshot stays as it is meanwhile. Without them nothing is waited for.
         avoided: row -> why, of nodes that are taken only if no other is feasible.
     """
-    state = CycleState(nominated, exhaustive=exhaustive)
-    diagnosis = Diagnosis.blank(snapshot.n_nodes)
-    if snapshot.n_nodes == 0:
-        status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_NODES,))
-        return Decision(pod, state, diagnosis, status=status, nominated_node_name="")
+    cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, exhaustive, avoided)
     try:
-        feasible = await _find_feasible(
-            framework, state, pod, snapshot, diagnosis, nominated, sampling, exhaustive, extenders
-        )
+        if not cycle.pre_filter():
+            return run_now(cycle.nothing_fits())
+        feasible = _NOWHERE
+        with suppress(PluginError):
+            feasible, _ = cycle.own_node()
         if not feasible.size:
-            return await _nothing_fits(framework, state, pod, snapshot, diagnosis)
-        feasible = diagnosis.avoid(feasible, avoided)
-        if len(feasible) == 1 and not exhaustive:
-            return Decision(pod, state, diagnosis, snapshot.name_of(int(feasible[0])))
-        scores = framework.scoring.run(state, pod, snapshot, feasible)
-        if extenders:
-            scores = scores.with_others(await extenders.scores(pod, snapshot, feasible))
+            feasible = cycle.all_nodes(None)
+        if not feasible.size:
+            return run_now(cycle.nothing_fits())
+        feasible = cycle.preferred(feasible)
+        return cycle.chosen(feasible, cycle.scores(feasible) if cycle.needs_scores(feasible) else None)
     except PluginError as error:
-        return Decision(pod, state, diagnosis, status=error.status, nominated_node_name="")
-    return Decision(pod, state, diagnosis, snapshot.name_of(pick(scores, random)), scores)
+        return cycle.failed(error)
+
+
+async def schedule_pod_with_extenders(
+    framework: Framework,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    *,
+    nominated: Mapping[int, Sequence[PodInfo]],
+    random: Random,
+    extenders: Extenders,
+    sampling: NodeSampling | None = None,
+    avoided: Mapping[int, str] = _NONE,
+) -> Decision:
+    """Decide as `schedule_pod`, asking extenders as well; the snapshot stays as it is meanwhile."""
+    cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, False, avoided)
+    try:
+        if not cycle.pre_filter():
+            return await cycle.nothing_fits()
+        feasible = _NOWHERE
+        with suppress(PluginError):
+            alone, trial = cycle.own_node()
+            feasible = await _left_by_extenders(extenders, pod, snapshot, alone, trial)
+        if not feasible.size:
+            passing = cycle.all_nodes(extenders)
+            feasible = await _left_by_extenders(extenders, pod, snapshot, passing, cycle.diagnosis)
+        if not feasible.size:
+            return await cycle.nothing_fits()
+        feasible = cycle.preferred(feasible)
+        if not cycle.needs_scores(feasible):
+            return cycle.chosen(feasible, None)
+        scores = cycle.scores(feasible)
+        return cycle.chosen(feasible, scores.with_others(await extenders.scores(pod, snapshot, feasible)))
+    except PluginError as error:
+        return cycle.failed(error)
+
+
+def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine comes to that has nothing to wait for.
+
+    Raises:
+        RuntimeError: it waits.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a cycle without extenders waits for something")
 
 
 def pick(scores: Scores, random: Random) -> int:
@@ -148,71 +154,127 @@ def nominated_others(
     return found
 
 
-async def _find_feasible(
-    framework: Framework,
-    state: CycleState,
-    pod: PodInfo,
-    snapshot: Snapshot,
-    diagnosis: Diagnosis,
-    nominated: Mapping[int, Sequence[PodInfo]],
-    sampling: NodeSampling | None,
-    exhaustive: bool,
-    extenders: Extenders | None,
-) -> Rows:
-    nowhere: Rows = np.empty(0, dtype=np.intp)
-    status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
-    if not status.is_success:
-        if not status.is_rejected:
-            diagnosis.leave_out(snapshot.all_rows)
+@dataclass(slots=True)
+class _Cycle:
+    """The steps of one pod's cycle, in their order; the attributes are as the arguments of `schedule_pod`."""
+
+    framework: Framework
+    pod: PodInfo
+    snapshot: Snapshot
+    nominated: Mapping[int, Sequence[PodInfo]]
+    random: Random
+    sampling: NodeSampling | None
+    exhaustive: bool
+    avoided: Mapping[int, str]
+    state: CycleState = field(init=False)
+    diagnosis: Diagnosis = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = CycleState(self.nominated, exhaustive=self.exhaustive)
+        self.diagnosis = Diagnosis.blank(self.snapshot.n_nodes)
+
+    def pre_filter(self) -> bool:
+        """Say whether there are nodes to be judged.
+
+        Raises:
+            PluginError: a plugin failed.
+        """
+        if not self.snapshot.n_nodes:
+            return False
+        status = self.framework.filtering.run_pre_filter(self.state, self.pod, self.snapshot, self.diagnosis)
+        if not (status.is_success or status.is_rejected):
+            self.diagnosis.leave_out(self.snapshot.all_rows)
             raise PluginError(status)
-        return nowhere
-    own = snapshot.row_of(pod.pod.status.nominated_node_name) if pod.pod.status.nominated_node_name else None
-    if own is not None and not exhaustive:
-        # Room was made for it there, so that node is most likely the only one: it is judged alone first.
-        alone = np.array([own], dtype=np.intp)
-        trial = Diagnosis.blank(snapshot.n_nodes)
-        # A failure there is not the last word: the node is judged again among all others.
-        with suppress(PluginError):
-            feasible = framework.filtering.find_feasible(
-                state, pod, snapshot, trial, rows=alone, nominated=nominated
-            )
-            feasible = await _left_by_extenders(extenders, pod, snapshot, feasible, trial)
-            if feasible.size:
-                return feasible
-    rows = diagnosis.feasible
-    try:
-        feasible = framework.filtering.find_feasible(
-            state, pod, snapshot, diagnosis, rows=rows, nominated=nominated
+        return status.is_success
+
+    def own_node(self) -> tuple[Rows, Diagnosis]:
+        """Judge the node that the pod is nominated to by itself.
+
+        Room was made for it there, so that node is most likely the only one. A failure there is not the last word: it
+        is judged again among all others.
+
+        Raises:
+            PluginError: a plugin failed.
+        """
+        name = self.pod.pod.status.nominated_node_name
+        row = self.snapshot.row_of(name) if name and not self.exhaustive else None
+        if row is None:
+            return _NOWHERE, self.diagnosis
+        trial = Diagnosis.blank(self.snapshot.n_nodes)
+        return self._find(np.array([row], dtype=np.intp), trial), trial
+
+    def all_nodes(self, extenders: Extenders | None) -> Rows:
+        """Judge all nodes that PreFilter left.
+
+        Raises:
+            PluginError: a plugin failed.
+        """
+        diagnosis = self.diagnosis
+        is_narrowed = diagnosis.narrowed_to is not None
+        rows = diagnosis.feasible if is_narrowed else self.snapshot.all_rows
+        try:
+            feasible = self._find(rows, diagnosis)
+        except PluginError:
+            if diagnosis.first_error() is None:
+                # A plugin failed as a whole: nobody knows of the nodes still standing.
+                diagnosis.leave_out(diagnosis.feasible)
+            raise
+        if self.sampling is None or self.exhaustive:
+            return feasible
+        return self.sampling.cut(self.framework, rows, feasible, diagnosis, extenders)
+
+    def _find(self, rows: Rows, diagnosis: Diagnosis) -> Rows:
+        return self.framework.filtering.find_feasible(
+            self.state, self.pod, self.snapshot, diagnosis, rows=rows, nominated=self.nominated
         )
-    except PluginError:
-        if diagnosis.first_error() is None:
-            # A plugin failed as a whole: nobody knows of the nodes still standing.
-            diagnosis.leave_out(diagnosis.feasible)
-        raise
-    if sampling is not None and not exhaustive:
-        feasible = sampling.cut(framework, rows, feasible, diagnosis, extenders)
-    return await _left_by_extenders(extenders, pod, snapshot, feasible, diagnosis)
+
+    def preferred(self, feasible: Rows) -> Rows:
+        """Leave out the nodes to be avoided, if there are others."""
+        return self.diagnosis.avoid(feasible, self.avoided)
+
+    def needs_scores(self, feasible: Rows) -> bool:
+        """Say whether there is anything to choose from, or somebody who wants to see the scores all the same."""
+        return len(feasible) > 1 or self.exhaustive
+
+    def scores(self, feasible: Rows) -> Scores:
+        """Rank the feasible nodes.
+
+        Raises:
+            PluginError: a plugin failed.
+        """
+        return self.framework.scoring.run(self.state, self.pod, self.snapshot, feasible)
+
+    def chosen(self, feasible: Rows, scores: Scores | None) -> Decision:
+        """Return the decision for one of the best nodes."""
+        row = int(feasible[0]) if scores is None else pick(scores, self.random)
+        return Decision(self.pod, self.state, self.diagnosis, self.snapshot.name_of(row), scores)
+
+    async def nothing_fits(self) -> Decision:
+        """Ask PostFilter, which waits for extenders if for anything, and return the decision that no node will do."""
+        nominated_node_name: str | None = ""
+        if not self.snapshot.n_nodes:
+            status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_NODES,))
+            return Decision(self.pod, self.state, self.diagnosis, status=status, nominated_node_name="")
+        filtering = self.framework.filtering
+        if filtering.has_post_filter:
+            result = await filtering.run_post_filter(self.state, self.pod, self.snapshot, self.diagnosis)
+            self.diagnosis.post_filter_message = result.status.message
+            nominated_node_name = result.nominated_node_name
+        status = Status(Code.UNSCHEDULABLE, (self.diagnosis.message(),))
+        return Decision(
+            self.pod, self.state, self.diagnosis, status=status, nominated_node_name=nominated_node_name
+        )
+
+    def failed(self, error: PluginError) -> Decision:
+        """Return the decision of a cycle that a plugin broke."""
+        return Decision(self.pod, self.state, self.diagnosis, status=error.status, nominated_node_name="")
 
 
 async def _left_by_extenders(
-    extenders: Extenders | None, pod: PodInfo, snapshot: Snapshot, feasible: Rows, diagnosis: Diagnosis
+    extenders: Extenders, pod: PodInfo, snapshot: Snapshot, feasible: Rows, diagnosis: Diagnosis
 ) -> Rows:
-    if not extenders:
-        return feasible
     try:
         return await extenders.filter(pod, snapshot, feasible, diagnosis)
     except ExtenderError as error:
         diagnosis.leave_out(diagnosis.feasible)
         raise PluginError(Status.failed(str(error), error)) from error
-
-
-async def _nothing_fits(
-    framework: Framework, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
-) -> Decision:
-    nominated_node_name: str | None = ""
-    if framework.filtering.has_post_filter:
-        result = await framework.filtering.run_post_filter(state, pod, snapshot, diagnosis)
-        diagnosis.post_filter_message = result.status.message
-        nominated_node_name = result.nominated_node_name
-    status = Status(Code.UNSCHEDULABLE, (diagnosis.message(),))
-    return Decision(pod, state, diagnosis, status=status, nominated_node_name=nominated_node_name)

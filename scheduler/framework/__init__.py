@@ -45,7 +45,7 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.queued_pod import QueuedPodInfo
-from scheduler.framework.scores import default_normalize_score, divide, divide_small
+from scheduler.framework.scores import default_normalize_score, divide, divide_one, divide_small
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status
 
 __all__ = [
@@ -96,5 +96,6 @@ __all__ = [
     "WaitingPods",
     "default_normalize_score",
     "divide",
+    "divide_one",
     "divide_small",
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scheduler.framework.interface import MAX_NODE_SCORE
+from scheduler.snapshot import wrapped
 
 if TYPE_CHECKING:
     from scheduler.snapshot import Int64s, Rows
@@ -35,6 +36,12 @@ def divide(dividend: Int64s, divisor: Int64s | int) -> Int64s:
     inexact = quotient * divisor != dividend
     quotient += inexact & ((dividend < 0) != (np.asarray(divisor) < 0))
     return quotient
+
+
+def divide_one(dividend: int, divisor: int) -> int:
+    """Divide two numbers as `divide` does arrays of them."""
+    quotient = abs(dividend) // abs(divisor)
+    return wrapped(quotient if (dividend < 0) == (divisor < 0) else -quotient)
 
 
 def divide_small(dividend: Int64s, divisor: Int64s) -> Int64s:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scheduler.framework.interface import FilterPlugin, ScorePlugin
-from scheduler.framework.outcomes import Outcome, Outcomes
+from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.slow_plugins import SlowPlugin
 from scheduler.framework.status import SUCCESS, Code, Status
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
 
-_FEW = 8
+FEW_ROWS = 8
 """So many nodes are cheaper one by one than as arrays, for a plugin that can do both."""
 
 
@@ -71,17 +71,29 @@ class AskFilter:
             NodeError: it raised, or gave a malformed answer, at some node; the others are not asked.
             ValueError: it gave a malformed answer for all.
         """
-        plugin, few = self.plugin, self._by_node and len(rows) <= _FEW
+        plugin = self.plugin
         self._calls.evaluated(plugin, ExtensionPoint.FILTER)
-        if self._at_once and not few:
+        if self._at_once and self._by_node and len(rows) <= FEW_ROWS:
+            return _filter_nodes(plugin, state, pod, snapshot, rows)[0]
+        if self._at_once:
             nodes = snapshot if len(rows) == snapshot.n_nodes else snapshot.take(rows)
             return checked_outcomes(plugin.filter(state, pod, nodes, nodes.all_rows), nodes.n_nodes)
-        if self._at_once:
-            return _filter_nodes(plugin, state, pod, snapshot, rows)[0]
         began = self._calls.clock()
         outcomes, asked = _filter_nodes(plugin, state, pod, snapshot, rows)
         self._calls.looped(plugin, ExtensionPoint.FILTER, asked, began)
         return outcomes
+
+    def at(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, row: int) -> Outcome:
+        """Return what a plugin says of one node that looks at one node at a time; raises as `each`."""
+        if not self._by_node:
+            return self.each(state, pod, snapshot, np.array([row], dtype=np.intp)).of(0)
+        self._calls.evaluated(self.plugin, ExtensionPoint.FILTER)
+        node = snapshot.node_info(row)
+        try:
+            status = self.plugin.filter_node(state, pod, node)
+            return PASS if status is None else _outcome(_checked(status))
+        except Exception as error:
+            raise NodeError(node.name, error) from error
 
 
 class AskScorer:
@@ -116,17 +128,28 @@ class AskScorer:
             NodeError: it raised, or gave no whole number, at some node; the others are not asked.
             ValueError: it gave a malformed answer for all.
         """
-        plugin, few = self.plugin, self._by_node and len(rows) <= _FEW
+        plugin = self.plugin
         self._calls.evaluated(plugin, ExtensionPoint.SCORE)
-        if self._at_once and not few:
+        if self._at_once and self._by_node and len(rows) <= FEW_ROWS:
+            return _score_nodes(plugin, state, pod, snapshot, rows)[0]
+        if self._at_once:
             nodes = snapshot if len(rows) == snapshot.n_nodes else snapshot.take(rows)
             return checked_scores(plugin.score(state, pod, nodes, nodes.all_rows), nodes.n_nodes, "score")
-        if self._at_once:
-            return _score_nodes(plugin, state, pod, snapshot, rows)[0]
         began = self._calls.clock()
         scores, asked = _score_nodes(plugin, state, pod, snapshot, rows)
         self._calls.looped(plugin, ExtensionPoint.SCORE, asked, began)
         return scores
+
+    def at(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, row: int) -> int:
+        """Return what a plugin says of one node that looks at one node at a time; raises as `each`."""
+        if not self._by_node:
+            return int(self.each(state, pod, snapshot, np.array([row], dtype=np.intp))[0])
+        self._calls.evaluated(self.plugin, ExtensionPoint.SCORE)
+        node = snapshot.node_info(row)
+        try:
+            return _whole(self.plugin.score_node(state, pod, node))
+        except Exception as error:
+            raise NodeError(node.name, error) from error
 
 
 def outcomes_of(
@@ -230,6 +253,10 @@ def _checked(answer: object) -> Status:
             f'reasons are texts, as in Status.unschedulable("one", "another"), was {answer.reasons!r:.200}'
         )
     return answer
+
+
+def _outcome(status: Status) -> Outcome:
+    return PASS if status.is_success else Outcome(status.code, status.reasons)
 
 
 def _whole(answer: object) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from scheduler.framework.diagnosis import FEASIBLE
 from scheduler.framework.interface import Plugin
 from scheduler.framework.points import ExtensionPoint
+from scheduler.runtime.asking import FEW_ROWS
 from scheduler.runtime.kept_verdicts import gives_signatures, resized
 from scheduler.runtime.points import overrides
 
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 _MOST_CLASSES = 128
 """Classes kept per profile; the one that had no pod for the longest goes first."""
-_FEW_ROWS = 32
-"""So many changed rows are judged one by one; more are judged as arrays."""
 
 
 @dataclass(slots=True)
@@ -162,7 +161,7 @@ class Standing:
         assert changes is not None, "nothing is kept of a cluster that is not"
         changed = changes.since(self._seen) if self._log is changes else None
         for place, (asking, kept) in enumerate(self._filters):
-            kept.make_room(_FEW_ROWS, n_nodes)
+            kept.make_room(FEW_ROWS, n_nodes)
             kept.follow(changes if asking.plugin.reads_pods else snapshot.node_changes, n_nodes)
             if kept.table is not self._numbers[place]:  # numbers mean something else there
                 changed, self._tables[place] = None, ()
@@ -171,84 +170,63 @@ class Standing:
             self.feasible = np.flatnonzero(self.rejected_by == FEASIBLE)
         again: set[int] = {row for row in changed or () if row < n_nodes}
         if self.failed:
-            again.update(row for _, kept in self._filters for row in kept.failed)
+            again.update(row for _, kept in self._filters for row in kept.failed if row < n_nodes)
         if changed is not None and not again:
             self._seen = changes.end
             return
         self._log = None  # unless all goes well
-        if changed is None or len(again) > _FEW_ROWS:
-            self._judge_all(state, pod, snapshot)
+        if changed is None:
+            self.rejected_by[:] = FEASIBLE
+            self.feasible = self._judge_all(snapshot.all_rows, state, pod, snapshot)
             self.unranked = None
         else:
-            self._judge(sorted(again), state, pod, snapshot)
+            was_feasible = [row for row in again if self.rejected_by[row] == FEASIBLE]
+            if len(again) > FEW_ROWS:
+                rows = np.array(sorted(again), dtype=np.intp)
+                self.rejected_by[rows] = FEASIBLE
+                self._judge_all(rows, state, pod, snapshot)
+            else:
+                for row in again:
+                    self._judge(row, state, pod, snapshot)
+            if was_feasible != [row for row in again if self.rejected_by[row] == FEASIBLE]:
+                self.feasible = np.flatnonzero(self.rejected_by == FEASIBLE)
             if self.unranked is not None:
                 self.unranked |= again
         self._log, self._seen = changes, changes.end
         self._numbers = [kept.table for _, kept in self._filters]
         self.failed = any(kept.failed for _, kept in self._filters)
 
-    def _judge_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
-        rows = snapshot.all_rows
-        self.rejected_by[:] = FEASIBLE
+    def _judge_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Rows:
+        """Judge rows, and return those that nobody refuses."""
         for place, (asking, kept) in enumerate(self._filters):
             if not rows.size:
                 break
             self._call.raising(
-                asking.plugin,
-                ExtensionPoint.FILTER,
-                ask_unknown,
-                asking,
-                kept,
-                state,
-                pod,
-                snapshot,
-                rows,
+                asking.plugin, ExtensionPoint.FILTER, ask_unknown, asking, kept, state, pod, snapshot, rows
             )
             if not kept.refuses:
                 continue
-            said = kept.values[rows]
-            refused = said != 0
-            if not refused.any():
-                continue
-            gone = rows[refused]
-            self.rejected_by[gone] = place
-            self.index[gone] = said[refused]
-            rows = rows[~refused]
-        self.feasible = rows
+            numbers = kept.values[rows]
+            refused = numbers != 0
+            if refused.any():
+                self.rejected_by[rows[refused]] = place
+                self.index[rows[refused]] = numbers[refused]
+                rows = rows[~refused]
+        return rows
 
-    def _judge(self, rows: list[int], state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
-        """Judge a few rows; a loop over them, since one or two is what there mostly are."""
-        was_feasible = {row for row in rows if self.rejected_by[row] == FEASIBLE}
-        refused_by: dict[int, int] = {}
-        left = rows
+    def _judge(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
+        self.rejected_by[row] = FEASIBLE
         for place, (asking, kept) in enumerate(self._filters):
-            if kept.misses:
-                unknown = [row for row in left if not kept.known[row]]
-                if unknown:
-                    self._call.raising(
-                        asking.plugin,
-                        ExtensionPoint.FILTER,
-                        ask_unknown,
-                        asking,
-                        kept,
-                        state,
-                        pod,
-                        snapshot,
-                        np.array(unknown, dtype=np.intp),
-                    )
-            if kept.refuses:
-                for row in left:
-                    number = kept.values[row]
-                    if number:
-                        refused_by[row] = place
-                        self.index[row] = number
-                left = [row for row in left if row not in refused_by]
-                if not left:
-                    break
-        for row in rows:
-            self.rejected_by[row] = refused_by.get(row, FEASIBLE)
-        if was_feasible != set(left):
-            self.feasible = np.flatnonzero(self.rejected_by == FEASIBLE)
+            if kept.misses and not kept.known[row]:
+                outcome = self._call.raising(
+                    asking.plugin, ExtensionPoint.FILTER, asking.at, state, pod, snapshot, row
+                )
+                number = kept.note_outcome(row, outcome)
+            else:
+                number = kept.values[row] if kept.refuses else 0
+            if number:
+                self.rejected_by[row], self.index[row] = place, number
+                break
 
 
 def ask_unknown(

@@ -18,7 +18,7 @@ from scheduler.runtime.asking import sample_of
 from scheduler.runtime.points import overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -86,11 +86,17 @@ class KeptVerdicts:
         unknown: Rows = rows[~self.known[rows]]
         return unknown
 
-    def note(self, rows: Rows | Sequence[int], values: Any) -> None:
+    def note(self, rows: Rows, values: Any) -> None:
         """Keep what was said of rows that were not known."""
         self.values[rows] = values
         self.known[rows] = True
         self.misses -= len(rows)
+
+    def note_one(self, row: int, value: int) -> None:
+        """Keep what was said of a row that was not known."""
+        self.values[row] = value
+        self.known[row] = True
+        self.misses -= 1
 
 
 class KeptOutcomes(KeptVerdicts):
@@ -121,10 +127,10 @@ class KeptOutcomes(KeptVerdicts):
         self.refuses = False
         self.failed.clear()
 
-    def note_outcomes(self, rows: Rows | Sequence[int], outcomes: Outcomes) -> None:
+    def note_outcomes(self, rows: Rows, outcomes: Outcomes) -> None:
         """Keep what was said of rows, (len(rows),); a failure is no verdict, so it is said but not kept."""
         if self.failed:
-            self.failed.difference_update(np.asarray(rows).tolist())
+            self.failed.difference_update(rows.tolist())
         index, table = outcomes.index, outcomes.table
         if len(table) == 1 or not index.any():
             self.note(rows, 0)
@@ -138,10 +144,24 @@ class KeptOutcomes(KeptVerdicts):
                 failures.append(number)
         self.note(rows, places[index])
         if failures:
-            failed = np.asarray(rows)[np.isin(index, failures)]
-            self.known[failed] = False
-            self.misses += len(failed)
-            self.failed.update(failed.tolist())
+            self._fail(rows[np.isin(index, failures)].tolist())
+
+    def note_outcome(self, row: int, outcome: Outcome) -> int:
+        """Keep what was said of a row, and return its place in the table."""
+        self.failed.discard(row)
+        place = 0
+        if outcome.code is not Code.SUCCESS:
+            place = self.table.setdefault(outcome, len(self.table))
+            self.refuses = True
+        self.note_one(row, place)
+        if outcome.code is Code.ERROR:
+            self._fail([row])
+        return place
+
+    def _fail(self, rows: list[int]) -> None:
+        self.known[rows] = False
+        self.misses += len(rows)
+        self.failed.update(rows)
 
 
 class KeptScores(KeptVerdicts):

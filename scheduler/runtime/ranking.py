@@ -12,6 +12,7 @@ from scheduler.framework.diagnosis import FEASIBLE
 from scheduler.framework.interface import MAX_NODE_SCORE
 from scheduler.framework.points import ExtensionPoint
 from scheduler.runtime.answers import checked_scores
+from scheduler.runtime.asking import FEW_ROWS
 from scheduler.runtime.kept_verdicts import resized
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
     UInt8s = NDArray[np.uint8]
 
-_FEW_ROWS = 8
-"""So many rows are ranked one by one; more as arrays."""
 _UNRANKED = -1
 
 
@@ -108,7 +107,8 @@ def normalized(
     """
     if isinstance(raw, int):
         if not asking.normalizes:
-            check_range(np.array([raw]), rows, snapshot)
+            if not 0 <= raw <= MAX_NODE_SCORE:
+                raise out_of_range(raw, int(rows[0]), snapshot)
             return raw
         raw = np.full(snapshot.n_nodes, raw, dtype=np.int64)
     scores = raw
@@ -126,11 +126,15 @@ def check_range(scores: Int64s, rows: Rows, snapshot: Snapshot) -> None:
     """
     for wrong in (int(scores.min(initial=0)), int(scores.max(initial=0))):
         if not 0 <= wrong <= MAX_NODE_SCORE:
-            node = snapshot.name_of(int(rows[np.flatnonzero(scores == wrong)[0]]))
-            raise ValueError(
-                f'invalid score {wrong} for node "{node}", '
-                f"it should be in the range of [0, {MAX_NODE_SCORE}] after normalizing"
-            )
+            raise out_of_range(wrong, int(rows[np.flatnonzero(scores == wrong)[0]]), snapshot)
+
+
+def out_of_range(score: int, row: int, snapshot: Snapshot) -> ValueError:
+    """Return the error of a score that is not from 0 to 100."""
+    return ValueError(
+        f'invalid score {score} for node "{snapshot.name_of(row)}", '
+        f"it should be in the range of [0, {MAX_NODE_SCORE}] after normalizing"
+    )
 
 
 class _Part:
@@ -152,7 +156,7 @@ class _Part:
         self.constant: int | None = None
         self._rows: Rows | None = None  # what was normalised last
 
-    def rank(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Int64s | int:
+    def rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Int64s | int:
         """Return what the plugin says of rows, weighted, (len(rows),); 0 of one that normalises, which comes later."""
         unknown = self.kept.unknown(rows)
         if unknown.size:
@@ -164,6 +168,20 @@ class _Part:
         check_range(scores, rows, snapshot)
         self.values[rows] = scores
         return scores * self.weight
+
+    def rank(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> int:
+        """Return the same of one row."""
+        kept = self.kept
+        if kept.misses and not kept.known[row]:
+            kept.note_one(row, self.asking.at(state, pod, snapshot, row))
+            self._rows = None
+        if self.asking.normalizes:
+            return 0
+        score = int(kept.values[row])
+        if not 0 <= score <= MAX_NODE_SCORE:
+            raise out_of_range(score, row, snapshot)
+        self.values[row] = score
+        return score * self.weight
 
     def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> None:
         """Bring the raw scores of rows into range, unless nothing has changed since the last time."""
@@ -229,8 +247,11 @@ class Ranking:
             for part in self._plain:
                 part.values = resized(part.values, snapshot.n_nodes)
         missing = self._missing(standing, rows)
-        if len(missing):
-            self._rank(missing, state, pod, snapshot)
+        if len(missing) > FEW_ROWS:
+            self._rank_all(np.asarray(missing), state, pod, snapshot)
+        else:
+            for row in missing:
+                self._rank(int(row), state, pod, snapshot)
         if rows is standing.feasible:
             self._is_complete = True
             self._left.clear()
@@ -245,7 +266,7 @@ class Ranking:
                 rows,
             )
 
-    def _missing(self, standing: Standing, rows: Rows) -> Rows:
+    def _missing(self, standing: Standing, rows: Rows) -> Rows | Sequence[int]:
         changed, standing.unranked = standing.unranked, set()
         if changed is None:
             self._known[:] = False
@@ -258,17 +279,27 @@ class Ranking:
             self._total[row] = _UNRANKED
         self._left |= changed
         if self._is_complete and rows is standing.feasible:
-            left = [row for row in self._left if standing.rejected_by[row] == FEASIBLE]
-            return np.array(sorted(left), dtype=np.intp)
-        return rows[~self._known[rows]]
+            return [row for row in self._left if standing.rejected_by[row] == FEASIBLE]
+        unknown: Rows = rows[~self._known[rows]]
+        return unknown
 
-    def _rank(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
+    def _rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
         total = np.zeros(len(rows), dtype=np.int64)
         for part in self._parts:
             plugin = part.asking.plugin
-            total += self._call.raising(plugin, ExtensionPoint.SCORE, part.rank, rows, state, pod, snapshot)
+            total += self._call.raising(
+                plugin, ExtensionPoint.SCORE, part.rank_all, rows, state, pod, snapshot
+            )
         self._total[rows] = total
         self._known[rows] = True
+
+    def _rank(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
+        total = 0
+        for part in self._parts:
+            plugin = part.asking.plugin
+            total += self._call.raising(plugin, ExtensionPoint.SCORE, part.rank, row, state, pod, snapshot)
+        self._total[row] = total
+        self._known[row] = True
 
     def scores(self, standing: Standing, rows: Rows, more: Sequence[PluginScores]) -> Scores:
         """Return the scores of rows that were just ranked, with those of more plugins."""

@@ -5,7 +5,7 @@ in that snapshot only. `ClusterTable` is written by `scheduler.state`; everybody
 """
 
 from scheduler.snapshot.affinity_index import TermKind, TermsInUse
-from scheduler.snapshot.arrays import Bools, Float64s, Int32s, Int64s, Rows, UInt16s
+from scheduler.snapshot.arrays import Bools, Float64s, Int32s, Int64s, Rows, UInt16s, wrapped
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.node_info import NodeInfo
 from scheduler.snapshot.object_store import Objects, ObjectStore
@@ -36,4 +36,5 @@ __all__ = [
     "nodes_of",
     "nodes_of_any",
     "nodes_required",
+    "wrapped",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from typing import Any
 
     from scheduler.objects.node import NodeObject
@@ -74,7 +74,7 @@ class NodeInfo:
         return self._snapshot.nonzero_requested_on(self.row)
 
     @property
-    def pods(self) -> Iterable[PodInfo]:
+    def pods(self) -> Collection[PodInfo]:
         """The pods on it, assumed ones included."""
         return self._snapshot.pods_on(self.row)
 

@@ -15,7 +15,7 @@ import numpy as np
 from scheduler.snapshot.node_info import NodeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any
 
     from numpy.typing import ArrayLike, NDArray
@@ -237,7 +237,7 @@ class Snapshot:
         """Return the name of the node in a row."""
         return self._source.nodes[row].name
 
-    def pods_on(self, row: int) -> Iterable[PodInfo]:
+    def pods_on(self, row: int) -> Collection[PodInfo]:
         """Return the pods on the node in a row, assumed ones included."""
         return self._source.pods_on(row).values()
 
