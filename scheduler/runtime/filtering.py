@@ -16,8 +16,6 @@ from scheduler.runtime.asking import AskFilter
 from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginError
 from scheduler.runtime.equivalence_classes import (
     Prepared,
-    Standing,
-    ask_unknown,
     class_of,
     remember_class,
     remember_standing,
@@ -25,6 +23,7 @@ from scheduler.runtime.equivalence_classes import (
 from scheduler.runtime.kept_verdicts import KeptBySignature, KeptOutcomes, gives_signatures
 from scheduler.runtime.points import keeps_rows_apart
 from scheduler.runtime.post_filters import ask_post_filters
+from scheduler.runtime.standing import Standing, ask_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -171,17 +170,15 @@ class Filtering:
             elif answer.is_rejected:
                 # The others are still asked: preemption needs what they prepare. Unless it cannot help anyway.
                 rejection = answer
-                if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                    narrowing.clear()
-                    break
+            if rejection is not None and rejection.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                narrowing.clear()
+                break
         state.skipped_filters = frozenset(skipped)
         if rejection is not None:
             diagnosis.reject_all(rejection, narrowing)
             return rejection
         if names is not None:
-            keep = np.zeros(snapshot.n_nodes, dtype=bool)
-            keep[[row for row in map(snapshot.row_of, names) if row is not None]] = True
-            diagnosis.narrow(keep, names, tuple(sorted(narrowing)))
+            _narrow(diagnosis, snapshot, names, narrowing)
         return SUCCESS
 
     # Filter.
@@ -436,6 +433,12 @@ def _raise_first_error(diagnosis: Diagnosis, snapshot: Snapshot) -> None:
         node, reasons = snapshot.name_of(row), ", ".join(outcome.reasons)
         told = f'running Filter plugin "{plugin}" for node "{node}": {reasons}'
         raise PluginError(Status(Code.ERROR, (told,), plugin))
+
+
+def _narrow(diagnosis: Diagnosis, snapshot: Snapshot, names: frozenset[str], plugins: Sequence[str]) -> None:
+    keep = np.zeros(snapshot.n_nodes, dtype=bool)
+    keep[[row for row in map(snapshot.row_of, names) if row is not None]] = True
+    diagnosis.narrow(keep, names, tuple(sorted(plugins)))
 
 
 def _nothing_left(narrowing: Sequence[str]) -> Status:

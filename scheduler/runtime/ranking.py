@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.asking import AskScorer
     from scheduler.runtime.calls import PluginCalls
-    from scheduler.runtime.equivalence_classes import Standing
     from scheduler.runtime.kept_verdicts import KeptScores
+    from scheduler.runtime.standing import Standing
     from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
 
     UInt8s = NDArray[np.uint8]

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from scheduler.framework.interface import PreScorePlugin, ScorePlugin
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.calls import PluginCalls
-    from scheduler.runtime.equivalence_classes import EquivalenceClass, Standing
+    from scheduler.runtime.equivalence_classes import EquivalenceClass
+    from scheduler.runtime.standing import Standing
     from scheduler.snapshot import Int64s, Rows, Snapshot
 
 __all__ = ["PluginScores", "Scores", "Scoring"]
@@ -144,8 +145,9 @@ class Scoring:
         snapshot: Snapshot,
         feasible: Rows,
     ) -> Scores:
-        if standing.ranking is None:
-            standing.ranking = Ranking(
+        ranking = alike.rankings.get(state.skipped_filters)
+        if ranking is None:
+            ranking = alike.rankings[state.skipped_filters] = Ranking(
                 self._call,
                 [
                     (asking, self._weight(asking), self._kept_by(alike, asking))
@@ -154,13 +156,13 @@ class Scoring:
                     and asking.plugin.name not in state.skipped_scores
                 ],
             )
-        standing.ranking.follow(state, pod, snapshot, standing, feasible)
+        ranking.follow(state, pod, snapshot, standing, feasible)
         others = [
             self._scores(asking, state, pod, snapshot, feasible)
             for asking in self._score
             if asking.plugin.name not in alike.signatures and asking.plugin.name not in state.skipped_scores
         ]
-        return standing.ranking.scores(standing, feasible, others)
+        return ranking.scores(standing, feasible, others)
 
     def _kept_by(self, alike: EquivalenceClass, asking: AskScorer) -> KeptScores:
         name = asking.plugin.name

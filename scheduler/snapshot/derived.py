@@ -10,7 +10,7 @@ import numpy as np
 from scheduler.snapshot.affinity_index import ChangedTerms, TakenTerms
 from scheduler.snapshot.arrays import wrapped
 from scheduler.snapshot.images import ImageState
-from scheduler.snapshot.snapshot import Interned
+from scheduler.snapshot.interning import Interned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.change_log import ChangeLog
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
-    from scheduler.snapshot.snapshot import Source
+    from scheduler.snapshot.source import Source
 
 
 class TakenRows:

@@ -6,16 +6,22 @@ distinct value, and the verdict spread over the nodes by one array look-up.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from scheduler.snapshot.arrays import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from scheduler.snapshot.arrays import Bools, Int32s, Int64s
 
 T = TypeVar("T", bound="Hashable")
+S = TypeVar("S", bound=np.generic)
 
 
 class InternedColumn(Generic[T]):
@@ -74,3 +80,39 @@ class InternedColumn(Generic[T]):
         if self._holders[code] == 0:
             del self._code_of[self.values[code]]
             self._free.append(code)
+
+
+@dataclass(frozen=True, slots=True)
+class Interned(Generic[T]):
+    """One value per node, as a number into a table of the distinct ones.
+
+    Attributes:
+        codes: int32 (n_nodes,), places in `values`.
+        values: the distinct values, in no order; some may be held by no node any more.
+    """
+
+    codes: Int32s
+    values: Sequence[T]
+
+    def spread(self, verdicts: ArrayLike) -> NDArray[Any]:
+        """Turn one verdict per distinct value into one per node, (n_nodes,)."""
+        spread: NDArray[Any] = np.asarray(verdicts)[self.codes]
+        return spread
+
+    def judge(self, rule: Callable[[T], bool]) -> Bools:
+        """Return a rule's verdict on each node's value, bool (n_nodes,); it is asked once per distinct value."""
+        return self._each(rule, np.bool_)
+
+    def measure(self, rule: Callable[[T], int]) -> Int64s:
+        """Return a rule's number for each node's value, int64 (n_nodes,); it is asked once per distinct value."""
+        return self._each(rule, np.int64)
+
+    def _each(self, rule: Callable[[T], Any], dtype: type[S]) -> NDArray[S]:
+        if len(self.codes) < len(self.values):  # a few nodes of a diverse cluster
+            present, places = np.unique(self.codes, return_inverse=True)
+            few = np.array([rule(self.values[code]) for code in present.tolist()], dtype=dtype)
+            return few[places]
+        verdicts = [rule(value) for value in self.values]
+        if verdicts.count(verdicts[0]) == len(verdicts):
+            return np.full(len(self.codes), verdicts[0], dtype=dtype)  # far cheaper than a look-up per node
+        return np.array(verdicts, dtype=dtype)[self.codes]

@@ -7,99 +7,31 @@ removes pods. Both make a column only when somebody reads it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from scheduler.snapshot.derived import OtherPods, TakenRows
 from scheduler.snapshot.node_info import NodeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from typing import Any
-
-    from numpy.typing import ArrayLike, NDArray
 
     from scheduler.objects.host_ports import HostPort
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.taints import Taint
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
-    from scheduler.snapshot.arrays import Bools, Int32s, Int64s, Rows
+    from scheduler.snapshot.arrays import Bools, Int64s, Rows
     from scheduler.snapshot.change_log import ChangeLog
     from scheduler.snapshot.images import ImageState
+    from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
+    from scheduler.snapshot.source import Source
 
 T = TypeVar("T")
 S = TypeVar("S", bound=np.generic)
-
-
-@dataclass(frozen=True, slots=True)
-class Interned(Generic[T]):
-    """One value per node, as a number into a table of the distinct ones.
-
-    Attributes:
-        codes: int32 (n_nodes,), places in `values`.
-        values: the distinct values, in no order; some may be held by no node any more.
-    """
-
-    codes: Int32s
-    values: Sequence[T]
-
-    def spread(self, verdicts: ArrayLike) -> NDArray[Any]:
-        """Turn one verdict per distinct value into one per node, (n_nodes,)."""
-        spread: NDArray[Any] = np.asarray(verdicts)[self.codes]
-        return spread
-
-    def judge(self, rule: Callable[[T], bool]) -> Bools:
-        """Return a rule's verdict on each node's value, bool (n_nodes,); it is asked once per distinct value."""
-        return self._each(rule, np.bool_)
-
-    def measure(self, rule: Callable[[T], int]) -> Int64s:
-        """Return a rule's number for each node's value, int64 (n_nodes,); it is asked once per distinct value."""
-        return self._each(rule, np.int64)
-
-    def _each(self, rule: Callable[[T], Any], dtype: type[S]) -> NDArray[S]:
-        if len(self.codes) < len(self.values):  # a few nodes of a diverse cluster
-            present, places = np.unique(self.codes, return_inverse=True)
-            few = np.array([rule(self.values[code]) for code in present.tolist()], dtype=dtype)
-            return few[places]
-        verdicts = [rule(value) for value in self.values]
-        if verdicts.count(verdicts[0]) == len(verdicts):
-            return np.full(len(self.codes), verdicts[0], dtype=dtype)  # far cheaper than a look-up per node
-        return np.array(verdicts, dtype=dtype)[self.codes]
-
-
-class Source(Protocol):
-    """Where a snapshot's columns come from: the table, some rows of a snapshot, or one with other pods."""
-
-    @property
-    def n_nodes(self) -> int: ...
-    @property
-    def nodes(self) -> Sequence[NodeObject]: ...
-    @property
-    def changes(self) -> ChangeLog | None: ...
-    @property
-    def node_changes(self) -> ChangeLog | None: ...
-    def row_of(self, node_name: str) -> int | None: ...
-    def requested_on(self, row: int) -> Mapping[str, int]: ...
-    def nonzero_requested_on(self, row: int) -> Sequence[int]: ...
-    def pods_on(self, row: int) -> Mapping[str, PodInfo]: ...
-    def resources(self) -> frozenset[str]: ...
-    def allocatable(self, resource: str) -> Int64s | None: ...
-    def requested(self, resource: str) -> Int64s | None: ...
-    def nonzero_requested(self, resource: str) -> Int64s: ...
-    def pod_count(self) -> Int64s: ...
-    def unschedulable(self) -> Bools: ...
-    def taints(self) -> Interned[tuple[Taint, ...]]: ...
-    def declared_features(self) -> Interned[frozenset[str]]: ...
-    def label(self, key: str) -> Interned[str | None]: ...
-    def used_ports(self) -> Interned[frozenset[HostPort]]: ...
-    def image(self, name: str) -> ImageState: ...
-    def pods_matching(self, query: PodQuery) -> Int64s: ...
-    def affinity_terms(self, kind: TermKind) -> TermsInUse: ...
-    def objects(self, kind: str) -> Objects | None: ...
 
 
 class ResourceArrays:
@@ -261,8 +193,6 @@ class Snapshot:
 
     def take(self, rows: Rows) -> Snapshot:
         """Return a snapshot of some nodes only; row i of it is `rows[i]` of this one, in any order."""
-        from scheduler.snapshot.derived import TakenRows  # derived builds on Snapshot
-
         return Snapshot(TakenRows(self._source, rows))
 
     def overlay(
@@ -277,8 +207,6 @@ class Snapshot:
         A port of a node that a removed pod holds is free in the overlay even where a second pod on the node holds
         it too, as in kube-scheduler's dry runs; a pod added later takes it again.
         """
-        from scheduler.snapshot.derived import OtherPods  # derived builds on Snapshot
-
         return Snapshot(OtherPods(self._source, add, remove))
 
 

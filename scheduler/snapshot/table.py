@@ -16,10 +16,10 @@ from scheduler.snapshot.affinity_index import AffinityIndex
 from scheduler.snapshot.arrays import Column, wrapped
 from scheduler.snapshot.change_log import ChangeLog
 from scheduler.snapshot.images import ImageColumn
-from scheduler.snapshot.interning import InternedColumn
+from scheduler.snapshot.interning import Interned, InternedColumn
 from scheduler.snapshot.object_store import ObjectStore
 from scheduler.snapshot.pod_counts import PodCounts
-from scheduler.snapshot.snapshot import Interned, Snapshot
+from scheduler.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
