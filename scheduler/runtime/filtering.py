@@ -174,12 +174,8 @@ class Filtering:
                 narrowing.clear()
                 break
         state.skipped_filters = frozenset(skipped)
-        if rejection is not None:
-            diagnosis.reject_all(rejection, narrowing)
-            return rejection
-        if names is not None:
-            _narrow(diagnosis, snapshot, names, narrowing)
-        return SUCCESS
+        _conclude(diagnosis, snapshot, rejection, names, narrowing)
+        return rejection or SUCCESS
 
     # Filter.
 
@@ -435,10 +431,20 @@ def _raise_first_error(diagnosis: Diagnosis, snapshot: Snapshot) -> None:
         raise PluginError(Status(Code.ERROR, (told,), plugin))
 
 
-def _narrow(diagnosis: Diagnosis, snapshot: Snapshot, names: frozenset[str], plugins: Sequence[str]) -> None:
-    keep = np.zeros(snapshot.n_nodes, dtype=bool)
-    keep[[row for row in map(snapshot.row_of, names) if row is not None]] = True
-    diagnosis.narrow(keep, names, tuple(sorted(plugins)))
+def _conclude(
+    diagnosis: Diagnosis,
+    snapshot: Snapshot,
+    rejection: Status | None,
+    names: frozenset[str] | None,
+    narrowing: Sequence[str],
+) -> None:
+    """Note what PreFilter came to: a rejection of the pod, or the names of the only nodes it can go to."""
+    if rejection is not None:
+        diagnosis.reject_all(rejection, narrowing)
+    elif names is not None:
+        keep = np.zeros(snapshot.n_nodes, dtype=bool)
+        keep[[row for row in map(snapshot.row_of, names) if row is not None]] = True
+        diagnosis.narrow(keep, names, tuple(sorted(narrowing)))
 
 
 def _nothing_left(narrowing: Sequence[str]) -> Status:
