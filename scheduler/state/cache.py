@@ -112,7 +112,7 @@ class Cache:
             self._disturb(pod.node_name)
             self._put(pod, PodState.CONFIRMED)
         elif known.node_name == pod.node_name and known.takes_the_same_as(pod):
-            self._replace(pod)
+            self._replace(known, pod)
         else:
             if known.node_name != pod.node_name:
                 logger.warning(
@@ -124,9 +124,10 @@ class Cache:
             self._uncount(known)
             self._put(pod, PodState.CONFIRMED)
 
-    def _replace(self, pod: PodInfo) -> None:
+    def _replace(self, known: PodInfo, pod: PodInfo) -> None:
         """Take over another version of a pod that is counted already; that we were right about it is no news."""
-        is_news = self._states[pod.uid] is PodState.CONFIRMED
+        has_changed = bool(pod.annotations) and pod.annotations != known.annotations
+        is_news = has_changed or self._states[pod.uid] is PodState.CONFIRMED
         self._pods[pod.uid], self._states[pod.uid] = pod, PodState.CONFIRMED
         row = self.table.row_of(pod.node_name)
         if row is None:
