@@ -37,6 +37,7 @@ class GuestPlugin(SlowPlugin):
     """
 
     guest: ClassVar[Guest]
+    api_version = 1
     Args = GuestArgs
 
     def __init__(self, *, args: GuestArgs, pod_events: PodEvents, waiting_pods: WaitingPods) -> None:
