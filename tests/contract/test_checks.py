@@ -63,7 +63,8 @@ class LooksAcrossNodes(Honest):
 
 
 class CountsTheRowsAsked(Honest):
-    locality = Locality.CLUSTER
+    def signature(self, pod: PodInfo) -> None:  # type: ignore[override]
+        return None
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         return Outcomes.refuse(np.full(snapshot.n_nodes, len(rows) > 20), "many to judge")

@@ -406,7 +406,7 @@ class TestPodsNobodyCanRead:
         assert queued.pod is mended
 
     def test_an_attempt_under_way_does_not_bring_it_back(self, cluster: Cluster):
-        cluster.framework.filtering._filter[0].answer = KeyError("x")  # type: ignore[attr-defined]
+        cluster.framework.filtering._filter[0].plugin.answer = KeyError("x")  # type: ignore[attr-defined]
         cluster.api.create(WEB)
         queued = cluster.queue.pop()
         assert queued is not None

@@ -152,7 +152,7 @@ def test_a_clear_winner_costs_no_random_number():
         def getrandbits(self, k: int, /) -> int:
             raise AssertionError("asked")
 
-    scores = Scores(np.array([3, 5]), {}, np.array([1, 2], dtype=np.int64))
+    scores = Scores(np.array([3, 5]), best=np.array([5]))
 
     assert pick(scores, Untouched()) == 5
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from scheduler.framework import PASS, Code, Diagnosis, Outcome, Outcomes, Status
+
+if TYPE_CHECKING:
+    from scheduler.snapshot import Rows
 
 ALL = np.arange(12)
 SMALL = Outcome(Code.UNSCHEDULABLE, ("Insufficient cpu", "Insufficient memory"))
 FULL = Outcome(Code.UNSCHEDULABLE, ("Too many pods",))
 
 
+def reject(diagnosis: Diagnosis, plugin: str, outcomes: Outcomes, rows: Rows) -> Rows:
+    return diagnosis.reject(plugin, outcomes.table, outcomes.index[rows], rows)
+
+
 def test_counts_are_sorted_as_text_so_ten_comes_before_two():
     diagnosis = Diagnosis.blank(12)
-    rows = diagnosis.reject("Cordon", Outcomes.refuse(ALL >= 10, "node(s) were unschedulable"), ALL)
-    diagnosis.reject("Taints", Outcomes.refuse(ALL < 10, "node(s) had taints"), rows)
+    rows = reject(diagnosis, "Cordon", Outcomes.refuse(ALL >= 10, "node(s) were unschedulable"), ALL)
+    reject(diagnosis, "Taints", Outcomes.refuse(ALL < 10, "node(s) had taints"), rows)
 
     assert diagnosis.message() == (
         "0/12 nodes are available: 10 node(s) had taints, 2 node(s) were unschedulable."
@@ -25,7 +34,7 @@ def test_counts_are_sorted_as_text_so_ten_comes_before_two():
 def test_a_node_counts_for_each_of_its_reasons():
     diagnosis = Diagnosis.blank(3)
     index = np.array([1, 1, 2], dtype=np.uint16)
-    diagnosis.reject("Fit", Outcomes(index, (PASS, SMALL, FULL)), np.arange(3))
+    reject(diagnosis, "Fit", Outcomes(index, (PASS, SMALL, FULL)), np.arange(3))
 
     assert diagnosis.message() == (
         "0/3 nodes are available: 1 Too many pods, 2 Insufficient cpu, 2 Insufficient memory."
@@ -34,8 +43,8 @@ def test_a_node_counts_for_each_of_its_reasons():
 
 def test_one_reason_of_two_plugins_is_one_count():
     diagnosis = Diagnosis.blank(2)
-    rows = diagnosis.reject("A", Outcomes.refuse(np.array([True, False]), "no"), np.arange(2))
-    diagnosis.reject("B", Outcomes.refuse(np.array([True, True]), "no"), rows)
+    rows = reject(diagnosis, "A", Outcomes.refuse(np.array([True, False]), "no"), np.arange(2))
+    reject(diagnosis, "B", Outcomes.refuse(np.array([True, True]), "no"), rows)
 
     assert diagnosis.message() == "0/2 nodes are available: 2 no."
     assert diagnosis.unschedulable_plugins == {"A", "B"}
@@ -43,8 +52,8 @@ def test_one_reason_of_two_plugins_is_one_count():
 
 def test_the_first_plugin_to_refuse_a_node_is_the_one_recorded():
     diagnosis = Diagnosis.blank(2)
-    rows = diagnosis.reject("A", Outcomes.refuse(np.array([True, False]), "no"), np.arange(2))
-    left = diagnosis.reject("B", Outcomes.refuse(np.array([True, False]), "never asked"), rows)
+    rows = reject(diagnosis, "A", Outcomes.refuse(np.array([True, False]), "no"), np.arange(2))
+    left = reject(diagnosis, "B", Outcomes.refuse(np.array([True, False]), "never asked"), rows)
 
     assert rows.tolist() == left.tolist() == diagnosis.feasible.tolist() == [1]
     assert diagnosis.outcome_of(0) == ("A", Outcome(Code.UNSCHEDULABLE, ("no",)))
@@ -55,7 +64,7 @@ def test_the_first_plugin_to_refuse_a_node_is_the_one_recorded():
 def test_what_a_plugin_says_of_rows_it_was_not_asked_about_does_not_count():
     diagnosis = Diagnosis.blank(3)
 
-    left = diagnosis.reject("A", Outcomes.refuse(np.array([True, True, True]), "no"), np.array([1]))
+    left = reject(diagnosis, "A", Outcomes.refuse(np.array([True, True, True]), "no"), np.array([1]))
 
     assert left.tolist() == []
     assert diagnosis.feasible.tolist() == [0, 2]
@@ -87,7 +96,7 @@ def test_a_pod_refused_before_any_node_is_judged_has_that_reason(status: Status,
 def test_nodes_outside_the_narrowed_search_are_told_by_who_narrowed_it():
     diagnosis = Diagnosis.blank(3)
     diagnosis.narrow(np.array([False, True, False]), frozenset({"n1"}), ("A", "B"))
-    diagnosis.reject("Fit", Outcomes.refuse(np.array([False, True, False]), "Too many pods"), np.array([1]))
+    reject(diagnosis, "Fit", Outcomes.refuse(np.array([False, True, False]), "Too many pods"), np.array([1]))
 
     assert diagnosis.message() == (
         "0/3 nodes are available: 1 Too many pods, 2 node(s) didn't satisfy plugin(s) [A B]."
@@ -101,7 +110,7 @@ def test_nodes_outside_the_narrowed_search_are_told_by_who_narrowed_it():
 
 def test_what_post_filter_adds_comes_last():
     diagnosis = Diagnosis.blank(1)
-    diagnosis.reject("A", Outcomes.refuse(np.array([True]), "no"), np.array([0]))
+    reject(diagnosis, "A", Outcomes.refuse(np.array([True]), "no"), np.array([0]))
     diagnosis.post_filter_message = "preemption: no victims."
 
     assert diagnosis.message() == "0/1 nodes are available: 1 no. preemption: no victims."
@@ -114,7 +123,7 @@ def test_a_cluster_of_no_nodes_says_so():
 def test_a_plugin_that_is_pending_is_remembered_as_such():
     diagnosis = Diagnosis.blank(1)
     waiting = Outcome(Code.PENDING, ("claim is being made",))
-    diagnosis.reject("Claims", Outcomes(np.ones(1, dtype=np.uint16), (PASS, waiting)), np.array([0]))
+    reject(diagnosis, "Claims", Outcomes(np.ones(1, dtype=np.uint16), (PASS, waiting)), np.array([0]))
 
     assert diagnosis.pending_plugins == diagnosis.unschedulable_plugins == {"Claims"}
 
@@ -122,7 +131,7 @@ def test_a_plugin_that_is_pending_is_remembered_as_such():
 def test_an_error_is_found_with_its_node_and_is_no_rejection():
     broken = Outcome(Code.ERROR, ("broken",))
     diagnosis = Diagnosis.blank(3)
-    diagnosis.reject("A", Outcomes(np.array([0, 0, 1], dtype=np.uint16), (PASS, broken)), np.arange(3))
+    reject(diagnosis, "A", Outcomes(np.array([0, 0, 1], dtype=np.uint16), (PASS, broken)), np.arange(3))
 
     assert diagnosis.first_error() == ("A", broken, 2)
     assert diagnosis.unschedulable_plugins == set()
@@ -130,6 +139,6 @@ def test_an_error_is_found_with_its_node_and_is_no_rejection():
 
 def test_without_an_error_there_is_none_to_find():
     diagnosis = Diagnosis.blank(1)
-    diagnosis.reject("A", Outcomes.refuse(np.array([True]), "no"), np.array([0]))
+    reject(diagnosis, "A", Outcomes.refuse(np.array([True]), "no"), np.array([0]))
 
     assert diagnosis.first_error() is None

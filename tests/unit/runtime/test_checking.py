@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 class Whole(FilterPlugin):
     name = "Whole"
+    api_version = 1
 
     def filter_node(self, state: Any, pod: Any, node: Any) -> Status | None:
         return None
@@ -87,9 +88,10 @@ def _broken(self: Any, *, binder: PodBinder.missing) -> None: ...
             "api_version: this scheduler runs 1, the plugin was written for 2",
             id="written for another version",
         ),
+        pytest.param(filter_plugin(api_version=0), "api_version: state the version of the contract it was written for: api_version = 1", id="no version"),
         pytest.param(filter_plugin(Args=dict), "Args: a subclass of scheduler.framework.PluginArgs", id="foreign Args"),
         pytest.param(filter_plugin(Args=PluginArgs()), "Args: a subclass of", id="Args that are no class"),
-        pytest.param(filter_plugin(locality="node"), "locality: Locality.NODE or Locality.CLUSTER is expected, was 'node'", id="locality"),
+        pytest.param(filter_plugin(reads_pods="no"), "reads_pods: True or False is expected, was 'no'", id="reads_pods"),
         pytest.param(filter_plugin(needs={"v1/services"}), "needs: scheduler.framework.Needs is expected", id="needs"),
         pytest.param(filter_plugin(refresh_seconds="5"), "refresh_seconds: a positive number", id="refresh_seconds of text"),
         pytest.param(filter_plugin(refresh_seconds=0), "refresh_seconds: a positive number", id="no refresh_seconds"),
@@ -188,6 +190,7 @@ def test_all_faults_come_at_once_and_always_in_the_same_order():
 def test_arguments_may_have_other_names_and_more_of_them_with_defaults():
     class Mine(FilterPlugin):
         name = "Mine"
+        api_version = 1
 
         def filter_node(self, _state: Any, p: Any, n: Any, extra: int = 0) -> None: ...  # type: ignore[override]
 

@@ -118,7 +118,8 @@ def test_a_plugin_that_is_told_of_pods_must_promise_to_tell_rows_apart() -> None
     class Promises(PreFilter):
         keeps_rows_apart = True
 
-    assert keeps_rows_apart([NodePorts(), NodeResourcesFit(args=NodeResourcesFit.Args()), Promises("P")])
-    assert not keeps_rows_apart([PreFilter("Told")])
-    assert not keeps_rows_apart([Filter("ClusterWide")])
-    assert keeps_rows_apart([PreFilter("Told")], frozenset({"Told"}))
+    plugins = [NodePorts(), NodeResourcesFit(args=NodeResourcesFit.Args()), Promises("P")]
+    assert keeps_rows_apart(plugins, pod("web"))
+    assert not keeps_rows_apart([PreFilter("Told")], pod("web"))
+    assert not keeps_rows_apart([Filter("ClusterWide")], pod("web"))
+    assert keeps_rows_apart([PreFilter("Told")], pod("web"), frozenset({"Told"}))

@@ -72,6 +72,7 @@ def only(frameworks: Mapping[str, Framework], name: str) -> Any:
 
 class Licences(FilterPlugin, ScorePlugin):
     name = "LicenceAware"
+    api_version = 1
 
     class Args(PluginArgs, frozen=True, kw_only=True):
         server_name: str = "none"
@@ -93,6 +94,7 @@ class Licences(FilterPlugin, ScorePlugin):
 
 class Bare(FilterPlugin):
     name = "Bare"
+    api_version = 1
 
     def filter_node(self, state: Any, pod: Any, node: Any) -> Status | None:
         return None
@@ -180,6 +182,7 @@ if TYPE_CHECKING:
 
 class Mine(FilterPlugin):
     name = "Mine"
+    api_version = 1
 
     def __init__(self, *, binder: PodBinder) -> None:
         self.binder = binder
@@ -194,12 +197,14 @@ class Mine(FilterPlugin):
 
 class Positional(Bare):
     name = "Positional"
+    api_version = 1
 
     def __init__(self, binder: PodBinder) -> None: ...
 
 
 class HastyRefresh(Bare):
     name = "HastyRefresh"
+    api_version = 1
 
     def __init__(self) -> None:
         self.refresh_seconds = 0
@@ -207,12 +212,14 @@ class HastyRefresh(Bare):
 
 class WantsWeb(Bare):
     name = "WantsWeb"
+    api_version = 1
 
     def __init__(self, *, web: HttpGet, events: PodEvents) -> None: ...
 
 
 class Stillborn(Bare):
     name = "Stillborn"
+    api_version = 1
 
     def __init__(self) -> None:
         raise OSError("no licence server")
@@ -220,6 +227,7 @@ class Stillborn(Bare):
 
 class RaisingEvents(Bare):
     name = "RaisingEvents"
+    api_version = 1
 
     def events(self) -> Any:
         raise RuntimeError("not now")
@@ -227,6 +235,7 @@ class RaisingEvents(Bare):
 
 class OddEvents(Bare):
     name = "OddEvents"
+    api_version = 1
 
     def events(self) -> Any:
         return ["NodeAdd"]
@@ -234,6 +243,7 @@ class OddEvents(Bare):
 
 class OddEvent(Bare):
     name = "OddEvent"
+    api_version = 1
 
     def events(self) -> Any:
         return [EventWithHint("NodeAdd")]  # type: ignore[arg-type]
@@ -241,6 +251,7 @@ class OddEvent(Bare):
 
 class NoEvents(Bare):
     name = "NoEvents"
+    api_version = 1
 
     def events(self) -> Any:
         return None
@@ -251,6 +262,7 @@ class BareAgain(Bare): ...
 
 class RaisingArgs(Bare):
     name = "RaisingArgs"
+    api_version = 1
 
     class Args(PluginArgs, frozen=True, kw_only=True):
         def faults(self) -> Iterable[FieldError]:

@@ -24,6 +24,7 @@ LICENCES = []
 
 class Licences(FilterPlugin):
     name = "Licences"
+    api_version = 1
 
     def filter_node(self, state, pod, node):
         return None
@@ -32,6 +33,7 @@ SECOND = """
 
 class Racks(Licences):
     name = "Racks"
+    api_version = 1
 """
 
 

@@ -30,7 +30,7 @@ RESOURCES = (
 
 
 def content(snapshot: Snapshot) -> dict[str, Any]:
-    """Everything that can be read, but for generations."""
+    """Everything that can be read, but for the logs of changes."""
     found: dict[str, Any] = {"nodes": [each.name for each in snapshot.nodes]}
     for resource in RESOURCES:
         found[f"allocatable {resource}"] = snapshot.allocatable[resource].tolist()
@@ -47,7 +47,8 @@ def content(snapshot: Snapshot) -> dict[str, Any]:
     found["image"] = (image.num_nodes, image.present.tolist())
     found["pods"] = [sorted(each.uid for each in snapshot.pods_on(row)) for row in range(snapshot.n_nodes)]
     found["rows"] = [snapshot.row_of(each.name) for each in snapshot.nodes]
-    found["infos"] = [snapshot.node_info(row).requested for row in range(snapshot.n_nodes)]
+    infos = [snapshot.node_info(row) for row in range(snapshot.n_nodes)]
+    found["infos"] = [(info.requested, tuple(info.nonzero_requested)) for info in infos]
     return found
 
 
@@ -137,14 +138,32 @@ def test_the_base_does_not_see_the_overlay():
     assert content(base) == before
 
 
-def test_an_overlay_gives_its_rows_and_no_others_a_generation_nobody_else_has():
-    base = cluster(node("a"), node("b"), node("c")).snapshot()
+@given(wild_clusters("resources"), st.data())
+def test_what_one_node_has_is_what_the_columns_say(base: Cluster, data: st.DataObject):
+    overlay = base.snapshot().overlay(add=placed(data, base.nodes))
+    rows = np.array(data.draw(st.permutations(range(len(base.nodes)))), dtype=np.intp)
 
-    first, second = (base.overlay(add=[(1, pod("p", node="b"))]) for _ in range(2))
+    for snapshot in (base.snapshot(), overlay, overlay.take(rows), base.snapshot().take(rows[1:])):
+        for row in range(snapshot.n_nodes):
+            columns = {name: int(snapshot.requested[name][row]) for name in snapshot.resources}
+            nonzero = [int(snapshot.nonzero_requested[name][row]) for name in ("cpu", "memory")]
+            assert snapshot.requested_on(row) == {name: amount for name, amount in columns.items() if amount}
+            assert list(snapshot.nonzero_requested_on(row)) == nonzero
 
-    assert first.generation[[0, 2]].tolist() == base.generation[[0, 2]].tolist()
-    assert len({*base.generation.tolist(), int(first.generation[1]), int(second.generation[1])}) == 5
-    assert first.overlay().generation.tolist() == first.generation.tolist()
+
+def test_nothing_can_be_kept_of_pods_that_are_not_there_but_what_looks_at_nodes_alone():
+    base = cluster(node("a"), node("b")).snapshot()
+
+    overlay = base.overlay(add=[(1, pod("p", node="b"))])
+
+    assert overlay.changes is None
+    assert overlay.node_changes is base.node_changes is not None
+
+
+def test_nothing_can_be_kept_of_some_of_the_rows():
+    some = cluster(node("a"), node("b")).snapshot().take(np.array([1]))
+
+    assert some.changes is some.node_changes is None
 
 
 def test_a_port_of_a_removed_pod_is_free_though_a_second_pod_holds_it():

@@ -15,6 +15,8 @@ from scheduler.snapshot import ClusterTable
 from tests.builders import node, pod
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
@@ -61,6 +63,9 @@ def compare(model: Model, snapshot: Snapshot) -> None:
             assert snapshot.requested[resource][row] == model.requested(name, resource)
         nonzero = snapshot.nonzero_requested
         assert (nonzero["cpu"][row], nonzero["memory"][row]) == model.nonzero(name)
+        requested = {resource: model.requested(name, resource) for resource in snapshot.resources}
+        assert snapshot.requested_on(row) == {resource: some for resource, some in requested.items() if some}
+        assert tuple(snapshot.nonzero_requested_on(row)) == model.nonzero(name)
         assert snapshot.pod_count[row] == len(pods)
         assert {each.uid for each in snapshot.pods_on(row)} == set(pods)
         assert snapshot.unschedulable[row] == expected.unschedulable
@@ -122,14 +127,15 @@ containers = st.lists(
 
 
 class Table(RuleBasedStateMachine):
-    """Random changes; after each of them the columns are the model's, and generations rose where they must."""
+    """Random changes; after each of them the columns are the model's, and the rows that changed are noted."""
 
     @initialize(labels_read_early=st.booleans())
     def start(self, labels_read_early: bool):
         self.table = ClusterTable()
         self.model = Model()
         self.changed: set[str] = set()
-        self.before: dict[str, int] = {}
+        self.changed_nodes: set[str] = set()
+        self.seen = self.seen_nodes = 0
         self.count = 0
         if labels_read_early:
             self.table.label("zone")
@@ -139,12 +145,16 @@ class Table(RuleBasedStateMachine):
     def put_node(self, name: str, fields: dict[str, Any]):
         each = node(name, **fields)
         if name in self.model.nodes:
-            self.table.update_node(each)
+            is_new = each.raw != self.model.nodes[name].raw
+            assert self.table.update_node(each) is is_new
         else:
+            is_new = True
             self.table.add_node(each)
             self.model.pods[name] = {}
         self.model.nodes[name] = each
-        self.changed.add(name)
+        if is_new:
+            self.changed.add(name)
+            self.changed_nodes.add(name)
 
     @precondition(lambda self: self.model.nodes)
     @rule(data=st.data())
@@ -155,7 +165,7 @@ class Table(RuleBasedStateMachine):
         del self.model.nodes[name], self.model.pods[name]
         if last != name:
             self.changed.add(last)
-        self.changed.discard(name)
+            self.changed_nodes.add(last)
 
     @precondition(lambda self: self.model.nodes)
     @rule(data=st.data(), containers=containers)
@@ -181,18 +191,16 @@ class Table(RuleBasedStateMachine):
         compare(self.model, self.table.snapshot())
 
     @invariant()
-    def generations_rise_exactly_where_something_changed(self):
-        snapshot = self.table.snapshot()
-        now = {snapshot.name_of(row): int(snapshot.generation[row]) for row in range(snapshot.n_nodes)}
-        highest = max(self.before.values(), default=0)
-        for name, generation in now.items():
-            if name in self.changed:
-                assert generation > highest
-            else:
-                assert generation == self.before[name]
-        assert len(set(now.values())) == len(now)
-        assert self.table.last_generation >= max(now.values(), default=0)
-        self.before, self.changed = now, set()
+    def the_rows_that_changed_are_noted_and_no_others(self):
+        changes, node_changes = self.table.changes, self.table.node_changes
+        assert self.names_at(changes.since(self.seen)) == self.changed
+        assert self.names_at(node_changes.since(self.seen_nodes)) == self.changed_nodes
+        self.seen, self.seen_nodes = changes.end, node_changes.end
+        self.changed, self.changed_nodes = set(), set()
+
+    def names_at(self, rows: Sequence[int] | None) -> set[str]:
+        assert rows is not None
+        return {self.table.nodes[row].name for row in rows}
 
     @invariant()
     def tables_of_values_stay_as_small_as_the_cluster_is_diverse(self):
@@ -239,7 +247,6 @@ def test_a_snapshot_cannot_be_written_to():
         snapshot.requested["nobody has it"],
         snapshot.pod_count,
         snapshot.unschedulable,
-        snapshot.generation,
         snapshot.taints.codes,
         snapshot.declared_features.codes,
         snapshot.label("zone").codes,

@@ -22,7 +22,7 @@ from scheduler.testing import Trial, node, pod
 
 def mine(base: type[Plugin], method: str, answer: Any) -> Any:
     """Return a plugin whose method answers always the same."""
-    return type("Mine", (base,), {"name": "Mine", method: lambda *_arguments: answer})
+    return type("Mine", (base,), {"name": "Mine", "api_version": 1, method: lambda *_arguments: answer})
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,7 @@ def test_a_wrong_answer_is_told_with_the_right_one(plugin: type[Plugin], told: s
 
 class SignsAList(ScorePlugin):
     name = "SignsAList"
+    api_version = 1
 
     def signature(self, pod: Any) -> Any:
         return ["web"]
@@ -80,6 +81,7 @@ def test_a_signature_that_is_a_list_is_told_with_a_way_out():
 
 class WantsADatabase(ScorePlugin):
     name = "WantsADatabase"
+    api_version = 1
 
     def __init__(self, *, database: Database) -> None:  # type: ignore[name-defined]  # noqa: F821
         self._database = database

@@ -22,6 +22,7 @@ class PreferArgs(PluginArgs):
 
 class Prefer(ScorePlugin):
     name = "Prefer"
+    api_version = 1
     Args = PreferArgs
 
     def __init__(self, *, args: PreferArgs) -> None:
@@ -33,6 +34,7 @@ class Prefer(ScorePlugin):
 
 class Asks(FilterPlugin):
     name = "Asks"
+    api_version = 1
     needs = Needs(kinds=frozenset({"v1/configmaps"}))
     refresh_seconds = 1.0
 
@@ -50,6 +52,7 @@ class Asks(FilterPlugin):
 
 class Raises(FilterPlugin):
     name = "Raises"
+    api_version = 1
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         raise ValueError("oh")

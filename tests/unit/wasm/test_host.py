@@ -134,7 +134,8 @@ def test_post_filter_is_given_why_nodes_were_refused() -> None:
         )
     )
     diagnosis = Diagnosis.blank(2)
-    diagnosis.reject("x", Outcomes.refuse(SNAPSHOT.all_rows == 1, "no", resolvable=False), SNAPSHOT.all_rows)
+    refused = Outcomes.refuse(SNAPSHOT.all_rows == 1, "no", resolvable=False)
+    diagnosis.reject("x", refused.table, refused.index, SNAPSHOT.all_rows)
 
     result = plugin.post_filter(CycleState(), POD, SNAPSHOT, diagnosis)
 

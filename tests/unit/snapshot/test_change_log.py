@@ -1,0 +1,39 @@
+"""Whoever looks learns which rows changed since the last time, or that it was too long ago."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.snapshot.change_log import ChangeLog
+
+
+def log_of(*rows: int, n_nodes: int = 3) -> ChangeLog:
+    log = ChangeLog()
+    for row in rows:
+        log.note(row, n_nodes)
+    return log
+
+
+def test_rows_come_in_the_order_of_their_changes_and_as_often():
+    assert log_of(2, 0, 2).since(0) == [2, 0, 2]
+
+
+def test_who_looked_already_learns_only_what_is_new():
+    log = log_of(2, 0)
+    seen = log.end
+    assert log.since(seen) == []
+
+    log.note(1, 3)
+    assert log.since(seen) == [1]
+    assert log.since(0) == [2, 0, 1]
+
+
+@pytest.mark.parametrize("n_nodes", [1, 5000])
+def test_what_is_long_past_is_forgotten_and_who_missed_it_learns_that(n_nodes: int):
+    log = log_of(*range(100_000), n_nodes=n_nodes)
+    remembered = [seen for seen in range(log.end + 1) if log.since(seen) is not None]
+
+    assert log.end == 100_000
+    assert max(1024, n_nodes) <= len(remembered) <= 2 * max(1024, n_nodes) + 1
+    assert all(log.since(seen) == list(range(seen, log.end)) for seen in (remembered[0], remembered[-1]))
+    assert log.since(remembered[0] - 1) is None
