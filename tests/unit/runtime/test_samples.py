@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler.runtime.equivalence import is_kept
-from scheduler.runtime.per_node import filter_nodes, score_nodes, slow_last
 
 from scheduler.framework import (
     CycleState,
@@ -17,14 +15,18 @@ from scheduler.framework import (
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.slow_plugins import SlowPlugin
+from scheduler.runtime.asking import outcomes_of, scores_of, slow_last
 from scheduler.runtime.framework import EnabledPlugins, Framework
 from scheduler.runtime.instruments import NoInstruments
 from scheduler.whatif.judging import explain_each
 from tests.builders import node, node_object, pod, pod_object
 from tests.clusters import cluster
+from tests.puppets import framework_of
+from tests.snapshots import cache_of
 from tests.unit.whatif.clusters import profile_with, scheduler_of
 
 if TYPE_CHECKING:
+    from scheduler.framework import Outcomes
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import NodeInfo
 
@@ -56,9 +58,12 @@ class Quick(FilterPlugin):
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None: ...
 
 
+def judged(plugin: Slow) -> Outcomes:
+    return outcomes_of(plugin, CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
+
+
 def filtered(plugin: Slow) -> list[str]:
-    outcomes, asked = filter_nodes(plugin, CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
-    assert asked == len(plugin.asked)
+    outcomes = judged(plugin)
     return ["low" if outcomes.index[row] else "ok" for row in range(8)]
 
 
@@ -70,9 +75,7 @@ def test_nodes_are_asked_until_the_sample_has_passed() -> None:
 
 
 def test_nodes_that_are_left_out_are_refused_for_this_attempt_with_the_reason() -> None:
-    outcomes, _ = filter_nodes(Slow(3), CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
-
-    assert outcomes.of(7).reasons == ("node(s) were left out of the sample of Slow",)
+    assert judged(Slow(3)).of(7).reasons == ("node(s) were left out of the sample of Slow",)
 
 
 def test_the_next_sample_begins_where_the_last_one_ended() -> None:
@@ -80,7 +83,7 @@ def test_the_next_sample_begins_where_the_last_one_ended() -> None:
     seen = []
     for _ in range(3):
         plugin.asked.clear()
-        filter_nodes(plugin, CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
+        judged(plugin)
         seen.append(list(plugin.asked))
 
     assert seen == [["n0", "n1", "n2", "n3"], ["n4", "n5"], ["n6", "n7"]]
@@ -96,9 +99,9 @@ def test_a_sample_of_scores_gives_the_others_the_lowest_of_them() -> None:
     plugin = Slow(2)
     plugin.sample_start = 5
 
-    scores, asked = score_nodes(plugin, CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
+    scores = scores_of(plugin, CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
 
-    assert asked == 2
+    assert plugin.asked == ["n5", "n6"]
     assert scores.tolist() == [15, 15, 15, 15, 15, 15, 16, 15]
     assert plugin.sample_start == 7
 
@@ -131,22 +134,38 @@ def test_the_metric_counts_the_nodes_that_were_asked() -> None:
     assert counting.loops == [("Slow", ExtensionPoint.FILTER, 5), ("Slow", ExtensionPoint.SCORE, 3)]
 
 
-@pytest.mark.parametrize(("sample", "kept"), [(None, True), (3, False)])
-def test_verdicts_of_a_sample_are_not_kept(sample: int | None, kept: bool) -> None:
-    plugin = Slow(sample)
-    plugin.locality = Locality.NODE  # type: ignore[misc]
+@pytest.mark.parametrize(("sample", "asked"), [(None, 0), (3, 4)])
+def test_verdicts_of_a_sample_are_not_kept(sample: int | None, asked: int) -> None:
+    class Signing(Slow):
+        def signature(self, pod: PodInfo) -> str:
+            return "all alike"
 
-    assert is_kept(plugin) is kept
+    plugin = Signing(sample)
+    framework = framework_of(plugin)
+    snapshot = cache_of([f"n{number}" for number in range(4)]).snapshot()
+    for _ in range(2):
+        plugin.asked.clear()
+        plugin.sample_start = 0
+        state, diagnosis = CycleState(), Diagnosis.blank(4)
+        framework.filtering.run_pre_filter(state, POD, snapshot, diagnosis)
+        rows = framework.filtering.find_feasible(
+            state, POD, snapshot, diagnosis, rows=snapshot.all_rows, nominated={}
+        )
+        assert rows.tolist() == [2, 3]
+        framework.scoring.run(state, POD, snapshot, rows)
+
+    assert len(plugin.asked) == asked + (2 if asked else 0)
 
 
 def test_a_plugin_that_filters_and_scores_gives_every_node_its_turn() -> None:
     plugin = Slow(2)
     chosen: list[int] = []
     for _ in range(3):
-        outcomes, _ = filter_nodes(plugin, CycleState(), POD, SNAPSHOT, SNAPSHOT.all_rows)
-        rows = SNAPSHOT.all_rows[outcomes.index == 0]
-        _, asked = score_nodes(plugin, CycleState(), POD, SNAPSHOT, rows)
-        assert asked == len(rows) == 2
+        rows = SNAPSHOT.all_rows[judged(plugin).index == 0]
+        plugin.asked.clear()
+        scores_of(plugin, CycleState(), POD, SNAPSHOT, rows)
+        assert plugin.asked == [f"n{row}" for row in rows]
+        assert len(rows) == 2
         chosen += rows.tolist()
 
     assert sorted(chosen) == [2, 3, 4, 5, 6, 7]
