@@ -1,0 +1,55 @@
+"""Ways to judge a pod, for tests of what is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.framework import CycleState, Diagnosis
+from scheduler.runtime.calls import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.framework import Framework
+    from scheduler.snapshot import Rows, Snapshot
+
+    Judge = Callable[..., "Judged"]
+    Judged = tuple[list[int], list[int], dict[str, list[int]], str]
+    """The feasible rows, their totals, what each plugin gave, and the message."""
+
+
+def by_plugin(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> Judged:
+    """Judge a pod without looking for its class: each plugin's verdicts are kept by themselves."""
+    state, diagnosis = CycleState(), Diagnosis.blank(snapshot.n_nodes)
+    rows = framework.filtering.run_filters(state, pod, snapshot, snapshot.all_rows, diagnosis)
+    return _judged(framework, pod, snapshot, state, diagnosis, rows)
+
+
+def by_class(
+    framework: Framework,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    nominated: Mapping[int, list[PodInfo]] | None = None,
+) -> Judged:
+    """Judge a pod as a scheduling cycle does: those of all plugins are kept for its class."""
+    state, diagnosis = CycleState(), Diagnosis.blank(snapshot.n_nodes)
+    status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
+    if not status.is_success:
+        raise PluginError(status)
+    rows = framework.filtering.find_feasible(
+        state, pod, snapshot, diagnosis, rows=snapshot.all_rows, nominated=nominated or {}
+    )
+    return _judged(framework, pod, snapshot, state, diagnosis, rows)
+
+
+def _judged(
+    framework: Framework, pod: PodInfo, snapshot: Snapshot, state: Any, diagnosis: Diagnosis, rows: Rows
+) -> Judged:
+    message = diagnosis.message()
+    if not rows.size:
+        return [], [], {}, message
+    scores = framework.scoring.run(state, pod, snapshot, rows)
+    assert scores.best.tolist() == rows[scores.total == scores.total.max()].tolist()
+    by_name = {name: values.tolist() for name, values in scores.by_plugin.items()}
+    return rows.tolist(), scores.total.tolist(), by_name, message
