@@ -42,6 +42,7 @@ class KeptVerdicts:
         known: bool (n_nodes,), where what was said still holds.
         values: (n_nodes,), what was said.
         misses: how many rows are not known; `known` need not be looked at where there is none.
+        notes: how often something was noted.
     """
 
     dtype: DTypeLike = np.int64
@@ -51,6 +52,7 @@ class KeptVerdicts:
         self.known: Bools = np.zeros(0, dtype=np.bool_)
         self.values: NDArray[Any] = np.zeros(0, dtype=self.dtype)
         self.misses = 0
+        self.notes = 0
         self._log: ChangeLog | None = None
         self._seen = 0
 
@@ -91,12 +93,14 @@ class KeptVerdicts:
         self.values[rows] = values
         self.known[rows] = True
         self.misses -= len(rows)
+        self.notes += 1
 
     def note_one(self, row: int, value: int) -> None:
         """Keep what was said of a row that was not known."""
         self.values[row] = value
         self.known[row] = True
         self.misses -= 1
+        self.notes += 1
 
 
 class KeptOutcomes(KeptVerdicts):

@@ -155,13 +155,13 @@ class _Part:
         self.values: UInt8s = np.zeros(0, dtype=np.uint8)
         self.constant: int | None = None
         self._rows: Rows | None = None  # what was normalised last
+        self._notes = 0  # as in `kept`, which other classes share, when it was
 
     def rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Int64s | int:
         """Return what the plugin says of rows, weighted, (len(rows),); 0 of one that normalises, which comes later."""
         unknown = self.kept.unknown(rows)
         if unknown.size:
             self.kept.note(unknown, self.asking.each(state, pod, snapshot, unknown))
-            self._rows = None
         if self.asking.normalizes:
             return 0
         scores: Int64s = self.kept.values[rows]
@@ -174,7 +174,6 @@ class _Part:
         kept = self.kept
         if kept.misses and not kept.known[row]:
             kept.note_one(row, self.asking.at(state, pod, snapshot, row))
-            self._rows = None
         if self.asking.normalizes:
             return 0
         score = int(kept.values[row])
@@ -185,7 +184,7 @@ class _Part:
 
     def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> None:
         """Bring the raw scores of rows into range, unless nothing has changed since the last time."""
-        if self._rows is rows:
+        if self._rows is rows and self._notes == self.kept.notes:
             return
         values = normalized(self.asking, state, pod, snapshot, self.kept.values.copy(), rows)
         assert not isinstance(values, int)
@@ -193,7 +192,7 @@ class _Part:
         at_rows = self.values if len(rows) == len(self.values) else self.values[rows]
         lowest, highest = int(at_rows.min()), int(at_rows.max())
         self.constant = lowest if lowest == highest else None
-        self._rows = rows
+        self._rows, self._notes = rows, self.kept.notes
 
     def shown(self) -> PluginScores:
         """Return what it says now."""
