@@ -273,10 +273,10 @@ class Ranking:
             self._is_complete = False
             self._left.clear()
             return rows
-        for row in changed:
+        self._left = {row for row in self._left | changed if row < len(self._total)}  # nodes may be gone
+        for row in self._left:
             self._known[row] = False
             self._total[row] = _UNRANKED
-        self._left |= changed
         if self._is_complete and rows is standing.feasible:
             return [row for row in self._left if standing.rejected_by[row] == FEASIBLE]
         unknown: Rows = rows[~self._known[rows]]
