@@ -269,7 +269,7 @@ class Filtering:
             standing.tables,
             standing.rejected_by,
             standing.index,
-            has_failures=standing.failed,
+            has_failures=bool(standing.failed),
         )
         return self._run(active[len(standing.plugins) :], state, pod, snapshot, standing.feasible, diagnosis)
 

@@ -34,7 +34,7 @@ class Standing:
         index: uint16 (n_nodes,), the place in that plugin's table.
         plugins: the names of the filters, in order.
         feasible: the rows nobody refused, ascending; the same array as long as they are the same.
-        failed: whether a plugin could not tell of some node.
+        failed: the rows of which a plugin could not tell.
         unranked: the rows that changed since they were ranked; None is all.
     """
 
@@ -50,7 +50,7 @@ class Standing:
         self.rejected_by: NDArray[np.int16] = np.zeros(0, dtype=np.int16)
         self.index: UInt16s = np.zeros(0, dtype=np.uint16)
         self.feasible: Rows = np.zeros(0, dtype=np.intp)
-        self.failed = False
+        self.failed: set[int] = set()
         self.unranked: set[int] | None = None
 
     @property
@@ -82,7 +82,12 @@ class Standing:
             self._log = None  # unless all goes well
             self._judge_again(again, state, pod, snapshot)
             self._numbers = [kept.table for _, kept in self._filters]
-            self.failed = any(kept.failed for _, kept in self._filters)
+            self.failed = {
+                row
+                for place, (_, kept) in enumerate(self._filters)
+                for row in kept.failed
+                if row < n_nodes and self.rejected_by[row] == place
+            }
         self._log, self._seen = changes, changes.end
 
     def _changed(self, changes: ChangeLog, snapshot: Snapshot) -> set[int] | None:
@@ -96,10 +101,7 @@ class Standing:
                 changed, self._tables[place] = None, ()
         if changed is None:
             return None
-        again = {row for row in changed if row < n_nodes}
-        if self.failed:
-            again.update(row for _, kept in self._filters for row in kept.failed if row < n_nodes)
-        return again
+        return {row for row in (*changed, *self.failed) if row < n_nodes}
 
     def _judge_again(
         self, again: set[int] | None, state: CycleState, pod: PodInfo, snapshot: Snapshot
