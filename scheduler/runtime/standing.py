@@ -81,7 +81,7 @@ class Standing:
         if again is None or again:
             self._log = None  # unless all goes well
             self._judge_again(again, state, pod, snapshot)
-            self._numbers = [kept.table for _, kept in self._filters]
+            self._note_tables()
             self.failed = {
                 row
                 for place, (_, kept) in enumerate(self._filters)
@@ -90,18 +90,22 @@ class Standing:
             }
         self._log, self._seen = changes, changes.end
 
+    def _note_tables(self) -> None:
+        for place, (_, kept) in enumerate(self._filters):
+            if kept.table is not self._numbers[place]:
+                self._numbers[place], self._tables[place] = kept.table, ()
+
     def _changed(self, changes: ChangeLog, snapshot: Snapshot) -> set[int] | None:
         """Return the rows to be judged again; None is all."""
         n_nodes = snapshot.n_nodes
         changed = changes.since(self._seen) if self._log is changes else None
+        again = None if changed is None else {row for row in (*changed, *self.failed) if row < n_nodes}
         for place, (asking, kept) in enumerate(self._filters):
-            kept.make_room(FEW_ROWS, n_nodes)
+            kept.make_room(len(again or ()), n_nodes)  # so that it stays the same while only these are judged
             kept.follow(changes if asking.plugin.reads_pods else snapshot.node_changes, n_nodes)
             if kept.table is not self._numbers[place]:  # numbers mean something else there
-                changed, self._tables[place] = None, ()
-        if changed is None:
-            return None
-        return {row for row in (*changed, *self.failed) if row < n_nodes}
+                again = None
+        return again
 
     def _judge_again(
         self, again: set[int] | None, state: CycleState, pod: PodInfo, snapshot: Snapshot
