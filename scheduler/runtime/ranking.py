@@ -63,12 +63,14 @@ class Scores:
         best: the rows with the highest total.
         plugins: what each plugin says that did not skip.
         others: what others than plugins say, weighted, (len(rows),) each.
+        base: what each has before: 1 where the profile has no plugin that ranks.
     """
 
     rows: Rows
     best: Rows
     plugins: Sequence[PluginScores] = ()
     others: Mapping[str, Int64s] = field(default_factory=dict)
+    base: int = 0
 
     @cached_property
     def by_plugin(self) -> Mapping[str, Int64s]:
@@ -77,17 +79,15 @@ class Scores:
 
     @cached_property
     def total(self) -> Int64s:
-        """Int64 (len(rows),), the sums; 1 each where nobody ranks."""
-        if not (self.plugins or self.others):
-            return np.ones(len(self.rows), dtype=np.int64)
-        return sum(self.by_plugin.values(), np.zeros(len(self.rows), dtype=np.int64))
+        """Int64 (len(rows),), the sums."""
+        return sum(self.by_plugin.values(), np.full(len(self.rows), self.base, dtype=np.int64))
 
     def with_others(self, others: Mapping[str, Int64s]) -> Scores:
         """Return these with what others than plugins say, weighted already, (len(rows),) each."""
         if not others:
             return self
         total = sum(others.values(), self.total)
-        return Scores(self.rows, self.rows[total == total.max()], self.plugins, others)
+        return Scores(self.rows, self.rows[total == total.max()], self.plugins, others, self.base)
 
     @property
     def nbytes(self) -> int:

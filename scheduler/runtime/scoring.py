@@ -70,7 +70,7 @@ class Scoring:
             kube-scheduler v1.36, schedule_one.go, prioritizeNodes, and framework/runtime/framework.go, RunScorePlugins.
         """
         if not self._score:
-            return Scores(feasible, feasible)
+            return Scores(feasible, feasible, base=1)
         alike, standing = class_of(state), standing_of(state)
         with self._call.point(ExtensionPoint.PRE_SCORE):
             self._run_pre_score(alike if standing else None, state, pod, snapshot, feasible)
