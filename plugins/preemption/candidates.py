@@ -21,7 +21,7 @@ from scheduler.framework.status import Code, Status
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from plugins.preemption.disruption_budgets import Budget
+    from plugins.preemption.disruption_budgets import DisruptionBudgets
     from scheduler.framework import CycleState, Diagnosis
     from scheduler.framework.preemption import PreemptionDryRun
     from scheduler.objects.pod import PodInfo
@@ -104,7 +104,7 @@ def search(
     snapshot: Snapshot,
     rows: Iterable[int],
     *,
-    budgets: Sequence[Budget],
+    budgets: DisruptionBudgets,
     nominated: Mapping[int, Sequence[PodInfo]],
     enough: int,
 ) -> Search:
@@ -135,7 +135,7 @@ def _tried(
     pod: PodInfo,
     snapshot: Snapshot,
     rows: Sequence[int],
-    budgets: Sequence[Budget],
+    budgets: DisruptionBudgets,
     nominated: Mapping[int, Sequence[PodInfo]],
     found: Search,
 ) -> list[Candidate]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from plugins.preemption.args import DefaultPreemptionArgs
 from plugins.preemption.candidates import rows_to_try, search, why_not_eligible
-from plugins.preemption.disruption_budgets import BUDGETS, read_budgets
+from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
 from plugins.preemption.ranking import Candidate, best, by_importance
 from scheduler.errors import SchedulerError
 from scheduler.framework import (
@@ -71,6 +71,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         self._dry_run = dry_run
         self._review = review
         self._preemptions = preemptions
+        self._budgets = DisruptionBudgets()
         self._begin = 0  # where the next search begins, so that all nodes have the same chance
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
@@ -115,14 +116,14 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
             begin = self._begin % len(rows)
             rows = rows[begin:] + rows[:begin]
             self._begin += enough
-        budgets = read_budgets(snapshot.objects(BUDGETS).values())
+        self._budgets.look_at(snapshot.objects(BUDGETS))
         return search(
             self._dry_run,
             state,
             pod,
             snapshot,
             rows,
-            budgets=budgets,
+            budgets=self._budgets,
             nominated=state.nominated,
             enough=enough,
         )

@@ -6,12 +6,14 @@ Source:
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scheduler.objects.selectors import LabelSelector, SelectorError, parse_label_selector
+from scheduler.snapshot import Objects
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -47,9 +49,30 @@ class Budget:
         )
 
 
-def read_budgets(objects: Iterable[Mapping[str, Any]]) -> list[Budget]:
-    """Return the budgets that protect anything; one without a selector, or with one that is no rule, does not."""
-    return [budget for each in objects if (budget := _read(each)) is not None]
+class DisruptionBudgets:
+    """The budgets that protect anything, by namespace, read again where one of the namespace changed."""
+
+    def __init__(self) -> None:
+        self._objects = Objects()
+        self._read: dict[
+            str, tuple[int, Sequence[Budget]]
+        ] = {}  # namespace -> version of its objects, budgets
+
+    def look_at(self, objects: Objects) -> None:
+        """Note where the PodDisruptionBudgets are."""
+        if objects is not self._objects:
+            self._objects = objects
+            self._read.clear()
+
+    def of(self, namespace: str) -> Sequence[Budget]:
+        """Return those of a namespace; one without a selector, or with one that is no rule, protects nothing."""
+        version = self._objects.version(namespace)
+        known = self._read.get(namespace)
+        if known is None or known[0] != version:
+            objects = self._objects.in_namespace(namespace).values()
+            known = version, [budget for each in objects if (budget := _read(each)) is not None]
+            self._read[namespace] = known
+        return known[1]
 
 
 def _read(found: Mapping[str, Any]) -> Budget | None:
@@ -69,19 +92,19 @@ def _read(found: Mapping[str, Any]) -> Budget | None:
     )
 
 
-def split(pods: Iterable[PodInfo], budgets: Sequence[Budget]) -> tuple[list[PodInfo], list[PodInfo]]:
+def split(pods: Iterable[PodInfo], budgets: DisruptionBudgets) -> tuple[list[PodInfo], list[PodInfo]]:
     """Return the pods whose eviction would break a budget, and the others, both in the order given.
 
     The pods are thought to go one after another, each using up every budget that protects it.
     """
-    left = [budget.allowed for budget in budgets]
+    used: Counter[int] = Counter()  # id of a budget -> how many of its pods have gone
     violating: list[PodInfo] = []
     others: list[PodInfo] = []
     for pod in pods:
         breaks = False
-        for place, budget in enumerate(budgets):
+        for budget in budgets.of(pod.namespace):
             if budget.protects(pod):
-                left[place] -= 1
-                breaks = breaks or left[place] < 0
+                used[id(budget)] += 1
+                breaks = breaks or used[id(budget)] > budget.allowed
         (violating if breaks else others).append(pod)
     return violating, others

@@ -58,32 +58,28 @@ def _try(
 ) -> Mapping[int, Status | tuple[PodInfo, ...]]:
     gone = _pairs(removable)
     expected = {row: nominated[row] for row in removable if row in nominated}
-    without = snapshot.overlay(remove=gone)
-    filtering.run_remove_pods(state, pod, gone, without)
+    what_if = snapshot.overlay(remove=gone)
+    filtering.run_remove_pods(state, pod, gone, what_if)
     diagnosis = Diagnosis.blank(snapshot.n_nodes)
     rows = np.array(sorted(removable), dtype=np.intp)
-    fits = set(filtering.passing(state, pod, without, diagnosis, rows=rows, nominated=expected).tolist())
-    found: dict[int, Status | tuple[PodInfo, ...]] = {
-        row: _refusal(diagnosis, row) for row in removable if row not in fits
-    }
-    back: dict[int, list[PodInfo]] = {row: [] for row in removable}
-    away: dict[int, list[PodInfo]] = {row: [] for row in fits}
+    fits = set(filtering.passing(state, pod, what_if, diagnosis, rows=rows, nominated=expected).tolist())
+    victims: dict[int, list[PodInfo]] = {row: [] for row in fits}
     for turn in range(max((len(removable[row]) for row in fits), default=0)):
-        tried = [(row, removable[row][turn]) for row in sorted(fits) if turn < len(removable[row])]
-        # All go first and some come back, so that a host port two pods share is held while one is there.
-        beside = snapshot.overlay(remove=gone, add=[*_pairs(back), *tried])
-        filtering.run_add_pods(state, pod, tried, beside)
-        rows = np.array([row for row, _ in tried], dtype=np.intp)
+        # One pod comes back to each node; where the preemptor does not fit beside it, it goes again.
+        back = [(row, removable[row][turn]) for row in sorted(fits) if turn < len(removable[row])]
+        what_if.add(back)
+        filtering.run_add_pods(state, pod, back, what_if)
+        rows = np.array([row for row, _ in back], dtype=np.intp)
         trial = Diagnosis.blank(snapshot.n_nodes)
-        passing = set(filtering.passing(state, pod, beside, trial, rows=rows, nominated=expected).tolist())
-        for row, victim in tried:
-            (back if row in passing else away)[row].append(victim)
-        failed = [(row, victim) for row, victim in tried if row not in passing]
-        if failed:
-            again = snapshot.overlay(remove=gone, add=_pairs(back))
-            filtering.run_remove_pods(state, pod, failed, again)
-    found.update((row, tuple(victims)) for row, victims in away.items())
-    return found
+        passing = set(filtering.passing(state, pod, what_if, trial, rows=rows, nominated=expected).tolist())
+        again = [(row, victim) for row, victim in back if row not in passing]
+        if again:
+            what_if.remove(again)
+            filtering.run_remove_pods(state, pod, again, what_if)
+        for row, victim in again:
+            victims[row].append(victim)
+    refusals = {row: _refusal(diagnosis, row) for row in removable if row not in fits}
+    return {**refusals, **{row: tuple(its) for row, its in victims.items()}}
 
 
 def _pairs(pods: Pods) -> list[tuple[int, PodInfo]]:

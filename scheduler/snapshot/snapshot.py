@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from scheduler.snapshot.derived import OtherPods, TakenRows
 from scheduler.snapshot.node_info import NodeInfo
+from scheduler.snapshot.other_pods import OtherPods
+from scheduler.snapshot.taken_rows import TakenRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -197,7 +198,7 @@ class Snapshot:
 
     def overlay(
         self, add: Iterable[tuple[int, PodInfo]] = (), remove: Iterable[tuple[int, PodInfo]] = ()
-    ) -> Snapshot:
+    ) -> Overlay:
         """Return this snapshot as if pods were added to and removed from nodes; rows stay the same.
 
         Args:
@@ -207,7 +208,26 @@ class Snapshot:
         A port of a node that a removed pod holds is free in the overlay even where a second pod on the node holds
         it too, as in kube-scheduler's dry runs; a pod added later takes it again.
         """
-        return Snapshot(OtherPods(self._source, add, remove))
+        overlay = Overlay(OtherPods(self._source))
+        overlay.remove(remove)
+        overlay.add(add)
+        return overlay
+
+
+class Overlay(Snapshot):
+    """A snapshot of what might be. More pods can come and go: what was read of it before follows."""
+
+    def __init__(self, pods: OtherPods) -> None:
+        super().__init__(pods)
+        self._other_pods = pods
+
+    def add(self, pods: Iterable[tuple[int, PodInfo]]) -> None:
+        """Count more pods, (row, pod) each."""
+        self._other_pods.add(pods)
+
+    def remove(self, pods: Iterable[tuple[int, PodInfo]]) -> None:
+        """Stop counting more pods, (row, pod) each; each is on that row."""
+        self._other_pods.remove(pods)
 
 
 def _zeros(length: int) -> Int64s:

@@ -59,7 +59,7 @@ class World:
         kinds = {kind for plugin in plugins() for kind in plugin.needs.kinds}
         for kind in kinds - {BUDGETS}:
             table.watch_kind(kind)
-        table.watch_kind(BUDGETS).update((each["metadata"]["name"], each) for each in self.budgets)
+        table.watch_kind(BUDGETS).update((f"default/{each['metadata']['name']}", each) for each in self.budgets)
         return table.snapshot()
 
 

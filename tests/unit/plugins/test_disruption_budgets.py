@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from plugins.preemption.disruption_budgets import read_budgets, split
+from plugins.preemption.disruption_budgets import DisruptionBudgets, split
+from scheduler.snapshot import ObjectStore
 from tests.builders import pod
 
 PODS = [pod(name, node="n", labels={"app": "db"}) for name in ("a", "b", "c")]
@@ -23,7 +24,11 @@ def budget(
 
 
 def violating(*budgets: dict[str, Any]) -> list[str]:
-    broken, others = split(PODS, read_budgets(budgets))
+    store, reader = ObjectStore(), DisruptionBudgets()
+    reader.look_at(store)
+    for number, each in enumerate(budgets):
+        store[f"{each['metadata']['namespace']}/{number}"] = each
+    broken, others = split(PODS, reader)
     assert sorted(each.name for each in broken + others) == ["a", "b", "c"]
     return [each.name for each in broken]
 
@@ -49,3 +54,15 @@ def test_pods_beyond_what_a_budget_allows_violate_it(found: dict[str, Any], brok
 
 def test_the_tightest_of_several_budgets_counts() -> None:
     assert violating(budget(2), budget(1)) == ["b", "c"]
+
+
+def test_a_budget_that_changes_is_read_again() -> None:
+    store, reader = ObjectStore(), DisruptionBudgets()
+    reader.look_at(store)
+    broken = []
+    for allowed in (0, 3, 1):
+        store["default/b"] = budget(allowed)
+        broken.append(len(split(PODS, reader)[0]))
+    del store["default/b"]
+
+    assert [*broken, len(split(PODS, reader)[0])] == [3, 0, 2, 0]

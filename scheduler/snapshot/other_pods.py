@@ -1,0 +1,212 @@
+"""Snapshots made from snapshots: the same rows with other pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.snapshot.affinity_index import ChangedTerms
+from scheduler.snapshot.arrays import wrapped
+from scheduler.snapshot.interning import Interned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from scheduler.objects.host_ports import HostPort
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.taints import Taint
+    from scheduler.snapshot.affinity_index import TermKind, TermsInUse
+    from scheduler.snapshot.arrays import Bools, Int64s
+    from scheduler.snapshot.change_log import ChangeLog
+    from scheduler.snapshot.images import ImageState
+    from scheduler.snapshot.object_store import Objects
+    from scheduler.snapshot.pod_counts import PodQuery
+    from scheduler.snapshot.source import Source
+
+_REQUESTED, _NONZERO, _COUNT = "requested", "nonzero", "count"
+_NONZERO_RESOURCES = ("cpu", "memory")
+
+
+class OtherPods:
+    """A source with pods added and removed, of which more can come and go.
+
+    What the pods of a changed row ask for is kept for that row. A column of such amounts is copied when it is first
+    read, and from then on only its changed cells are written; all other columns are the base's own.
+    """
+
+    def __init__(self, base: Source) -> None:
+        self._base = base
+        self._pods: dict[int, dict[str, PodInfo]] = {}  # changed row -> pod uid -> pod
+        self._requested_on: dict[int, dict[str, int]] = {}  # changed row -> resource -> amount
+        self._nonzero_on: dict[int, list[int]] = {}  # changed row -> milliCPU and bytes
+        self._columns: dict[tuple[str, str], Int64s] = {}  # (kind, resource) -> what was copied
+        self._freed: dict[int, frozenset[HostPort]] = {}  # row -> ports of pods that left it
+        self._added: dict[int, dict[str, PodInfo]] = {}  # row -> pod uid -> pods with ports that came to it
+        self._changes: list[tuple[int, PodInfo, int]] = []  # row, pod, 1 if it came and -1 if it went
+
+    # Changing.
+
+    def add(self, pods: Iterable[tuple[int, PodInfo]]) -> None:
+        """Count pods on rows."""
+        for row, pod in pods:
+            self._begin(row)[pod.uid] = pod
+            self._count(row, pod, 1)
+            if pod.host_ports:
+                self._added.setdefault(row, {})[pod.uid] = pod
+
+    def remove(self, pods: Iterable[tuple[int, PodInfo]]) -> None:
+        """Stop counting pods on their rows."""
+        for row, pod in pods:
+            del self._begin(row)[pod.uid]
+            self._count(row, pod, -1)
+            if pod.host_ports and self._added.get(row, {}).pop(pod.uid, None) is None:
+                self._freed[row] = self._freed.get(row, frozenset()).union(pod.host_ports)
+
+    def _begin(self, row: int) -> dict[str, PodInfo]:
+        """Return the pods of a row that is about to change."""
+        pods = self._pods.get(row)
+        if pods is None:
+            pods = self._pods[row] = dict(self._base.pods_on(row))
+            self._requested_on[row] = dict(self._base.requested_on(row))
+            self._nonzero_on[row] = list(self._base.nonzero_requested_on(row))
+        return pods
+
+    def _count(self, row: int, pod: PodInfo, sign: int) -> None:
+        self._changes.append((row, pod, sign))
+        requested, nonzero, resources = self._requested_on[row], self._nonzero_on[row], pod.resources
+        for resource, amount in resources.taken.items():
+            total = wrapped(requested.get(resource, 0) + sign * amount)
+            if total:
+                requested[resource] = total
+            else:
+                requested.pop(resource, None)
+            self._write((_REQUESTED, resource), row, total)
+        for place, amount in enumerate((resources.nonzero_milli_cpu, resources.nonzero_memory_bytes)):
+            nonzero[place] = wrapped(nonzero[place] + sign * amount)
+            self._write((_NONZERO, _NONZERO_RESOURCES[place]), row, nonzero[place])
+        self._write((_COUNT, ""), row, len(self._pods[row]))
+
+    def _write(self, column: tuple[str, str], row: int, value: int) -> None:
+        copied = self._columns.get(column)
+        if copied is not None:
+            copied[row] = value
+
+    def _column(
+        self, name: tuple[str, str], base: Callable[[], Int64s], values: Callable[[], Mapping[int, int]]
+    ) -> Int64s:
+        """Return a column, read-only; copied now, with the values of changed rows, if it was not read before."""
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = base().copy()
+            for row, value in values().items():
+                column[row] = value
+        shown = column.view()
+        shown.flags.writeable = False
+        return shown
+
+    # Reading.
+
+    @property
+    def n_nodes(self) -> int:
+        return self._base.n_nodes
+
+    @property
+    def nodes(self) -> Sequence[NodeObject]:
+        return self._base.nodes
+
+    @property
+    def changes(self) -> None:
+        """Nothing is kept of pods that are not really there."""
+
+    @property
+    def node_changes(self) -> ChangeLog | None:
+        """The nodes are the base's own."""
+        return self._base.node_changes
+
+    def row_of(self, node_name: str) -> int | None:
+        return self._base.row_of(node_name)
+
+    def pods_on(self, row: int) -> Mapping[str, PodInfo]:
+        changed = self._pods.get(row)
+        return self._base.pods_on(row) if changed is None else changed
+
+    def requested_on(self, row: int) -> Mapping[str, int]:
+        changed = self._requested_on.get(row)
+        return self._base.requested_on(row) if changed is None else changed
+
+    def nonzero_requested_on(self, row: int) -> Sequence[int]:
+        changed = self._nonzero_on.get(row)
+        return self._base.nonzero_requested_on(row) if changed is None else changed
+
+    def resources(self) -> frozenset[str]:
+        return self._base.resources().union(*self._requested_on.values())
+
+    def allocatable(self, resource: str) -> Int64s | None:
+        return self._base.allocatable(resource)
+
+    def requested(self, resource: str) -> Int64s | None:
+        def base() -> Int64s:
+            column = self._base.requested(resource)
+            return np.zeros(self.n_nodes, dtype=np.int64) if column is None else column
+
+        rows = self._requested_on.items
+        return self._column(
+            (_REQUESTED, resource), base, lambda: {row: there.get(resource, 0) for row, there in rows()}
+        )
+
+    def nonzero_requested(self, resource: str) -> Int64s:
+        place, rows = _NONZERO_RESOURCES.index(resource), self._nonzero_on.items
+        return self._column(
+            (_NONZERO, resource),
+            lambda: self._base.nonzero_requested(resource),
+            lambda: {row: there[place] for row, there in rows()},
+        )
+
+    def pod_count(self) -> Int64s:
+        return self._column(
+            (_COUNT, ""), self._base.pod_count, lambda: {row: len(pods) for row, pods in self._pods.items()}
+        )
+
+    def unschedulable(self) -> Bools:
+        return self._base.unschedulable()
+
+    def taints(self) -> Interned[tuple[Taint, ...]]:
+        return self._base.taints()
+
+    def declared_features(self) -> Interned[frozenset[str]]:
+        return self._base.declared_features()
+
+    def label(self, key: str) -> Interned[str | None]:
+        return self._base.label(key)
+
+    def used_ports(self) -> Interned[frozenset[HostPort]]:
+        base = self._base.used_ports()
+        changed = self._freed.keys() | self._added.keys()
+        if not changed:
+            return base
+        codes, values = base.codes.copy(), list(base.values)
+        for row in changed:
+            there = base.values[int(base.codes[row])] - self._freed.get(row, frozenset())
+            added = [pod.host_ports for pod in self._added.get(row, {}).values()]
+            codes[row] = len(values)
+            values.append(there.union(*added))
+        codes.flags.writeable = False
+        return Interned(codes, values)
+
+    def image(self, name: str) -> ImageState:
+        return self._base.image(name)
+
+    def pods_matching(self, query: PodQuery) -> Int64s:
+        counts = self._base.pods_matching(query).copy()
+        for row, pods in self._pods.items():
+            counts[row] = query.count(pods.values())
+        counts.flags.writeable = False
+        return counts
+
+    def affinity_terms(self, kind: TermKind) -> TermsInUse:
+        return ChangedTerms(self._base.affinity_terms(kind), kind, self._changes)
+
+    def objects(self, kind: str) -> Objects | None:
+        return self._base.objects(kind)

@@ -1,0 +1,118 @@
+"""Snapshots made from snapshots: some of the rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.snapshot.affinity_index import TakenTerms
+from scheduler.snapshot.images import ImageState
+from scheduler.snapshot.interning import Interned
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scheduler.objects.host_ports import HostPort
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.taints import Taint
+    from scheduler.snapshot.affinity_index import TermKind, TermsInUse
+    from scheduler.snapshot.arrays import Bools, Int64s, Rows
+    from scheduler.snapshot.object_store import Objects
+    from scheduler.snapshot.pod_counts import PodQuery
+    from scheduler.snapshot.source import Source
+
+
+class TakenRows:
+    """Some rows of a source, in a given order."""
+
+    def __init__(self, base: Source, rows: Rows) -> None:
+        self._base = base
+        self._rows = rows
+        self._nodes: list[NodeObject] | None = None
+        self._row_of: dict[str, int] | None = None
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self._rows)
+
+    @property
+    def nodes(self) -> Sequence[NodeObject]:
+        if self._nodes is None:
+            nodes = self._base.nodes
+            self._nodes = [nodes[row] for row in self._rows.tolist()]
+        return self._nodes
+
+    def row_of(self, node_name: str) -> int | None:
+        if self._row_of is None:
+            self._row_of = {node.name: row for row, node in enumerate(self.nodes)}
+        return self._row_of.get(node_name)
+
+    def pods_on(self, row: int) -> Mapping[str, PodInfo]:
+        return self._base.pods_on(int(self._rows[row]))
+
+    def resources(self) -> frozenset[str]:
+        return self._base.resources()
+
+    def allocatable(self, resource: str) -> Int64s | None:
+        return self._some(self._base.allocatable(resource))
+
+    def requested(self, resource: str) -> Int64s | None:
+        return self._some(self._base.requested(resource))
+
+    def nonzero_requested(self, resource: str) -> Int64s:
+        return self._base.nonzero_requested(resource)[self._rows]
+
+    def pod_count(self) -> Int64s:
+        return self._base.pod_count()[self._rows]
+
+    @property
+    def changes(self) -> None:
+        """Nothing is kept of some of the rows."""
+
+    @property
+    def node_changes(self) -> None:
+        """Likewise."""
+
+    def requested_on(self, row: int) -> Mapping[str, int]:
+        return self._base.requested_on(int(self._rows[row]))
+
+    def nonzero_requested_on(self, row: int) -> Sequence[int]:
+        return self._base.nonzero_requested_on(int(self._rows[row]))
+
+    def unschedulable(self) -> Bools:
+        return self._base.unschedulable()[self._rows]
+
+    def taints(self) -> Interned[tuple[Taint, ...]]:
+        taints = self._base.taints()
+        return Interned(taints.codes[self._rows], taints.values)
+
+    def declared_features(self) -> Interned[frozenset[str]]:
+        features = self._base.declared_features()
+        return Interned(features.codes[self._rows], features.values)
+
+    def label(self, key: str) -> Interned[str | None]:
+        label = self._base.label(key)
+        return Interned(label.codes[self._rows], label.values)
+
+    def used_ports(self) -> Interned[frozenset[HostPort]]:
+        ports = self._base.used_ports()
+        return Interned(ports.codes[self._rows], ports.values)
+
+    def image(self, name: str) -> ImageState:
+        image = self._base.image(name)
+        present = image.present[self._rows]
+        return ImageState(image.size_bytes, int(np.count_nonzero(present)), present)
+
+    def pods_matching(self, query: PodQuery) -> Int64s:
+        return self._base.pods_matching(query)[self._rows]
+
+    def affinity_terms(self, kind: TermKind) -> TermsInUse:
+        return TakenTerms(self._base.affinity_terms(kind), self._rows, self._base.n_nodes)
+
+    def objects(self, kind: str) -> Objects | None:
+        return self._base.objects(kind)
+
+    def _some(self, array: Int64s | None) -> Int64s | None:
+        return None if array is None else array[self._rows]
