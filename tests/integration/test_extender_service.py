@@ -52,7 +52,7 @@ class OneEach(FilterPlugin):
     """One pod that wants a licence on each node."""
 
     name = "OneEach"
-    locality = Locality.CLUSTER
+    api_version = 1
 
     def filter_node(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         holders = [each.name for each in node.pods if "licence" in each.pod.metadata.labels]

@@ -59,7 +59,9 @@ class World:
         kinds = {kind for plugin in plugins() for kind in plugin.needs.kinds}
         for kind in kinds - {BUDGETS}:
             table.watch_kind(kind)
-        table.watch_kind(BUDGETS).update((f"default/{each['metadata']['name']}", each) for each in self.budgets)
+        table.watch_kind(BUDGETS).update(
+            (f"default/{each['metadata']['name']}", each) for each in self.budgets
+        )
         return table.snapshot()
 
 
@@ -306,6 +308,6 @@ def test_a_plugin_that_looks_at_the_whole_cluster_changes_the_speed_and_nothing_
     it = world(seed)
     wide = Filter("Wide", lambda _state, _pod, snapshot, _rows: Outcomes.all_pass(snapshot.n_nodes))
     state = CycleState()
-    assert len(filtering_of(wide).apart(state, [0, 1])) == 2
+    assert len(filtering_of(wide).apart(state, it.preemptor, [0, 1])) == 2
 
     assert by_the_plugin(it, wide) == by_the_plugin(it)

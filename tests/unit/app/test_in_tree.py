@@ -15,6 +15,7 @@ from scheduler.framework import FilterPlugin, Plugin
 
 class Mine(FilterPlugin):
     name = "Mine"
+    api_version = 1
 
     def filter_node(self, state: Any, pod: Any, node: Any) -> None:
         return None

@@ -75,7 +75,9 @@ class TestWhoIsAsked:
         judge(framework, of_class("web-1"), cache.snapshot())
         assert asked(plugin) == []
 
-    def test_only_the_node_that_a_pod_went_to_is_asked_about_again(self, cache: Cache, plugin: Any, judge: Judge):
+    def test_only_the_node_that_a_pod_went_to_is_asked_about_again(
+        self, cache: Cache, plugin: Any, judge: Judge
+    ):
         framework = framework_of(plugin)
         judge(framework, of_class("web-0"), cache.snapshot())
         cache.assume(of_class("web-0"), "n2")
@@ -84,7 +86,9 @@ class TestWhoIsAsked:
 
         assert asked(plugin) == ["n2"]
 
-    def test_nodes_that_are_new_changed_or_moved_are_asked_about(self, cache: Cache, plugin: Any, judge: Judge):
+    def test_nodes_that_are_new_changed_or_moved_are_asked_about(
+        self, cache: Cache, plugin: Any, judge: Judge
+    ):
         framework = framework_of(plugin)
         judge(framework, of_class("web-0"), cache.snapshot())
         asked(plugin)
@@ -107,7 +111,9 @@ class TestWhoIsAsked:
 
         assert asked(plugin) == ["n3"]
 
-    def test_pods_of_another_signature_and_without_one_are_asked_for(self, cache: Cache, plugin: Any, judge: Judge):
+    def test_pods_of_another_signature_and_without_one_are_asked_for(
+        self, cache: Cache, plugin: Any, judge: Judge
+    ):
         framework = framework_of(plugin)
         for kind, count in [("a", 4), ("b", 4), ("a", 0), ("b", 0), (None, 4), (None, 4)]:
             judge(framework, of_class("web", kind), cache.snapshot())
@@ -360,7 +366,7 @@ class TestClasses:
     @pytest.mark.parametrize("ranked", ["nothing", "a part"])
     def test_changed_rows_that_were_never_ranked_may_go(self, ranked: str):
         def refuses(_state: Any, _pod: Any, node: Any) -> Status | None:
-            return Status.unschedulable("full") if len(list(node.pods)) else None
+            return Status.unschedulable("full") if list(node.pods) else None
 
         cache = cache_of([f"n{number}" for number in range(6)])
         framework = framework_of(KeptFilter(answer=refuses), KeptScore(answer=1))
