@@ -52,12 +52,12 @@ class LastLook:
         What a plugin does wrong is returned as its error.
         """
         name = choice.node_name
+        if self._cache.disturbances(name) == choice.disturbances:
+            return SUCCESS
         snapshot = self._cache.snapshot()
         row = snapshot.row_of(name)
         if row is None:
             return Status.unschedulable(f"node {name} is gone")
-        if self._cache.disturbances(name) == choice.disturbances:
-            return SUCCESS
         filtering = choice.attempt.framework.filtering
         counted = self._cache.pod(choice.pod.uid)
         without = snapshot.overlay(remove=[(row, counted)] if counted is not None else [])
