@@ -1,4 +1,4 @@
-"""A configuration that is kept in a ConfigMap, with the plugin files beside it."""
+"""A configuration that is kept in a ConfigMap, with the plugin files beside it; and a policy that is."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from scheduler.app.reloader import Offer, digest_of, nothing
 from scheduler.client.recorded_event import ObjectReference
 from scheduler.client.resources import Resource
 from scheduler.configuration.load import parse
+from scheduler.configuration.versions.algorithm_source import POLICY_KEY, PolicyMissingError
 from scheduler.controllers.config_map import ConfigMap
 from scheduler.errors import ApiError, ConfigurationError, FieldError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, MutableMapping
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from scheduler.client.connection import ApiConnection
@@ -145,3 +147,36 @@ async def read_config_map(connection: ApiConnection, where: ConfigMapKey) -> Con
         problem = "does not exist" if error.status == 404 else f"may not be read: {error}"
         raise ConfigurationError([FieldError("", problem)], where.source) from error
     return ConfigMap.of(msgspec.json.decode(answer.body))
+
+
+async def with_policies(
+    read: Callable[[], Configuration],
+    policies: MutableMapping[PolicyConfigMap, str],
+    connecting: Callable[[str], AbstractAsyncContextManager[ApiConnection]],
+) -> Configuration:
+    """Read a configuration, and the policy first if it is in a ConfigMap.
+
+    Args:
+        read: gives the configuration, by what is in `policies`.
+        policies: takes the policy.
+        connecting: opens a connection, by the kubeconfig that the configuration names, "" without one.
+
+    Raises:
+        ConfigurationError: everything that is wrong with it, or the policy is not there.
+        ApiError: the API server cannot be asked at present.
+    """
+    try:
+        return read()
+    except PolicyMissingError as error:
+        missing = error
+    async with connecting(missing.kubeconfig) as connection:
+        policies[missing.config_map] = await _read_policy(connection, missing.config_map)
+    return read()
+
+
+async def _read_policy(connection: ApiConnection, where: PolicyConfigMap) -> str:
+    config_map = await read_config_map(connection, ConfigMapKey(where.namespace, where.name))
+    if POLICY_KEY not in config_map.data:
+        has = ", ".join(sorted(config_map.data)) or "none"
+        raise ConfigurationError([FieldError("", f"has no key {POLICY_KEY}; it has {has}")], str(where))
+    return config_map.data[POLICY_KEY]

@@ -15,9 +15,9 @@ from scheduler.app.generation import Generation
 from scheduler.app.generations import Generations
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of, together
-from scheduler.app.recorders import EventRecorders
 from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
+from scheduler.client.event_recorders import EventRecorders
 from scheduler.client.leadership import GuardedRequests, Leadership, Unopposed
 from scheduler.client.lease import LeaderElector, new_identity
 from scheduler.client.pod_reader import PodReader

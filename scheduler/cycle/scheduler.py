@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from scheduler.cycle.attempt import Attempt, Choice
+from scheduler.cycle.attempt import AssumedPod, Attempt
 from scheduler.cycle.scheduling import decide, nominated_others, schedule_pod
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.state.pod_states import PodState
@@ -109,11 +109,11 @@ class Scheduler:
                     continue
                 extenders = self._profiles.extenders
                 if extenders is None:
-                    choice = self._attempt(queued)
+                    assumed = self._attempt(queued)
                 else:
-                    choice = await self._attempt_with_extenders(queued, extenders)
-                if choice is not None:
-                    binding = asyncio.create_task(self._binding.run(choice), name=f"bind {choice.pod.key}")
+                    assumed = await self._attempt_with_extenders(queued, extenders)
+                if assumed is not None:
+                    binding = asyncio.create_task(self._binding.run(assumed), name=f"bind {assumed.pod.key}")
                     bindings.add(binding)
                     binding.add_done_callback(bindings.discard)
                 # Watch events, bindings and the lease get their turn between two pods.
@@ -132,14 +132,14 @@ class Scheduler:
 
     # One attempt, up to Permit.
 
-    def _attempt(self, queued: QueuedPodInfo) -> Choice | None:
+    def _attempt(self, queued: QueuedPodInfo) -> AssumedPod | None:
         try:
             return self.schedule_one(queued)
         except Exception as error:  # noqa: BLE001 - a mistake of ours costs this attempt only
             self._broke(queued, error)
             return None
 
-    async def _attempt_with_extenders(self, queued: QueuedPodInfo, extenders: Extenders) -> Choice | None:
+    async def _attempt_with_extenders(self, queued: QueuedPodInfo, extenders: Extenders) -> AssumedPod | None:
         try:
             with self._freeze.frozen():
                 return await self._schedule_one_with_extenders(queued, extenders)
@@ -151,7 +151,7 @@ class Scheduler:
         logger.error("Scheduling cycle broke", exc_info=error, extra={"pod": queued.pod.key})
         self._binding.rescue(queued)
 
-    def schedule_one(self, queued: QueuedPodInfo) -> Choice | None:
+    def schedule_one(self, queued: QueuedPodInfo) -> AssumedPod | None:
         """Run the scheduling cycle of one pod, up to Permit, without extenders.
 
         Returns:
@@ -166,7 +166,7 @@ class Scheduler:
 
     async def _schedule_one_with_extenders(
         self, queued: QueuedPodInfo, extenders: Extenders
-    ) -> Choice | None:
+    ) -> AssumedPod | None:
         attempt = self._begin(queued, extenders)
         if attempt is None:
             return None
@@ -193,7 +193,7 @@ class Scheduler:
             "avoided": self._cache.pauses.rows(snapshot, at=attempt.began),
         }
 
-    def _end(self, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> Choice | None:
+    def _end(self, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> AssumedPod | None:
         queued = attempt.queued
         self._observer.decided(queued, decision, self._clock.monotonic() - attempt.began)
         self._attempts.note(decision, snapshot, number=queued.attempts, at=self._clock.utc_now())
@@ -218,23 +218,23 @@ class Scheduler:
             pending_plugins=frozenset(decision.diagnosis.pending_plugins),
         )
 
-    def _commit(self, attempt: Attempt, decision: Decision) -> Choice | None:
+    def _commit(self, attempt: Attempt, decision: Decision) -> AssumedPod | None:
         placed = self._cache.assume(decision.pod, decision.node_name)
         self._nominator.delete(placed.uid)
         disturbances = self._cache.disturbances(decision.node_name)
-        choice = Choice(attempt, decision.state, placed, decision.node_name, disturbances)
-        status = self._reserve_and_permit(choice)
+        assumed = AssumedPod(attempt, decision.state, placed, decision.node_name, disturbances)
+        status = self._reserve_and_permit(assumed)
         if not status.is_success:
-            self._binding.undo(choice, status)
+            self._binding.undo(assumed, status)
             return None
-        return choice
+        return assumed
 
-    def _reserve_and_permit(self, choice: Choice) -> Status:
-        framework, state, pod = choice.attempt.framework, choice.state, choice.pod
-        reserved = framework.run_reserve(state, pod, choice.node_name)
+    def _reserve_and_permit(self, assumed: AssumedPod) -> Status:
+        framework, state, pod = assumed.attempt.framework, assumed.state, assumed.pod
+        reserved = framework.run_reserve(state, pod, assumed.node_name)
         if not reserved.is_success:
             return reserved
-        permitted = framework.run_permit(state, pod, choice.node_name)
+        permitted = framework.run_permit(state, pod, assumed.node_name)
         if isinstance(permitted, Status):
             return permitted
         self._waiting_pods.hold(pod, permitted)

@@ -17,9 +17,9 @@ from scheduler.app.gauges import show_state
 from scheduler.app.generation import Generation
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of
-from scheduler.app.recorders import EventRecorders
 from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
+from scheduler.client.event_recorders import EventRecorders
 from scheduler.client.pod_reader import PodReader
 from scheduler.client.rate_limit import RateLimitedRequests
 from scheduler.client.writer import ApiWriter

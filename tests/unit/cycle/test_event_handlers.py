@@ -9,11 +9,13 @@ import msgspec
 import pytest
 
 from plugins.scheduling_gates import SchedulingGates
+from scheduler.cycle import pod_handlers
 from scheduler.cycle.event_handlers import ObjectHandler
 from scheduler.errors import ObjectError
 from scheduler.framework import ClusterEvent, EventResource
+from scheduler.framework.changes import pod_changes
 from scheduler.objects.decode import decode_pod
-from scheduler.queue import Place
+from scheduler.queue import Place, scheduling_queue
 from scheduler.state.pod_states import PodState
 from tests import puppets
 from tests.builders import node, pod, pod_object
@@ -21,6 +23,8 @@ from tests.unit.cycle.cluster import Cluster, Event, terminating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from scheduler.objects.pod import PodInfo
 
 WEB = pod("web")
 ON_NODE = pod("web", node="n1")
@@ -445,3 +449,28 @@ class TestPodsNobodyCanRead:
         cluster.pods.on_delete(WEB)
 
         assert cluster.place_of("web") is Place.OUTSIDE
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(WEB, pod("web", labels={"a": "b"}), id="pending"),
+        pytest.param(ON_NODE, pod("web", node="n1", labels={"a": "b"}), id="on a node"),
+        pytest.param(WEB, ON_NODE, id="bound"),
+    ],
+)
+def test_a_change_of_a_pod_is_interpreted_once_at_most(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, old: PodInfo, new: PodInfo
+):
+    cluster.pods.on_add(old)
+    interpreted: list[PodInfo] = []
+
+    def counting(before: PodInfo, after: PodInfo) -> list[ClusterEvent]:
+        interpreted.append(after)
+        return pod_changes(before, after)
+
+    monkeypatch.setattr(pod_handlers, "pod_changes", counting)
+    monkeypatch.setattr(scheduling_queue, "pod_changes", counting)
+    cluster.pods.on_update(old, new)
+
+    assert interpreted == ([] if new is ON_NODE else [new])

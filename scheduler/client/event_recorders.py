@@ -22,11 +22,13 @@ class EventRecorders:
     Args:
         sink: where events go.
         clock: for the events' times.
+        hostname: of this machine; None to ask it.
     """
 
-    def __init__(self, sink: EventSink, clock: Clock) -> None:
+    def __init__(self, sink: EventSink, clock: Clock, *, hostname: str | None = None) -> None:
         self._sink = sink
         self._clock = clock
+        self._hostname = hostname
         self._recorders: dict[str, EventRecorder] = {}
 
     def of(self, scheduler_name: str) -> EventRecorder:
@@ -34,7 +36,7 @@ class EventRecorders:
         recorder = self._recorders.get(scheduler_name)
         if recorder is None:
             recorder = self._recorders[scheduler_name] = EventRecorder(
-                self._sink, self._clock, scheduler_name
+                self._sink, self._clock, scheduler_name, hostname=self._hostname
             )
         return recorder
 
