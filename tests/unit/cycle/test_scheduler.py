@@ -483,3 +483,17 @@ def test_no_pod_is_lost_whatever_plugins_and_the_api_server_do(seed: int, caplog
 
     with caplog.at_level(logging.CRITICAL):
         scenario()
+
+
+@virtually
+async def test_bindings_end_with_a_loop_that_is_cancelled():
+    cluster = Cluster()
+    cluster.api.bind_seconds = 60
+    running = asyncio.create_task(cluster.scheduler.run())
+    cluster.api.create(WEB)
+    await cluster.until(lambda: cluster.api.binds)
+    running.cancel()
+    await asyncio.wait({running})
+
+    assert cluster.binding.under_way == 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
