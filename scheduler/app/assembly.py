@@ -85,7 +85,7 @@ class Parts:
         self.bus = EventBus()
         self.web = WebClient()
         self.guests = GuestLibrary()
-        self._registry = Registry(in_tree, self.guests)
+        self._in_tree = in_tree
 
     def build_frameworks(
         self, configuration: Configuration, own: Callable[[str], Capabilities]
@@ -109,8 +109,10 @@ class Parts:
             WaitForEvent: self.bus,
             WaitingPods: self.waiting_pods,
         }
+        # A registry keeps what it has read; a plugin file may be another by now.
+        registry = Registry(self._in_tree, self.guests)
         return build_frameworks(
-            configuration, self._registry, lambda profile: {**common, **own(profile)}, self.observer
+            configuration, registry, lambda profile: {**common, **own(profile)}, self.observer
         )
 
     def fill(
