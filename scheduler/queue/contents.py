@@ -138,8 +138,8 @@ class Contents:
         assert inside.keys() == self.pods.keys(), f"{inside.keys() ^ self.pods.keys()} are half inside"
         parts = (self.active, self.backoff, self.unschedulable, self.in_flight)
         for uid, place in inside.items():
-            found = [part for part in parts if uid in part]
-            assert found == [self._part(place)], self.places.objection(uid, f"is in {found}")
+            holders = [part for part in parts if uid in part]
+            assert holders == [self._part(place)], self.places.objection(uid, f"is in {holders}")
             gated = self.pods[uid].is_gated
             assert gated == (place is Place.GATED), self.places.objection(uid, f"is_gated is {gated}")
         held = sum(len(part) for part in parts)
