@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.app.victim_review import ExtenderReview
-from scheduler.cycle.preemption import NoPreemptions
+from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
+from scheduler.cycle.profiles import Profiles
 from scheduler.framework import PodBinder
 from scheduler.framework.preemption import Preemptions, VictimReview
 
@@ -24,6 +24,6 @@ class NoBinder:
 OFFLINE: Mapping[type, object] = {
     PodBinder: NoBinder(),
     Preemptions: NoPreemptions(),
-    VictimReview: ExtenderReview(lambda: None),
+    VictimReview: ExtenderReview(Profiles()),
 }
 """Protocol -> what fulfils it."""

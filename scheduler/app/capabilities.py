@@ -1,4 +1,4 @@
-"""What fulfils the capabilities of a profile's plugins in the daemon."""
+"""What fulfils those capabilities of plugins that are the same in every scheduler, or where none is at work."""
 
 from __future__ import annotations
 
@@ -6,38 +6,21 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from scheduler.errors import ApiError
-from scheduler.framework import (
-    ApiGet,
-    Clock,
-    HttpGet,
-    PodActivator,
-    PodBinder,
-    PodEvents,
-    Sleep,
-    WaitForEvent,
-    WaitingPods,
-)
-from scheduler.framework.preemption import Preemptions, VictimReview
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from scheduler.app.web_client import WebClient
     from scheduler.client.connection import Requests
-    from scheduler.cycle.event_bus import EventBus
-    from scheduler.queue.scheduling_queue import SchedulingQueue
-    from scheduler.runtime.waiting_pods import WaitingPodsMap
+    from scheduler.objects.pod import PodInfo
 
 
 class LoopSleep:
-    """Waits on the daemon's loop."""
+    """Waits on the loop."""
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
 class ApiReads:
-    """Reads from the API server over the daemon's connection.
+    """Reads from the API server.
 
     Args:
         requests: the connection.
@@ -54,42 +37,29 @@ class ApiReads:
         return answer.body
 
 
-class QueueActivator:
-    """Wakes pods in the queue, and the loop that takes them."""
+class NoApiServer:
+    """Fulfils what takes an API server where there is none: PodBinder, ApiGet, PodEvents and what the cycles write."""
 
-    def __init__(self, queue: SchedulingQueue, bus: EventBus) -> None:
-        self._queue = queue
-        self._bus = bus
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        raise AssertionError(f"pod {pod.key}: there is no API server to bind it to {node_name}")
 
-    def activate(self, uids: Iterable[str]) -> None:
-        self._queue.activate(uids)
-        self._bus.wake()
+    async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
+        raise OSError(f"GET {path}: there is no API server")
 
+    def of(self, scheduler_name: str) -> NoApiServer:
+        return self
 
-def capabilities(
-    *,
-    binder: PodBinder,
-    queue: SchedulingQueue,
-    bus: EventBus,
-    waiting_pods: WaitingPodsMap,
-    web: WebClient,
-    api: ApiGet,
-    clock: Clock,
-    events: PodEvents,
-    preemptions: Preemptions,
-    review: VictimReview,
-) -> Mapping[type, object]:
-    """Return everything one profile's plugins may ask for: Protocol -> what fulfils it."""
-    return {
-        PodBinder: binder,
-        PodActivator: QueueActivator(queue, bus),
-        PodEvents: events,
-        WaitForEvent: bus,
-        WaitingPods: waiting_pods,
-        Sleep: LoopSleep(),
-        HttpGet: web,
-        ApiGet: api,
-        Clock: clock,
-        Preemptions: preemptions,
-        VictimReview: review,
-    }
+    def record(
+        self,
+        regarding: PodInfo,
+        *,
+        type_: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: PodInfo | None = None,
+    ) -> None:
+        return
+
+    def patch_pod_status(self, pod: PodInfo, **_changes: object) -> bool:
+        return False

@@ -1,4 +1,4 @@
-"""A configuration that is kept in a ConfigMap, with the plugin files beside it."""
+"""A configuration that is kept in a ConfigMap, with the plugin files beside it; and a policy that is."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from scheduler.app.reloader import Offer, digest_of, nothing
 from scheduler.client.recorded_event import ObjectReference
 from scheduler.client.resources import Resource
 from scheduler.configuration.load import parse
+from scheduler.configuration.versions.algorithm_source import POLICY_KEY, PolicyMissingError
 from scheduler.controllers.config_map import ConfigMap
 from scheduler.errors import ApiError, ConfigurationError, FieldError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, MutableMapping
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from scheduler.client.connection import ApiConnection
@@ -73,9 +75,9 @@ class ConfigMapSource:
         self.digest = b""
         self._folder = folder
 
-    def offer(self, found: ConfigMap | None) -> Offer | None:
+    def offer(self, config_map: ConfigMap | None) -> Offer | None:
         """Return what a version, or the deletion, means; None if it says nothing new."""
-        digest = b"" if found is None else self._digest_of(found)
+        digest = b"" if config_map is None else self._digest_of(config_map)
         if digest == self.digest:
             return None
         self.digest = digest
@@ -83,47 +85,49 @@ class ConfigMapSource:
             kind=CONFIG_MAPS.kind,
             namespace=self.where.namespace,
             name=self.where.name,
-            uid=found.uid if found else "",
+            uid=config_map.uid if config_map else "",
             api_version=CONFIG_MAPS.api_version,
-            resource_version=found.resource_version if found else "",
+            resource_version=config_map.resource_version if config_map else "",
         )
-        if found is None:
+        if config_map is None:
             return Offer(self.where.source, about, digest, nothing(self.where.source, "is deleted"))
-        return Offer(self.where.source, about, digest, lambda: self._read(found))
+        return Offer(self.where.source, about, digest, lambda: self._read(config_map))
 
-    def first(self, found: ConfigMap) -> Configuration:
+    def first(self, config_map: ConfigMap) -> Configuration:
         """Return the configuration to begin with.
 
         Raises:
             ConfigurationError: there is none, or everything that is wrong with it.
         """
-        self.digest = self._digest_of(found)
-        return self._read(found)
+        self.digest = self._digest_of(config_map)
+        return self._read(config_map)
 
-    def _read(self, found: ConfigMap) -> Configuration:
-        key = self._key_of(found)
+    def _read(self, config_map: ConfigMap) -> Configuration:
+        key = self._key_of(config_map)
         self._folder.mkdir(exist_ok=True)
         for old in self._folder.glob(f"*{_PLUGIN_FILE}"):
             old.unlink()
-        for name, text in found.data.items():
+        for name, text in config_map.data.items():
             if name.endswith(_PLUGIN_FILE):
                 (self._folder / name).write_text(text, encoding="utf-8")
-        return parse(found.data[key], f"{self.where.source}, {key}", self._folder, policies=self._policies)
+        return parse(
+            config_map.data[key], f"{self.where.source}, {key}", self._folder, policies=self._policies
+        )
 
-    def _key_of(self, found: ConfigMap) -> str:
-        keys = sorted(name for name in found.data if not name.endswith(_PLUGIN_FILE))
+    def _key_of(self, config_map: ConfigMap) -> str:
+        keys = sorted(name for name in config_map.data if not name.endswith(_PLUGIN_FILE))
         has = ", ".join(keys) or "none"
         if self.where.key:
-            if self.where.key not in found.data:
+            if self.where.key not in config_map.data:
                 raise self._fault(f"has no key {self.where.key}; it has {has}")
             return self.where.key
         if len(keys) != 1:
             raise self._fault(f"one key is expected beside plugin files, it has {has}; name it as NAME:KEY")
         return keys[0]
 
-    def _digest_of(self, found: ConfigMap) -> bytes:
+    def _digest_of(self, config_map: ConfigMap) -> bytes:
         # Which keys there are counts as well: perhaps the one that is wanted is not.
-        named = sorted((name, text.encode()) for name, text in found.data.items())
+        named = sorted((name, text.encode()) for name, text in config_map.data.items())
         return digest_of(b"", named)
 
     def _fault(self, problem: str) -> ConfigurationError:
@@ -145,3 +149,36 @@ async def read_config_map(connection: ApiConnection, where: ConfigMapKey) -> Con
         problem = "does not exist" if error.status == 404 else f"may not be read: {error}"
         raise ConfigurationError([FieldError("", problem)], where.source) from error
     return ConfigMap.of(msgspec.json.decode(answer.body))
+
+
+async def with_policies(
+    read: Callable[[], Configuration],
+    policies: MutableMapping[PolicyConfigMap, str],
+    connecting: Callable[[str], AbstractAsyncContextManager[ApiConnection]],
+) -> Configuration:
+    """Read a configuration, and the policy first if it is in a ConfigMap.
+
+    Args:
+        read: gives the configuration, by what is in `policies`.
+        policies: takes the policy.
+        connecting: opens a connection, by the kubeconfig that the configuration names, "" without one.
+
+    Raises:
+        ConfigurationError: everything that is wrong with it, or the policy is not there.
+        ApiError: the API server cannot be asked at present.
+    """
+    try:
+        return read()
+    except PolicyMissingError as error:
+        missing = error
+    async with connecting(missing.kubeconfig) as connection:
+        policies[missing.config_map] = await _read_policy(connection, missing.config_map)
+    return read()
+
+
+async def _read_policy(connection: ApiConnection, where: PolicyConfigMap) -> str:
+    config_map = await read_config_map(connection, ConfigMapKey(where.namespace, where.name))
+    if POLICY_KEY not in config_map.data:
+        has = ", ".join(sorted(config_map.data)) or "none"
+        raise ConfigurationError([FieldError("", f"has no key {POLICY_KEY}; it has {has}")], str(where))
+    return config_map.data[POLICY_KEY]

@@ -94,9 +94,9 @@ class _Listener:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    def changed(self, found: ConfigMap | None) -> None:
+    def changed(self, config_map: ConfigMap | None) -> None:
         self._is_silent = False
-        self._offer(found)
+        self._offer(config_map)
 
     def seen(self, up: bool) -> None:
         if up and not self._up[_CONFIG_MAP]:
@@ -117,8 +117,8 @@ class _Listener:
         except SchedulerError as error:  # kopf asks on
             logger.warning("Configuration could not be read", extra={"error": str(error)})
 
-    def _offer(self, found: ConfigMap | None) -> None:
-        offer = self._source.offer(found)
+    def _offer(self, config_map: ConfigMap | None) -> None:
+        offer = self._source.offer(config_map)
         if offer is not None:
             self._reloader.offer(offer)
 

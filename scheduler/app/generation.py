@@ -34,7 +34,7 @@ class Generation:
         configuration: what they were built from.
         frameworks: schedulerName -> profile.
         needs: what all their plugins need together.
-        extenders: the extenders of all profiles.
+        extenders: the extenders of all profiles; None where none may be asked.
         metrics: is told how fresh the data are.
         clock: the time.
     """
@@ -42,7 +42,7 @@ class Generation:
     configuration: Configuration
     frameworks: Mapping[str, Framework]
     needs: Needs
-    extenders: Extenders
+    extenders: Extenders | None
     metrics: RefreshMetrics
     clock: Clock
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -50,6 +50,12 @@ class Generation:
     _fresh_at: dict[tuple[str, str], float] = field(
         default_factory=dict
     )  # (plugin, profile) -> last success, or start
+
+    async def close(self) -> None:
+        """End what only this generation needs."""
+        self.stop_refreshing()
+        if self.extenders is not None:
+            await self.extenders.close()
 
     def start_refreshing(self, spawn: Spawn) -> None:
         """Begin to refresh the data of every plugin that wants it."""

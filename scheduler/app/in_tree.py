@@ -36,8 +36,8 @@ def add_plugins(plugins: Mapping[str, type[Plugin]]) -> None:
     for name, candidate in plugins.items():
         plugin = check_plugin(candidate, f"main(plugins={{{name!r}: ...}})")
         if plugin.name != name:
-            told = f"{plugin.__name__}.name is {plugin.name!r}; give it under that name"
-            raise PluginLoadError(name, told)
+            problem = f"{plugin.__name__}.name is {plugin.name!r}; give it under that name"
+            raise PluginLoadError(name, problem)
         if name in IN_TREE:
             raise PluginLoadError(
                 name, f"there is a plugin of that name, {IN_TREE[name].__module__}; choose another"

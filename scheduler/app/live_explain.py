@@ -28,7 +28,7 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
         explanation in the shape of `explain --cluster`.
     """
     pod = daemon.pod(key)
-    attempted = daemon.attempts.last(key)
+    attempted = daemon.cycles.attempts.last(key)
     if pod is None:
         if attempted is None:
             return None
@@ -50,8 +50,8 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
 def _in_the_queue(daemon: Daemon, pod: PodInfo, clock: Clock) -> dict[str, Any]:
     since = clock.utc_now() - timedelta(seconds=clock.monotonic())
     return {
-        "place": daemon.queue.place_of(pod.uid).value,
-        "story": [_line(move, since) for move in daemon.queue.story(pod.uid)],
+        "place": daemon.parts.queue.place_of(pod.uid).value,
+        "story": [_line(move, since) for move in daemon.parts.queue.story(pod.uid)],
     }
 
 

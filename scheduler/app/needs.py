@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from scheduler.runtime.framework import Framework
 
 _KNOWN = {
-    f"{found.api_version}/{found.plural}": found
-    for found in vars(resources).values()
-    if isinstance(found, Resource)
+    f"{resource.api_version}/{resource.plural}": resource
+    for resource in vars(resources).values()
+    if isinstance(resource, Resource)
 }
 
 

@@ -6,28 +6,23 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from scheduler.app.needs import PodDecoder, resource_of
-from scheduler.app.timed_handler import KindLabels, NodeLabels, PodLabels, TimedHandler
 from scheduler.client.reflector import Reflector
 from scheduler.client.resources import NODES, PODS
-from scheduler.cycle.event_handlers import NodeHandler, ObjectHandler
-from scheduler.cycle.gated_handler import GatedHandler
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.decode import decode_node, decode_object
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Iterator
     from random import Random
 
+    from scheduler.app.assembly import Parts
     from scheduler.app.generation import Spawn
     from scheduler.client.connection import ApiConnection
-    from scheduler.cycle.event_bus import EventBus
-    from scheduler.cycle.event_handlers import PodHandler
-    from scheduler.cycle.gate import Gate
+    from scheduler.cycle.pod_handlers import PodHandler
     from scheduler.framework.interface import Needs
     from scheduler.metrics import Metrics
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.state.cache import Cache
 
 _TERMINAL_PODS_LEFT_OUT = "status.phase!=Succeeded,status.phase!=Failed"
 GROWTH_SECONDS = 60.0
@@ -39,14 +34,12 @@ class Watches:
 
     Args:
         connection: to the API server.
-        profiles: the schedulerNames that are ours.
+        parts: are told of nodes and of the other kinds.
         pod_handler: is told of pods.
-        cache: is told of nodes, and holds the other kinds.
-        bus: is told of events.
+        pods: takes all pods that are known and have not ended, whosever they are, by `namespace/name`.
         metrics: count.
         random: spreads retries.
         needs: what the plugins need at first.
-        gate: what is seen waits there while a scheduling cycle waits.
 
     Attributes:
         pods: all pods that are known and have not ended, whosever they are.
@@ -55,22 +48,18 @@ class Watches:
     def __init__(
         self,
         connection: ApiConnection,
-        *,
-        profiles: Container[str],
+        parts: Parts,
         pod_handler: PodHandler,
-        cache: Cache,
-        bus: EventBus,
+        pods: dict[str, PodInfo],
+        *,
         metrics: Metrics,
         random: Random,
         needs: Needs,
-        gate: Gate,
     ) -> None:
         self._connection = connection
-        self._cache = cache
-        self._bus = bus
+        self._parts = parts
         self._metrics = metrics
         self._random = random
-        self._gate = gate
         self._spawn: Spawn | None = None
         self._tasks: dict[Reflector[Any], asyncio.Task[None]] = {}
         self._decode_pod = PodDecoder(needs)
@@ -78,8 +67,9 @@ class Watches:
             connection,
             PODS,
             decode=self._decode_pod,
-            handler=GatedHandler(TimedHandler(pod_handler, PodLabels(profiles), metrics), gate),
+            handler=pod_handler,
             random=random,
+            objects=pods,
             observer=metrics,
             field_selector=_TERMINAL_PODS_LEFT_OUT,
         )
@@ -87,9 +77,7 @@ class Watches:
             connection,
             NODES,
             decode=decode_node,
-            handler=GatedHandler(
-                TimedHandler(NodeHandler(cache=cache, bus=bus, observer=metrics), NodeLabels(), metrics), gate
-            ),
+            handler=parts.node_handler(),
             random=random,
             observer=metrics,
         )
@@ -147,7 +135,7 @@ class Watches:
             unread = [kind for kind, reflector in fresh.items() if not reflector.has_synced] or ["v1/pods"]
             for kind, reflector in fresh.items():
                 await self._stop(reflector)
-                self._cache.table.watch_kind(kind).clear()
+                self._parts.cache.table.watch_kind(kind).clear()
             if isinstance(error, TimeoutError):
                 problem = f"plugins need {', '.join(unread)}, not read within {GROWTH_SECONDS:.0f} seconds"
                 raise ConfigurationError([FieldError("profiles", problem)]) from error
@@ -158,7 +146,7 @@ class Watches:
         """Watch no more than what is needed; pods that are known keep what they have until they change."""
         for kind in sorted(self._others.keys() - needs.kinds):
             await self._stop(self._others.pop(kind))
-            self._cache.table.watch_kind(kind).clear()
+            self._parts.cache.table.watch_kind(kind).clear()
         self._decode_pod.needs = needs
 
     def _start(self, reflector: Reflector[Any]) -> None:
@@ -172,24 +160,11 @@ class Watches:
             await asyncio.wait({task})
 
     def _reflector_of(self, kind: str) -> Reflector[dict[str, Any]]:
-        resource, event_resource = resource_of(kind)
-        handler = ObjectHandler(
-            kind=kind,
-            resource=event_resource,
-            store=self._cache.table.watch_kind(kind),
-            bus=self._bus,
-            observer=self._metrics,
-        )
         return Reflector(
             self._connection,
-            resource,
+            resource_of(kind)[0],
             decode=decode_object,
-            handler=GatedHandler(
-                TimedHandler(
-                    handler, KindLabels(event_resource.value if event_resource else kind), self._metrics
-                ),
-                self._gate,
-            ),
+            handler=self._parts.object_handler(kind),
             random=self._random,
             observer=self._metrics,
             optional=True,

@@ -23,7 +23,7 @@ from scheduler.cli.serving import BindAddress, TlsCertFile, TlsPrivateKeyFile
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, load
-from scheduler.logs import LogFormat, configure_logging
+from scheduler.logs import LogFormat, configure_logging, level_of
 from scheduler.whatif.cluster_file import ClusterFile
 from scheduler.whatif.offline import OfflineScheduler
 
@@ -123,7 +123,7 @@ def extender(
         ),
     ] = None,
     v: Annotated[
-        int, typer.Option("--v", "-v", help="How much is logged: 0 little, 4 much.", metavar="N")
+        int, typer.Option("--v", "-v", help="How much is logged: 0 little, 2 much.", metavar="N")
     ] = 0,
     logging_format: Annotated[
         LogFormat | None,
@@ -134,7 +134,7 @@ def extender(
 
     Prints what kube-scheduler's configuration needs for it on standard output.
     """
-    configure_logging(logging.DEBUG if v >= 4 else logging.INFO, logging_format)
+    configure_logging(level_of(v), logging_format)
     settle_memory()
     where = ExtenderAddress(
         host=bind_address,

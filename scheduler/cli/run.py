@@ -16,13 +16,12 @@ from typing import Annotated
 import typer
 
 from scheduler.app.config_file import ConfigFile
-from scheduler.app.config_map import ConfigMapKey, ConfigMapSource, read_config_map
+from scheduler.app.config_map import ConfigMapKey, ConfigMapSource, read_config_map, with_policies
 from scheduler.app.daemon import Daemon
 from scheduler.app.default_scheduler import refuse_beside_default_scheduler
 from scheduler.app.following import following_config_map, following_file
 from scheduler.app.memory import settle_memory
 from scheduler.app.pages import Serving, serving_pages
-from scheduler.app.policies import with_policies
 from scheduler.app.reloader import Reloader
 from scheduler.cli.configuration import ConfigFileOption, ConfigMapOption, FollowConfig, WriteConfigTo
 from scheduler.cli.leader_election import (
@@ -51,7 +50,7 @@ from scheduler.configuration.types import API_VERSION
 from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
 from scheduler.configuration.write import to_yaml
 from scheduler.errors import ConfigurationError, FieldError, LeadershipLostError
-from scheduler.logs import LogFormat, configure_logging
+from scheduler.logs import LogFormat, configure_logging, level_of
 from scheduler.objects.durations import Duration
 from scheduler.server.access import ALWAYS_ALLOWED
 
@@ -77,7 +76,10 @@ def run(
     tls_private_key_file: TlsPrivateKeyFile = None,
     authorization_always_allow_paths: AlwaysAllowPaths = _ALWAYS_ALLOWED,
     v: Annotated[
-        int, typer.Option("--v", "-v", help="How much is logged: 0 little, 4 every decision.", metavar="N")
+        int,
+        typer.Option(
+            "--v", "-v", help="How much is logged: 0 little, 2 every pod that is bound.", metavar="N"
+        ),
     ] = 0,
     logging_format: Annotated[
         LogFormat | None,
@@ -111,7 +113,7 @@ def run(
     leader_elect_resource_namespace: ResourceNamespace = None,
 ) -> None:
     """Place the pods whose spec.schedulerName is one of the configuration's profiles."""
-    configure_logging(logging.DEBUG if v >= 4 else logging.INFO, logging_format)
+    configure_logging(level_of(v), logging_format)
     settle_memory()
     if config is not None and config_map is not None:
         raise ConfigurationError([FieldError("--config-map", "cannot be given beside --config")])

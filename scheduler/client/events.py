@@ -8,11 +8,9 @@ Source: kube-scheduler v1.36, staging/src/k8s.io/client-go/tools/events.
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import socket
 import uuid
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from scheduler.client.recorded_event import EventBody, EventMetadata, ObjectReference, RecordedEvent
 from scheduler.client.resources import EVENTS
@@ -48,10 +46,7 @@ class EventSink(Protocol):
 
 
 class EventRecorder:
-    """Records the events of one scheduler name; never waits.
-
-    `run` must run beside it, to write what is counted.
-    """
+    """Records the events of one scheduler name; never waits. What is counted is written by `EventRecorders.run`."""
 
     def __init__(
         self, sink: EventSink, clock: Clock, controller: str, *, hostname: str | None = None
@@ -126,15 +121,6 @@ class EventRecorder:
             self._known[key] = event
             if len(self._known) > KNOWN_LIMIT:
                 self._forget(next(iter(self._known)))
-
-    async def run(self) -> NoReturn:
-        """Finish and refresh series until cancelled."""
-        for rounds in itertools.count(1):
-            await asyncio.sleep(FINISH_SECONDS)
-            self.finish_series()
-            if rounds % REFRESHES_AFTER == 0:
-                self.flush()
-        raise AssertionError("counting ends nowhere")
 
     def finish_series(self) -> None:
         """Forget what did not happen again for a while, and queue its last count."""

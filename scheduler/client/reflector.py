@@ -75,6 +75,7 @@ class Reflector(Generic[T]):
         decode: Callable[[bytes], T],
         handler: Handler[T],
         random: Random,
+        objects: dict[str, T] | None = None,
         observer: ReflectorObserver | None = None,
         field_selector: str = "",
         label_selector: str = "",
@@ -90,6 +91,7 @@ class Reflector(Generic[T]):
             decode: from an object's JSON; raises ObjectError.
             handler: told of every change, see `store.Handler`.
             random: for jitter.
+            objects: where they are kept, for who is to see them before this is built; a new dictionary if not given.
             observer: counts lists and ends of watches.
             field_selector: as in `status.phase!=Failed`.
             label_selector: as in `app=web`.
@@ -110,7 +112,7 @@ class Reflector(Generic[T]):
             if selector
         }
         self._silence_seconds = silence_seconds
-        self._store = Store(resource.kind, decode, handler)
+        self._store = Store(resource.kind, decode, handler, objects)
         self._cursor = Cursor()
         self._backoff = Backoff(random, initial_seconds=0.8, maximum_seconds=30.0)
         self._synced = asyncio.Event()

@@ -57,11 +57,17 @@ class Store(Generic[T]):
         objects: `namespace/name`, or `name` -> the last version that could be read. Not to be changed.
     """
 
-    def __init__(self, kind: str, decode: Callable[[bytes], T], handler: Handler[T]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        decode: Callable[[bytes], T],
+        handler: Handler[T],
+        objects: dict[str, T] | None = None,
+    ) -> None:
         self._kind = kind
         self._decode = decode
         self._handler = handler
-        self._objects: dict[str, T] = {}
+        self._objects: dict[str, T] = {} if objects is None else objects
         # key -> (uid, resourceVersion) last seen, of objects that cannot be read too
         self._versions: dict[str, tuple[str, str]] = {}
         self._unseen: set[str] = set()

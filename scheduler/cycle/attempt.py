@@ -31,7 +31,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class AssumedPod:
     """A node chosen for a pod.
 
     Attributes:

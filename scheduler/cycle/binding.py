@@ -1,5 +1,8 @@
 """The binding cycle: carries a choice out, or undoes all of it. One task per pod; each handles its own failure.
 
+The usual way waits for nothing but the answer to the Binding. What takes longer has functions of its own: pods held at
+Permit or at work in PreBind, and answers that leave open what became of the pod.
+
 Source:
     kube-scheduler v1.36, schedule_one.go, bindingCycle and handleBindingCycleError.
 """
@@ -12,7 +15,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from scheduler.cycle.gate import Gate
 from scheduler.errors import ApiError, SchedulerError
 from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.changes import ASSIGNED_POD_DELETE
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from scheduler.clock import Clock
-    from scheduler.cycle.attempt import Choice
+    from scheduler.cycle.attempt import AssumedPod
     from scheduler.cycle.event_bus import EventBus
     from scheduler.cycle.failure import FailureHandler
+    from scheduler.cycle.freeze import ClusterFreeze
     from scheduler.cycle.last_look import LastLook
     from scheduler.cycle.observer import CycleObserver
     from scheduler.cycle.reporting import Reporter
@@ -46,7 +49,7 @@ class _NotOursError(Exception):
     """The pod is gone, or bound elsewhere: there is nothing to try again."""
 
 
-class PodReader(Protocol):
+class PodGet(Protocol):
     """Asks the API server for one pod, past every cache."""
 
     async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
@@ -79,11 +82,11 @@ class BindingCycle:
         waiting_pods: WaitingPodsMap,
         reporter: Reporter,
         failures: FailureHandler,
-        reader: PodReader,
+        reader: PodGet,
         last_look: LastLook,
         clock: Clock,
         observer: CycleObserver,
-        gate: Gate | None = None,
+        freeze: ClusterFreeze,
     ) -> None:
         self._cache = cache
         self._queue = queue
@@ -95,10 +98,15 @@ class BindingCycle:
         self._last_look = last_look
         self._clock = clock
         self._observer = observer
-        self._gate = gate or Gate()
+        self._freeze = freeze
         self._pre_binding: dict[str, _PreBind] = {}  # pod uid -> what its PreBind plugins are at
         self._under_way = Counter[int]()  # id of a profile -> bindings of its pods
         self._ended = asyncio.Event()
+
+    @property
+    def under_way(self) -> int:
+        """How many bindings are under way."""
+        return self._under_way.total()
 
     async def wait_ended(self, frameworks: Collection[Framework]) -> None:
         """Wait until no binding is under way that was begun under one of these profiles."""
@@ -106,31 +114,29 @@ class BindingCycle:
             self._ended.clear()
             await self._ended.wait()
 
-    async def run(self, choice: Choice) -> None:
+    async def run(self, assumed: AssumedPod) -> None:
         """Bind the pod, or undo the choice; never raises for what plugins, the API server or we do wrong."""
-        framework = id(choice.attempt.framework)
+        framework = id(assumed.attempt.framework)
         self._under_way[framework] += 1
-        self._observer.binding(1)
         try:
-            await self._run(choice)
+            await self._run(assumed)
         except Exception:
-            logger.exception("Binding cycle broke", extra={"pod": choice.pod.key, "node": choice.node_name})
-            await self._gate.wait_open()
-            self.rescue(choice.attempt.queued)
+            logger.exception("Binding cycle broke", extra={"pod": assumed.pod.key, "node": assumed.node_name})
+            await self._freeze.wait_over()
+            self.rescue(assumed.attempt.queued)
         finally:
-            self._observer.binding(-1)
             self._under_way[framework] -= 1
             if not self._under_way[framework]:
                 del self._under_way[framework]
                 self._ended.set()
 
-    def undo(self, choice: Choice, status: Status) -> None:
+    def undo(self, assumed: AssumedPod, status: Status) -> None:
         """Take a choice back at once: reservations, the pod on the node, the pod out of the queue.
 
         Nobody has seen the room taken, so that it is free is no news.
         """
-        self._take_back(choice)
-        self._fail(choice, status)
+        self._take_back(assumed)
+        self._requeue(assumed, status)
 
     def rescue(self, queued: QueuedPodInfo) -> None:
         """Put a pod back whose attempt broke by a mistake of ours, which is to cost this attempt only."""
@@ -141,52 +147,71 @@ class BindingCycle:
             self._queue.add_unschedulable(queued, is_error=True)
         self._bus.wake()
 
-    async def _run(self, choice: Choice) -> None:
+    # From the choice to the answer.
+
+    async def _run(self, assumed: AssumedPod) -> None:
         try:
-            status = await self._carry_out(choice)
+            status = await self._carry_out(assumed)
         except _NotOursError as why:
-            logger.info("Pod is not ours to bind any more", extra={"pod": choice.pod.key, "why": str(why)})
-            await self._gate.wait_open()
-            self._queue.done(choice.pod.uid)
-            self._tell_released(self._take_back(choice))
+            await self._not_ours(assumed, why)
             return
         if status.is_success:
-            await self._bound(choice)
-            return
-        await self._gate.wait_open()
-        forgotten = self._take_back(choice)
-        if status.is_rejected:
-            # The room it held is news for the others, but not for itself: it would not sleep at all.
-            self._fail(choice, status)
-            self._tell_released(forgotten, but=choice.pod.uid)
+            self._bound(assumed)
+            await assumed.attempt.framework.run_post_bind(assumed.state, assumed.pod, assumed.node_name)
         else:
-            self._tell_released(forgotten)
-            self._fail(choice, status)
-        self._bus.wake()
+            await self._failed(assumed, status)
 
-    async def _carry_out(self, choice: Choice) -> Status:
-        framework, pod, state = choice.attempt.framework, choice.pod, choice.state
-        busy = framework.run_pre_bind_pre_flights(state, pod, choice.node_name)
+    async def _carry_out(self, assumed: AssumedPod) -> Status:
+        framework, pod = assumed.attempt.framework, assumed.pod
+        busy = framework.run_pre_bind_pre_flights(assumed.state, pod, assumed.node_name)
         if isinstance(busy, Status):
             return busy
-        if busy or self._waiting_pods.holds(pod.uid):
+        is_held = self._waiting_pods.holds(pod.uid)
+        if busy or is_held:
             # It will take a while; tell those who would otherwise add a node for it.
-            self._reporter.expected_on(choice.attempt.queued.pod, choice.node_name)
-        permitted = await self._waiting_pods.wait_until_decided(pod.uid)
-        if not permitted.is_success:
-            return permitted
+            self._reporter.expected_on(assumed.attempt.queued.pod, assumed.node_name)
+        if is_held:
+            permitted = await self._waiting_pods.wait_until_decided(pod.uid)
+            if not permitted.is_success:
+                return permitted
         self._queue.ignore_events(pod.uid)  # PreBind may take minutes
-        status = await self._pre_bind(choice, busy)
+        status = await (
+            self._pre_bind(assumed, busy)
+            if busy
+            else framework.run_pre_bind(assumed.state, pod, assumed.node_name, busy)
+        )
         if status.is_success:
-            status = await self._bind(choice)
+            status = self._look_once_more(assumed)
+        if status.is_success:
+            status = await self._bind(assumed)
         # No cluster event can mend what fails from here on, so nobody is named whose events the pod would wait for.
         return status if status.is_success else replace(status, plugin="")
 
-    async def _pre_bind(self, choice: Choice, busy: frozenset[str]) -> Status:
-        uid = choice.pod.uid
-        work = choice.attempt.framework.run_pre_bind(choice.state, choice.pod, choice.node_name, busy)
-        if not busy:
-            return await work
+    def _look_once_more(self, assumed: AssumedPod) -> Status:
+        if not self._last_look.pod_is_ours(assumed):
+            raise _NotOursError("it is gone, going, or bound")
+        return self._last_look.judge(assumed)
+
+    async def _bind(self, assumed: AssumedPod) -> Status:
+        extenders = assumed.attempt.extenders
+        if extenders is not None:
+            try:
+                if await extenders.bind(assumed.attempt.queued.pod, assumed.node_name):
+                    return SUCCESS
+            except ExtenderError as error:
+                # It may have bound the pod before it failed.
+                failed = ApiError(0, "ExtenderFailed", str(error))
+                return await self._find_out(assumed, Status.failed(str(error), failed), failed)
+        status = await assumed.attempt.framework.run_bind(assumed.state, assumed.pod, assumed.node_name)
+        if isinstance(status.error, ApiError) and status.error.status in UNCLEAR:
+            return await self._find_out(assumed, status, status.error)
+        return status
+
+    # What takes longer.
+
+    async def _pre_bind(self, assumed: AssumedPod, busy: frozenset[str]) -> Status:
+        uid = assumed.pod.uid
+        work = assumed.attempt.framework.run_pre_bind(assumed.state, assumed.pod, assumed.node_name, busy)
         running = self._pre_binding[uid] = _PreBind(asyncio.ensure_future(work))
         try:
             return await running.task
@@ -207,71 +232,74 @@ class BindingCycle:
         running.task.cancel()
         return True
 
-    async def _bind(self, choice: Choice) -> Status:
-        if not self._last_look.pod_is_ours(choice):
-            raise _NotOursError("it is gone, going, or bound")
-        still_fits = self._last_look.judge(choice)
-        if not still_fits.is_success:
-            return still_fits
-        status = await self._ask_for_bind(choice)
-        error = status.error
-        if status.is_success or not isinstance(error, ApiError) or error.status not in UNCLEAR:
-            return status
-        # The bind may have taken effect. Forgetting the pod now would give its room away twice, so ask first.
+    async def _find_out(self, assumed: AssumedPod, status: Status, answer: ApiError) -> Status:
+        """Ask what became of a pod whose bind may have taken effect: to forget it now would give its room away twice.
+
+        Raises:
+            _NotOursError: it is gone, or bound elsewhere.
+        """
         try:
-            pod = await self._reader.read_pod(choice.pod.namespace, choice.pod.name)
+            pod = await self._reader.read_pod(assumed.pod.namespace, assumed.pod.name)
         except SchedulerError as unanswered:
             logger.warning(
                 "Cannot tell whether the pod was bound",
-                extra={"pod": choice.pod.key, "node": choice.node_name, "error": str(unanswered)},
+                extra={"pod": assumed.pod.key, "node": assumed.node_name, "error": str(unanswered)},
             )
             return status
-        if pod is None or pod.uid != choice.pod.uid:
+        if pod is None or pod.uid != assumed.pod.uid:
             raise _NotOursError("it is gone")
-        if pod.node_name and pod.node_name != choice.node_name:
+        if pod.node_name and pod.node_name != assumed.node_name:
             raise _NotOursError(f"it is bound to {pod.node_name}")
         if not pod.node_name:
             return status
         logger.info(
             "Pod was bound though the answer said otherwise",
-            extra={"pod": choice.pod.key, "node": choice.node_name, "answer": str(error)},
+            extra={"pod": assumed.pod.key, "node": assumed.node_name, "answer": str(answer)},
         )
         return SUCCESS
 
-    async def _ask_for_bind(self, choice: Choice) -> Status:
-        """Have an extender bind the pod, if one wants to, else the plugins."""
-        extenders = choice.attempt.extenders
-        try:
-            if extenders and await extenders.bind(choice.attempt.queued.pod, choice.node_name):
-                return SUCCESS
-        except ExtenderError as error:
-            # It may have bound the pod before it failed.
-            return Status.failed(str(error), ApiError(0, "ExtenderFailed", str(error)))
-        return await choice.attempt.framework.run_bind(choice.state, choice.pod, choice.node_name)
+    # How it ended.
 
-    async def _bound(self, choice: Choice) -> None:
-        attempt = choice.attempt
-        self._queue.done(choice.pod.uid)
+    def _bound(self, assumed: AssumedPod) -> None:
+        attempt = assumed.attempt
+        self._queue.done(assumed.pod.uid)
         now = self._clock.monotonic()
         first = attempt.queued.initial_attempt_timestamp
-        logger.info("Pod bound", extra={"pod": choice.pod.key, "node": choice.node_name})
+        logger.debug("Pod bound", extra={"pod": assumed.pod.key, "node": assumed.node_name})
         self._observer.attempted(attempt.framework.profile, "scheduled", now - attempt.began)
         self._observer.bound(attempt.queued, now - (attempt.began if first is None else first))
-        self._reporter.scheduled(attempt.framework.profile, choice.pod, choice.node_name)
-        await attempt.framework.run_post_bind(choice.state, choice.pod, choice.node_name)
+        self._reporter.scheduled(attempt.framework.profile, assumed.pod, assumed.node_name)
 
-    def _take_back(self, choice: Choice) -> PodInfo | None:
+    async def _not_ours(self, assumed: AssumedPod, why: _NotOursError) -> None:
+        logger.info("Pod is not ours to bind any more", extra={"pod": assumed.pod.key, "why": str(why)})
+        await self._freeze.wait_over()
+        self._queue.done(assumed.pod.uid)
+        self._tell_released(self._take_back(assumed))
+
+    async def _failed(self, assumed: AssumedPod, status: Status) -> None:
+        await self._freeze.wait_over()
+        forgotten = self._take_back(assumed)
+        if status.is_rejected:
+            # The room it held is news for the others, but not for itself: it would not sleep at all.
+            self._requeue(assumed, status)
+            self._tell_released(forgotten, but=assumed.pod.uid)
+        else:
+            self._tell_released(forgotten)
+            self._requeue(assumed, status)
+        self._bus.wake()
+
+    def _take_back(self, assumed: AssumedPod) -> PodInfo | None:
         """Undo reservations and the assumption; return the pod as it was counted, if it still was."""
-        choice.attempt.framework.run_unreserve(choice.state, choice.pod, choice.node_name)
-        self._waiting_pods.release(choice.pod.uid)
-        return self._cache.forget(choice.pod.uid)
+        assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name)
+        self._waiting_pods.release(assumed.pod.uid)
+        return self._cache.forget(assumed.pod.uid)
 
-    def _fail(self, choice: Choice, status: Status) -> None:
+    def _requeue(self, assumed: AssumedPod, status: Status) -> None:
         rejected_by = frozenset({status.plugin}) if status.is_rejected and status.plugin else frozenset[str]()
         if rejected_by:
             status = replace(status, reasons=(_message(status),))
         self._failures.handle(
-            choice.attempt,
+            assumed.attempt,
             status,
             unschedulable_plugins=rejected_by,
             pending_plugins=rejected_by if status.code is Code.PENDING else frozenset(),

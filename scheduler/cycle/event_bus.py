@@ -1,4 +1,4 @@
-"""Something happened in the cluster: tells the queue, and the plugins that wait for it."""
+"""Something happened in the cluster: tells the queue, the plugins that wait for it, and the loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from scheduler.framework.events import ClusterEvent
     from scheduler.objects.pod import PodInfo
@@ -19,16 +19,16 @@ logger = logging.getLogger(__name__)
 
 
 class EventBus:
-    """Spreads cluster events; fulfils the WaitForEvent capability.
+    """Spreads cluster events; fulfils WaitForEvent and PodActivator.
 
-    Attributes:
-        wake: called after every event, since the queue may have something to do.
+    Args:
+        queue: whose pods are tried again; None where no pod is queued.
     """
 
-    def __init__(self, queue: SchedulingQueue) -> None:
+    def __init__(self, queue: SchedulingQueue | None = None) -> None:
         self._queue = queue
         self._waiters: dict[asyncio.Future[None], Wanted] = {}
-        self.wake: Callable[[], None] = _nobody
+        self._woken = asyncio.Event()
 
     def happened(
         self,
@@ -45,11 +45,31 @@ class EventBus:
             new: the object now; None for a deletion.
             pre_check: leaves out rejected pods for which it says False.
         """
-        self._queue.move_all(event, old, new, pre_check)
-        for waiter, wanted in list(self._waiters.items()):
-            if not waiter.done() and _wants(wanted, event, old, new):
-                waiter.set_result(None)
-        self.wake()
+        if self._queue is not None:
+            self._queue.move_all(event, old, new, pre_check)
+        if self._waiters:
+            for waiter, wanted in list(self._waiters.items()):
+                if not waiter.done() and _wants(wanted, event, old, new):
+                    waiter.set_result(None)
+        self._woken.set()
+
+    def activate(self, uids: Iterable[str]) -> None:
+        if self._queue is not None:
+            self._queue.activate(uids)
+            self._woken.set()
+
+    def wake(self) -> None:
+        """Say that the queue may have something to do."""
+        self._woken.set()
+
+    async def wait_woken(self, timeout_seconds: float | None) -> None:
+        """Wait until the queue may have something to do, which counts once, or until the time is over."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            return
+        self._woken.clear()
 
     async def wait_for_event(self, wanted: Wanted, *, timeout_seconds: float) -> bool:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -71,7 +91,3 @@ def _wants(wanted: Wanted, event: ClusterEvent, old: object, new: object) -> boo
         # The plugin looks again by itself; an event that is missed would leave it waiting.
         logger.exception("A plugin's question about an event failed", extra={"event": event.label})
         return True
-
-
-def _nobody() -> None:
-    return

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.attempt import Attempt
     from scheduler.cycle.observer import CycleObserver
     from scheduler.cycle.reporting import Reporter
+    from scheduler.extenders.wire import ExtenderError
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.scheduling_queue import SchedulingQueue
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class FailureHandler:
-    """Requeues and reports.
+    """Requeues and reports; fulfils `ExtenderObserver`.
 
     Args:
         newest: `namespace/name` -> the pod as the API server last showed it, None if it is gone.
@@ -84,6 +85,13 @@ class FailureHandler:
         if nominated_node_name is not None:
             self._queue.nominate(pod.uid, nominated_node_name)
         self._reporter.failed(profile, newest, status, nominated_node_name)
+
+    def extender_failed(
+        self, extender: str, verb: str, pod: PodInfo, error: ExtenderError, *, is_fatal: bool
+    ) -> None:
+        self._observer.extender_failed(extender, verb)
+        if not is_fatal:  # else FailedScheduling says it
+            self._reporter.extender_failed(pod, str(error))
 
     def _log(self, pod: PodInfo, status: Status) -> None:
         fields = {"pod": pod.key, "reason": status.message}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.errors import ApiError, ObjectError
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from scheduler.clock import Clock
-    from scheduler.cycle.binding import PodReader
+    from scheduler.cycle.binding import PodGet
+    from scheduler.cycle.observer import CycleObserver
     from scheduler.cycle.reporting import Reporter
     from scheduler.objects.pod import PodInfo
     from scheduler.state.node_pauses import NodePauses
@@ -32,14 +33,6 @@ _MESSAGE = "Pod was rejected: "
 _NO_ROOM = "OutOf"
 _REASONS = frozenset({"NodeAffinity", "NodePorts", "NodeName", "NodeUnschedulable", "TaintToleration"})
 """What a kubelet's own look at the pod calls the rest. Source: kubelet v1.36, pkg/kubelet/lifecycle/predicate.go."""
-
-
-class RejectionObserver(Protocol):
-    """Counts."""
-
-    def rejected_by_kubelet(self, reason: str) -> None:
-        """A kubelet rejected a pod for a reason such as `OutOfcpu`."""
-        ...
 
 
 class KubeletRejections:
@@ -60,10 +53,10 @@ class KubeletRejections:
         *,
         profiles: Container[str],
         pauses: NodePauses,
-        reader: PodReader,
+        reader: PodGet,
         reporter: Reporter,
         clock: Clock,
-        observer: RejectionObserver,
+        observer: CycleObserver,
         is_leading: Callable[[], bool],
     ) -> None:
         self._profiles = profiles
@@ -91,13 +84,13 @@ class KubeletRejections:
         while True:
             pod = await self._unasked.get()
             try:
-                found = await self._reader.read_pod(pod.namespace, pod.name)
+                newest = await self._reader.read_pod(pod.namespace, pod.name)
             except (ApiError, ObjectError) as error:
                 fields = {"pod": pod.key, "node": pod.node_name, "error": str(error)}
                 logger.warning("Cannot learn whether the kubelet rejected the pod", extra=fields)
                 continue
-            if found is not None and found.uid == pod.uid and is_rejected(found):
-                self._note(found)
+            if newest is not None and newest.uid == pod.uid and is_rejected(newest):
+                self._note(newest)
 
     def _note(self, pod: PodInfo) -> None:
         reason, message = pod.pod.status.reason, pod.pod.status.message.removeprefix(_MESSAGE)

@@ -19,7 +19,7 @@ from scheduler.runtime.calls import PluginError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.cycle.attempt import Choice
+    from scheduler.cycle.attempt import AssumedPod
     from scheduler.objects.pod import PodInfo
     from scheduler.state.cache import Cache
 
@@ -36,36 +36,36 @@ class LastLook:
         self._cache = cache
         self._newest = newest
 
-    def pod_is_ours(self, choice: Choice) -> bool:
+    def pod_is_ours(self, assumed: AssumedPod) -> bool:
         """Say whether the pod is still there, still the same, and still to be bound."""
-        newest = self._newest(choice.pod.key)
+        newest = self._newest(assumed.pod.key)
         return (
             newest is not None
-            and newest.uid == choice.pod.uid
+            and newest.uid == assumed.pod.uid
             and not newest.node_name
             and not newest.is_terminating
         )
 
-    def judge(self, choice: Choice) -> Status:
+    def judge(self, assumed: AssumedPod) -> Status:
         """Return a success if the node can still run the pod, else a rejection by nobody: another node may do.
 
         What a plugin does wrong is returned as its error.
         """
-        name = choice.node_name
+        name = assumed.node_name
+        if self._cache.disturbances(name) == assumed.disturbances:
+            return SUCCESS
         snapshot = self._cache.snapshot()
         row = snapshot.row_of(name)
         if row is None:
             return Status.unschedulable(f"node {name} is gone")
-        if self._cache.disturbances(name) == choice.disturbances:
-            return SUCCESS
-        filtering = choice.attempt.framework.filtering
-        counted = self._cache.pod(choice.pod.uid)
+        filtering = assumed.attempt.framework.filtering
+        counted = self._cache.pod(assumed.pod.uid)
         without = snapshot.overlay(remove=[(row, counted)] if counted is not None else [])
         state, diagnosis = CycleState(), Diagnosis.blank(snapshot.n_nodes)
-        status = filtering.run_pre_filter(state, choice.pod, without, diagnosis)
+        status = filtering.run_pre_filter(state, assumed.pod, without, diagnosis)
         rows = np.array([row], dtype=np.intp)
         try:
-            if status.is_success and filtering.run_filters(state, choice.pod, without, rows, diagnosis).size:
+            if status.is_success and filtering.run_filters(state, assumed.pod, without, rows, diagnosis).size:
                 return SUCCESS
         except PluginError as error:
             return error.status

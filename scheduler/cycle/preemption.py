@@ -10,18 +10,28 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from scheduler.cycle.reporting import StatusWriter
 from scheduler.errors import ApiError
 from scheduler.objects.pod import PodCondition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
 
     from scheduler.clock import Clock
+    from scheduler.cycle.binding import BindingCycle
     from scheduler.cycle.event_bus import EventBus
+    from scheduler.cycle.observer import CycleObserver
+    from scheduler.cycle.profiles import Profiles
+    from scheduler.cycle.reporting import Reporter
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.scheduling_queue import SchedulingQueue
     from scheduler.runtime.waiting_pods import WaitingPodsMap
+    from scheduler.snapshot import Snapshot
+    from scheduler.state.cache import Cache
+    from scheduler.state.nominator import Nominator
+
+    Victims = Mapping[int, tuple[Sequence[PodInfo], int]]
 
 logger = logging.getLogger(__name__)
 
@@ -33,15 +43,11 @@ _GONE = frozenset({404, 409})
 """Answers that mean that this pod is there no more; 409 is another one by its name."""
 
 
-class VictimWriter(Protocol):
+class VictimWriter(StatusWriter, Protocol):
     """What is said to the API server about victims."""
 
     async def wait_pod_status_patched(self, pod: PodInfo, *, condition: PodCondition | None = None) -> None:
         """Patch a pod's status, and wait until it is done; raises ApiError."""
-        ...
-
-    def patch_pod_status(self, pod: PodInfo, *, nominated_node_name: str | None = None) -> bool:
-        """Queue a patch of a pod's status; "" takes a nomination back."""
         ...
 
     async def delete_pod(self, pod: PodInfo) -> object:
@@ -49,44 +55,19 @@ class VictimWriter(Protocol):
         ...
 
 
-class RelatedEventSink(Protocol):
-    """Queues events about one object with another in it."""
-
-    def record(
-        self, regarding: PodInfo, *, type_: str, reason: str, action: str, note: str, related: PodInfo
-    ) -> None:
-        """Queue one event."""
-        ...
-
-
-class PreemptionObserver(Protocol):
-    """Who counts."""
-
-    def preemption_attempted(self) -> None:
-        """Room was looked for."""
-        ...
-
-    def preempted(self, victims: int) -> None:
-        """A node was chosen, on which so many pods have to leave."""
-        ...
-
-    def preemption_ended(self, result: str, seconds: float) -> None:
-        """All victims were told; `result` is `success` or `error`."""
-        ...
-
-
 class PreemptionExecutor:
     """Fulfils `Preemptions`.
 
     Args:
-        queue: knows who is nominated, and takes a preemptor back whose preemption failed.
-        bus: wakes the loop.
+        queue: knows which pods are ours.
+        nominator: knows who is nominated.
+        bus: has a preemptor tried again whose preemption failed.
         waiting_pods: victims held at Permit are sent back instead of being deleted.
-        cancel_pre_bind: does the same with those PreBind plugins are at work for; see `BindingCycle`.
+        binding: lets go of those PreBind plugins are at work for.
         writer: says it to the API server.
-        events: gives, for a schedulerName, who records the events of that profile.
+        reporter: says it to users.
         newest: `namespace/name` -> the pod as the API server last showed it.
-        is_node: whether there is a node of that name.
+        cache: knows which nodes there are.
         spawn: begins a task that ends with the daemon.
         clock: the time.
         observer: counts.
@@ -96,25 +77,27 @@ class PreemptionExecutor:
         self,
         *,
         queue: SchedulingQueue,
+        nominator: Nominator,
+        cache: Cache,
         bus: EventBus,
         waiting_pods: WaitingPodsMap,
-        cancel_pre_bind: Callable[[str, str, str], bool],
+        binding: BindingCycle,
         writer: VictimWriter,
-        events: Callable[[str], RelatedEventSink],
+        reporter: Reporter,
         newest: Callable[[str], PodInfo | None],
-        is_node: Callable[[str], bool],
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
         clock: Clock,
-        observer: PreemptionObserver,
+        observer: CycleObserver,
     ) -> None:
         self._queue = queue
+        self._nominator = nominator
+        self._cache = cache
         self._bus = bus
         self._waiting_pods = waiting_pods
-        self._cancel_pre_bind = cancel_pre_bind
+        self._binding = binding
         self._writer = writer
-        self._events = events
+        self._reporter = reporter
         self._newest = newest
-        self._is_node = is_node
         self._spawn = spawn
         self._clock = clock
         self._observer = observer
@@ -136,8 +119,8 @@ class PreemptionExecutor:
         last = self._running[uid]
         if last is None:
             return True
-        found = self._newest(last.key)
-        return found is not None and found.uid == last.uid and not found.is_terminating
+        newest = self._newest(last.key)
+        return newest is not None and newest.uid == last.uid and not newest.is_terminating
 
     def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
         staying = [victim for victim in victims if not victim.is_terminating]
@@ -160,8 +143,7 @@ class PreemptionExecutor:
         if not is_done:
             # No event may come that would bring the preemptor back.
             await asyncio.sleep(_REST_SECONDS)
-            self._queue.activate([preemptor.uid])
-            self._bus.wake()
+            self._bus.activate([preemptor.uid])
 
     async def _make_room(
         self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str
@@ -190,20 +172,20 @@ class PreemptionExecutor:
 
         What other schedulers say of their pods is theirs to take back.
         """
-        for other in self._queue.nominator.nominated_pods_for_node(node_name):
+        for other in self._nominator.nominated_pods_for_node(node_name):
             is_ours = self._queue.get(other.uid) is not None
             if is_ours and other.uid != preemptor.uid and other.priority < preemptor.priority:
                 self._writer.patch_pod_status(other, nominated_node_name="")
 
     def _still_helps(self, preemptor: PodInfo, node_name: str) -> bool:
         """Whether the room is still wanted: nobody is to leave in vain."""
-        found = self._newest(preemptor.key)
+        newest = self._newest(preemptor.key)
         wanted = (
-            found is not None
-            and found.uid == preemptor.uid
-            and not found.is_terminating
-            and not found.node_name
-            and self._is_node(node_name)
+            newest is not None
+            and newest.uid == preemptor.uid
+            and not newest.is_terminating
+            and not newest.node_name
+            and self._cache.table.row_of(node_name) is not None
         )
         if not wanted:
             logger.info("Preemption is not needed any more", extra={"pod": preemptor.key, "node": node_name})
@@ -211,18 +193,18 @@ class PreemptionExecutor:
 
     async def _tell(self, victim: PodInfo, preemptor: PodInfo, node_name: str, plugin: str) -> bool:
         """Make one pod leave; whether it does."""
-        found = self._newest(victim.key)
-        if found is None or found.uid != victim.uid or found.is_terminating:
+        newest = self._newest(victim.key)
+        if newest is None or newest.uid != victim.uid or newest.is_terminating:
             return True  # somebody else was quicker
         note = f"Preempted by pod {preemptor.uid} on node {node_name}"
         if self._waiting_pods.holds(victim.uid):
             self._waiting_pods.preempt(victim.uid, plugin, "preempted")
             note += " (in kube-scheduler memory)."
-        elif self._cancel_pre_bind(victim.uid, plugin, f"preempted by {plugin}"):
+        elif self._binding.cancel_pre_bind(victim.uid, plugin, f"preempted by {plugin}"):
             note += " (in kube-scheduler memory)."
         else:
             try:
-                await self._delete(found, preemptor)
+                await self._delete(newest, preemptor)
             except ApiError as error:
                 if error.status in _GONE:
                     return True
@@ -231,9 +213,7 @@ class PreemptionExecutor:
                     extra={"pod": preemptor.key, "victim": victim.key, "error": str(error)},
                 )
                 return False
-        self._events(preemptor.scheduler_name).record(
-            victim, type_="Normal", reason="Preempted", action="Preempting", note=note, related=preemptor
-        )
+        self._reporter.preempted(victim, preemptor, note)
         return True
 
     async def _delete(self, victim: PodInfo, preemptor: PodInfo) -> None:
@@ -258,3 +238,19 @@ class NoPreemptions:
 
     def is_running(self, uid: str) -> bool:
         return False
+
+
+class ExtenderReview:
+    """Asks the extenders in force about victims: rows of a snapshot to names of nodes, and back; fulfils `VictimReview`."""
+
+    def __init__(self, profiles: Profiles) -> None:
+        self._profiles = profiles
+
+    async def review(self, pod: PodInfo, snapshot: Snapshot, victims: Victims) -> Victims:
+        extenders = self._profiles.extenders
+        if extenders is None or not extenders.may_change_victims(pod):
+            return victims
+        by_name = {snapshot.name_of(row): on_node for row, on_node in victims.items()}
+        left = await extenders.preempt(pod, snapshot, by_name)
+        rows = {name: snapshot.row_of(name) for name in left}
+        return {row: left[name] for name, row in rows.items() if row is not None}

@@ -11,17 +11,34 @@ from typing import TYPE_CHECKING, Protocol
 from scheduler.objects.pod import PodCondition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
 
 
-class EventSink(Protocol):
+class PodEventRecorder(Protocol):
     """Queues events to be written when there is time."""
 
-    def record(self, regarding: PodInfo, *, type_: str, reason: str, action: str, note: str) -> None:
-        """Queue one event of type "Normal" or "Warning"."""
+    def record(
+        self,
+        regarding: PodInfo,
+        *,
+        type_: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: PodInfo | None = None,
+    ) -> None:
+        """Queue one event of type "Normal" or "Warning"; `related` is the other object in it."""
+        ...
+
+
+class PodEventRecorders(Protocol):
+    """Who records the events of each profile, also of those that are served no longer."""
+
+    def of(self, scheduler_name: str) -> PodEventRecorder:
+        """Return who records the events of a profile."""
         ...
 
 
@@ -38,18 +55,33 @@ class StatusWriter(Protocol):
 class Reporter:
     """Says in the API server what became of a pod.
 
+    What a scheduler that stands by notices of pods is said once it leads: until then others may have said it.
+
     Args:
-        events: schedulerName -> who records the events of that profile.
+        recorders: who records the events of each profile.
         status: patches pods' status.
+        is_leading: whether anything may be written now.
+        newest: `namespace/name` -> the pod's last version that could be read, None if there is none.
     """
 
-    def __init__(self, events: Mapping[str, EventSink], status: StatusWriter) -> None:
-        self._events = events
+    def __init__(
+        self,
+        recorders: PodEventRecorders,
+        status: StatusWriter,
+        *,
+        is_leading: Callable[[], bool],
+        newest: Callable[[str], PodInfo | None],
+    ) -> None:
+        self._recorders = recorders
         self._status = status
+        self._is_leading = is_leading
+        self._newest = newest
+        # pod key -> what was to be said last, and the newest version then
+        self._unsaid: dict[str, tuple[str, PodInfo, Status, PodInfo | None]] = {}
 
     def scheduled(self, profile: str, pod: PodInfo, node_name: str) -> None:
         """The pod is bound; the API server sets its condition by itself."""
-        self._events[profile].record(
+        self._recorders.of(profile).record(
             pod,
             type_="Normal",
             reason="Scheduled",
@@ -61,27 +93,52 @@ class Reporter:
         self, profile: str, pod: PodInfo, status: Status, nominated_node_name: str | None = None
     ) -> None:
         """The pod could not be placed; a repeated reason is an event again, but no patch."""
-        reason = "Unschedulable" if status.is_rejected else "SchedulerError"
+        if not self._is_leading():
+            self._unsaid[pod.key] = profile, pod, status, self._newest(pod.key)
+            return
         self._warn(profile, pod, status.message)
         self._status.patch_pod_status(
             pod,
             condition=PodCondition(
-                type="PodScheduled", status="False", reason=reason, message=status.message
+                type="PodScheduled",
+                status="False",
+                reason="Unschedulable" if status.is_rejected else "SchedulerError",
+                message=status.message,
             ),
             nominated_node_name=nominated_node_name,
         )
 
     def outdated(self, key: str) -> None:
-        """What was to be said of a pod and could not be is not so any more: it changed. Here nothing waits."""
+        """What was to be said of a pod and could not be is not so any more: it changed."""
+        self._unsaid.pop(key, None)
+
+    def catch_up(self) -> None:
+        """Report what is still so, now that we lead: a version that could be read came after none of these."""
+        unsaid, self._unsaid = self._unsaid, {}
+        for key, (profile, pod, status, newest) in unsaid.items():
+            if self._newest(key) is newest:
+                self.failed(profile, pod, status)
 
     def skipped(self, profile: str, pod: PodInfo) -> None:
         """The pod is being deleted."""
         self._warn(profile, pod, f"skip schedule deleting pod: {pod.key}")
 
+    def preempted(self, victim: PodInfo, preemptor: PodInfo, note: str) -> None:
+        """The pod had to leave for another."""
+        self._recorders.of(preemptor.scheduler_name).record(
+            victim, type_="Normal", reason="Preempted", action="Preempting", note=note, related=preemptor
+        )
+
+    def extender_failed(self, pod: PodInfo, note: str) -> None:
+        """An extender failed that the pod can do without."""
+        self._recorders.of(pod.scheduler_name).record(
+            pod, type_="Warning", reason="ExtenderFailed", action="Scheduling", note=note
+        )
+
     def rejected_by_kubelet(self, profile: str, pod: PodInfo, why: str, pause_seconds: float) -> None:
         """The pod was bound, and its node would not run it."""
         rest = f"; other nodes are preferred for {pause_seconds:.0f} s" if pause_seconds else ""
-        self._events[profile].record(
+        self._recorders.of(profile).record(
             pod,
             type_="Warning",
             reason="RejectedByKubelet",
@@ -94,7 +151,7 @@ class Reporter:
         self._status.patch_pod_status(pod, nominated_node_name=node_name)
 
     def _warn(self, profile: str, pod: PodInfo, note: str) -> None:
-        self._events[profile].record(
+        self._recorders.of(profile).record(
             pod,
             type_="Warning",
             reason="FailedScheduling",

@@ -1,7 +1,7 @@
 """The loop: takes the next pod, decides, assumes, and leaves the rest to a binding task of its own.
 
 From the snapshot to the assumed pod nothing is awaited, so nothing can change in between and no lock is needed.
-Extenders are the exception: while one is asked, the gate keeps changes out.
+Extenders are the exception: while one is asked, a freeze keeps changes out.
 """
 
 from __future__ import annotations
@@ -10,36 +10,33 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from scheduler.cycle.attempt import Attempt, Choice
-from scheduler.cycle.gate import Gate
-from scheduler.cycle.scheduling import (
-    nominated_others,
-    run_now,
-    schedule_pod,
-    schedule_pod_with_extenders,
-)
+from scheduler.cycle.attempt import AssumedPod, Attempt
+from scheduler.cycle.scheduling import nominated_others, schedule_pod, schedule_pod_with_extenders
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.state.pod_states import PodState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from random import Random
 
     from scheduler.clock import Clock
     from scheduler.cycle.attempt_log import AttemptLog
     from scheduler.cycle.binding import BindingCycle
     from scheduler.cycle.decision import Decision
+    from scheduler.cycle.event_bus import EventBus
     from scheduler.cycle.failure import FailureHandler
+    from scheduler.cycle.freeze import ClusterFreeze
     from scheduler.cycle.observer import CycleObserver
+    from scheduler.cycle.profiles import Profiles
     from scheduler.cycle.reporting import Reporter
     from scheduler.cycle.sampling import NodeSampling
     from scheduler.extenders.chain import Extenders
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.scheduling_queue import SchedulingQueue
-    from scheduler.runtime.framework import Framework
     from scheduler.runtime.waiting_pods import WaitingPodsMap
+    from scheduler.snapshot import Snapshot
     from scheduler.state.cache import Cache
+    from scheduler.state.nominator import Nominator
 
 logger = logging.getLogger(__name__)
 
@@ -53,19 +50,20 @@ class Scheduler:
     """Places pending pods, one after another, for as long as it runs.
 
     Args:
-        frameworks: schedulerName -> profile.
+        profiles: what is in force.
         random: breaks ties between nodes.
         sampling: how many nodes are looked at.
-        extenders: the extenders of the configuration in force.
-        gate: closed while an extender is asked.
+        freeze: on while an extender is asked.
     """
 
     def __init__(
         self,
         *,
-        frameworks: Mapping[str, Framework],
+        profiles: Profiles,
         cache: Cache,
+        nominator: Nominator,
         queue: SchedulingQueue,
+        bus: EventBus,
         waiting_pods: WaitingPodsMap,
         binding: BindingCycle,
         failures: FailureHandler,
@@ -75,12 +73,13 @@ class Scheduler:
         sampling: NodeSampling,
         attempts: AttemptLog,
         observer: CycleObserver,
-        extenders: Callable[[], Extenders | None] = lambda: None,
-        gate: Gate | None = None,
+        freeze: ClusterFreeze,
     ) -> None:
-        self._frameworks = frameworks
+        self._profiles = profiles
         self._cache = cache
+        self._nominator = nominator
         self._queue = queue
+        self._bus = bus
         self._waiting_pods = waiting_pods
         self._binding = binding
         self._failures = failures
@@ -90,90 +89,115 @@ class Scheduler:
         self._sampling = sampling
         self._attempts = attempts
         self._observer = observer
-        self._extenders = extenders
-        self._gate = gate or Gate()
-        self._work = asyncio.Event()
+        self._freeze = freeze
         self._stopping = False
-
-    def wake(self) -> None:
-        """Say that the queue may have something to do."""
-        self._work.set()
 
     def stop(self) -> None:
         """Begin no more attempts; `run` returns when the bindings under way have ended, or after 10 seconds."""
         self._stopping = True
-        self._work.set()
+        self._bus.wake()
 
     async def run(self) -> None:
         """Place pods until `stop`, then finish the bindings under way."""
-        async with asyncio.TaskGroup() as tasks:
-            bindings: set[asyncio.Task[None]] = set()
+        bindings: set[asyncio.Task[None]] = set()
+        try:
             while not self._stopping:
                 self._queue.flush(self._clock.monotonic())
                 queued = self._queue.pop()
                 if queued is None:
                     await self._wait_for_work()
                     continue
-                choice = await self._attempt(queued)
-                if choice is not None:
-                    binding = tasks.create_task(self._binding.run(choice), name=f"bind {choice.pod.key}")
+                extenders = self._profiles.extenders
+                if extenders is None:
+                    assumed = self._attempt(queued)
+                else:
+                    assumed = await self._attempt_with_extenders(queued, extenders)
+                if assumed is not None:
+                    binding = asyncio.create_task(self._binding.run(assumed), name=f"bind {assumed.pod.key}")
                     bindings.add(binding)
                     binding.add_done_callback(bindings.discard)
                 # Watch events, bindings and the lease get their turn between two pods.
                 await asyncio.sleep(0)
             await _finish(bindings)
-
-    async def _attempt(self, queued: QueuedPodInfo) -> Choice | None:
-        extenders = self._extenders()
-        try:
-            if not extenders:
-                return self.schedule_one(queued)
-            with self._gate.closed():
-                return await self._schedule_one(queued, extenders)
-        except Exception:
-            logger.exception("Scheduling cycle broke", extra={"pod": queued.pod.key})
-            self._binding.rescue(queued)
-            return None
+        finally:
+            for binding in bindings:
+                binding.cancel()
+            if bindings:
+                await asyncio.wait(bindings)
 
     async def _wait_for_work(self) -> None:
-        deadline = self._queue.next_deadline(self._clock.monotonic())
-        wait = None if deadline is None else max(0.0, deadline - self._clock.monotonic())
-        try:
-            async with asyncio.timeout(wait):
-                await self._work.wait()
-        except TimeoutError:
-            return
-        self._work.clear()
+        now = self._clock.monotonic()
+        deadline = self._queue.next_deadline(now)
+        await self._bus.wait_woken(None if deadline is None else max(0.0, deadline - now))
 
-    def schedule_one(self, queued: QueuedPodInfo) -> Choice | None:
+    # One attempt, up to Permit.
+
+    def _attempt(self, queued: QueuedPodInfo) -> AssumedPod | None:
+        try:
+            return self.schedule_one(queued)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours costs this attempt only
+            self._broke(queued, error)
+            return None
+
+    async def _attempt_with_extenders(self, queued: QueuedPodInfo, extenders: Extenders) -> AssumedPod | None:
+        try:
+            with self._freeze.frozen():
+                return await self._schedule_one_with_extenders(queued, extenders)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours costs this attempt only
+            self._broke(queued, error)
+            return None
+
+    def _broke(self, queued: QueuedPodInfo, error: Exception) -> None:
+        logger.error("Scheduling cycle broke", exc_info=error, extra={"pod": queued.pod.key})
+        self._binding.rescue(queued)
+
+    def schedule_one(self, queued: QueuedPodInfo) -> AssumedPod | None:
         """Run the scheduling cycle of one pod, up to Permit, without extenders.
 
         Returns:
             What the binding cycle is to carry out; None if the attempt is over, with the pod where it belongs.
         """
-        return run_now(self._schedule_one(queued, None))
-
-    async def _schedule_one(self, queued: QueuedPodInfo, extenders: Extenders | None) -> Choice | None:
-        began = self._clock.monotonic()
-        pod = queued.pod
-        framework = self._frameworks.get(pod.scheduler_name)
-        if framework is None or self._is_to_be_skipped(pod):
-            self._queue.done(pod.uid)
+        attempt = self._begin(queued, None)
+        if attempt is None:
             return None
-        attempt = Attempt(framework, queued, began, extenders)
-        framework.measure_plugins(self._random.random() < _PLUGINS_MEASURED)
         snapshot = self._cache.snapshot()
-        how: Any = {
-            "nominated": nominated_others(self._queue.nominator, pod, snapshot),
+        given = self._given(attempt, snapshot)
+        return self._end(attempt, schedule_pod(attempt.framework, queued.pod, snapshot, **given), snapshot)
+
+    async def _schedule_one_with_extenders(
+        self, queued: QueuedPodInfo, extenders: Extenders
+    ) -> AssumedPod | None:
+        attempt = self._begin(queued, extenders)
+        if attempt is None:
+            return None
+        snapshot = self._cache.snapshot()
+        given = self._given(attempt, snapshot)
+        decision = await schedule_pod_with_extenders(
+            attempt.framework, queued.pod, snapshot, extenders=extenders, **given
+        )
+        return self._end(attempt, decision, snapshot)
+
+    def _begin(self, queued: QueuedPodInfo, extenders: Extenders | None) -> Attempt | None:
+        """Begin an attempt, unless the pod is not to be placed any more."""
+        framework = self._profiles.frameworks.get(queued.pod.scheduler_name)
+        if framework is None or self._is_to_be_skipped(queued.pod):
+            self._queue.done(queued.pod.uid)
+            return None
+        framework.measure_plugins(self._random.random() < _PLUGINS_MEASURED)
+        return Attempt(framework, queued, self._clock.monotonic(), extenders)
+
+    def _given(self, attempt: Attempt, snapshot: Snapshot) -> dict[str, Any]:
+        """Return what a decision goes by beside the pod and the cluster."""
+        return {
+            "nominated": nominated_others(self._nominator, attempt.queued.pod, snapshot),
             "random": self._random,
             "sampling": self._sampling,
-            "avoided": self._cache.pauses.rows(snapshot, at=began),
+            "avoided": self._cache.pauses.rows(snapshot, at=attempt.began),
         }
-        if extenders:
-            decision = await schedule_pod_with_extenders(framework, pod, snapshot, extenders=extenders, **how)
-        else:
-            decision = schedule_pod(framework, pod, snapshot, **how)
-        self._observer.decided(queued, decision, self._clock.monotonic() - began)
+
+    def _end(self, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> AssumedPod | None:
+        queued = attempt.queued
+        self._observer.decided(queued, decision, self._clock.monotonic() - attempt.began)
         self._attempts.note(decision, snapshot, number=queued.attempts, at=self._clock.utc_now())
         if not decision.node_name:
             self._give_up(attempt, decision)
@@ -196,23 +220,23 @@ class Scheduler:
             pending_plugins=frozenset(decision.diagnosis.pending_plugins),
         )
 
-    def _commit(self, attempt: Attempt, decision: Decision) -> Choice | None:
+    def _commit(self, attempt: Attempt, decision: Decision) -> AssumedPod | None:
         placed = self._cache.assume(decision.pod, decision.node_name)
-        self._queue.nominator.delete(placed.uid)
+        self._nominator.delete(placed.uid)
         disturbances = self._cache.disturbances(decision.node_name)
-        choice = Choice(attempt, decision.state, placed, decision.node_name, disturbances)
-        status = self._reserve_and_permit(choice)
+        assumed = AssumedPod(attempt, decision.state, placed, decision.node_name, disturbances)
+        status = self._reserve_and_permit(assumed)
         if not status.is_success:
-            self._binding.undo(choice, status)
+            self._binding.undo(assumed, status)
             return None
-        return choice
+        return assumed
 
-    def _reserve_and_permit(self, choice: Choice) -> Status:
-        framework, state, pod = choice.attempt.framework, choice.state, choice.pod
-        reserved = framework.run_reserve(state, pod, choice.node_name)
+    def _reserve_and_permit(self, assumed: AssumedPod) -> Status:
+        framework, state, pod = assumed.attempt.framework, assumed.state, assumed.pod
+        reserved = framework.run_reserve(state, pod, assumed.node_name)
         if not reserved.is_success:
             return reserved
-        permitted = framework.run_permit(state, pod, choice.node_name)
+        permitted = framework.run_permit(state, pod, assumed.node_name)
         if isinstance(permitted, Status):
             return permitted
         self._waiting_pods.hold(pod, permitted)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from scheduler.cycle.sampling import NodeSampling
     from scheduler.extenders.chain import Extenders
     from scheduler.objects.pod import PodInfo
-    from scheduler.queue.nominator import Nominator
     from scheduler.runtime.framework import Framework
     from scheduler.runtime.scoring import Scores
     from scheduler.snapshot import Rows, Snapshot
+    from scheduler.state.nominator import Nominator
 
 T = TypeVar("T")
 

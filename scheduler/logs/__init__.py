@@ -20,6 +20,15 @@ class LogFormat(Enum):
     JSON = "json"
 
 
+_VERBOSE = 2
+"""The verbosity from which on every pod that is bound is logged. Source: kube-scheduler v1.36, schedule_one.go."""
+
+
+def level_of(verbosity: int) -> int:
+    """Return the lowest level that is shown at a verbosity, as kubernetes commands have it: `-v 2`."""
+    return logging.DEBUG if verbosity >= _VERBOSE else logging.INFO
+
+
 def configure_logging(level: int, format_: LogFormat | None = None, stream: TextIO = sys.stderr) -> None:
     """Send all log lines to a stream.
 

@@ -99,12 +99,6 @@ class Counters(Family, defaultdict["Key", Number]):
         return ((_labels(key), number.value) for key, number in self.items())
 
 
-class Gauges(Counters):
-    """Numbers that go up and down."""
-
-    kind = "gauge"
-
-
 class ReadGauges(Family):
     """Numbers that are read when somebody asks."""
 

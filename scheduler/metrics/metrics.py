@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
 from scheduler.metrics.configuration import ConfigurationMetrics
-from scheduler.metrics.families import Counters, Gauges, Histograms, ReadGauges, exponential_buckets
+from scheduler.metrics.families import Counters, Histograms, ReadGauges, exponential_buckets
 from scheduler.metrics.plugin_refresh import RefreshMetrics
 from scheduler.metrics.rest_client import RestClientMetrics
 
@@ -152,11 +152,6 @@ class Metrics:
             "plugin event hint",
             exponential_buckets(0.00001, 1.5, 20),
         )
-        self._tasks = Gauges(
-            "scheduler_goroutines", "Number of running tasks split by the work they do.", ["operation"]
-        )
-        self._families.append(self._tasks)
-        self._bindings = self._tasks["binding"]
         self._node_loop_seconds = counters(
             "custom_scheduler_node_loop_seconds_total",
             "Time spent in plugins that look at nodes one by one.",
@@ -297,9 +292,6 @@ class Metrics:
         self._sli_seconds[label].observe(seconds_since_first_attempt)
         if queued.was_flushed_from_unschedulable:
             self._after_flush.add()
-
-    def binding(self, change: int) -> None:
-        self._bindings.add(change)
 
     def rejected_by_kubelet(self, reason: str) -> None:
         self._kubelet_rejections[reason].add()

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 from scheduler.queue.keyed_heap import KeyedHeap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scheduler.framework.queued_pod import QueuedPodInfo
-    from scheduler.queue.keyed_heap import Key
+    from scheduler.queue.surroundings import QueuePlugins
 
 WINDOW_SECONDS = 1
 _MOST_DOUBLINGS = 500  # beyond any maximum, and far from where a float ends
@@ -30,12 +28,10 @@ class BackoffQueue:
         kube-scheduler v1.36, backend/queue/backoff_queue.go.
     """
 
-    def __init__(
-        self, *, initial_seconds: float, max_seconds: float, sort_key: Callable[[QueuedPodInfo], Key]
-    ) -> None:
+    def __init__(self, *, initial_seconds: float, max_seconds: float, plugins: QueuePlugins) -> None:
         self._initial_seconds = initial_seconds
         self._max_seconds = max_seconds
-        self._sort_key = sort_key
+        self._plugins = plugins
         self._rejected = KeyedHeap()
         self._failed = KeyedHeap()
 
@@ -69,7 +65,7 @@ class BackoffQueue:
         uid = queued.pod.uid
         ends_in = self.ends_in(queued)
         if queued.unschedulable_plugins or queued.pending_plugins:
-            self._rejected.put(uid, (ends_in, *self._sort_key(queued)))
+            self._rejected.put(uid, (ends_in, *self._plugins.sort_key(queued)))
         else:
             self._failed.put(uid, (ends_in,))
 

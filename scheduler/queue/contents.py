@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.queue.active import ActiveQueue
 from scheduler.queue.in_flight import InFlight
+from scheduler.queue.keyed_heap import KeyedHeap
 from scheduler.queue.places import Place, Places
 from scheduler.queue.rejections import Rejections
 from scheduler.queue.unschedulable import UnschedulablePods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.backoff import BackoffQueue
-    from scheduler.queue.keyed_heap import Key
-    from scheduler.queue.observer import QueueObserver
+    from scheduler.queue.surroundings import QueueObserver, QueuePlugins
 
 POP_FROM_BACKOFF_Q = "PopFromBackoffQ"
 
@@ -35,23 +32,22 @@ class Contents:
     Attributes:
         pods: uid -> pod, wherever it is, in flight too.
         places: where each is, and its story.
-        active: those in ACTIVE.
+        active: activeQ, those in ACTIVE: by the key of QueueSort, equals in the order they came.
         backoff: those in BACKOFF.
         unschedulable: those in UNSCHEDULABLE and GATED.
         in_flight: those in IN_FLIGHT.
         rejections: who rejected those that wait.
     """
 
-    def __init__(
-        self, *, sort_key: Callable[[QueuedPodInfo], Key], backoff: BackoffQueue, observer: QueueObserver
-    ) -> None:
+    def __init__(self, *, plugins: QueuePlugins, backoff: BackoffQueue, observer: QueueObserver) -> None:
         self.pods: dict[str, QueuedPodInfo] = {}
         self.places = Places()
-        self.active = ActiveQueue(sort_key)
+        self.active = KeyedHeap()
         self.backoff = backoff
         self.unschedulable = UnschedulablePods()
         self.in_flight = InFlight()
         self.rejections = Rejections()
+        self._plugins = plugins
         self._observer = observer
 
     def put(
@@ -81,7 +77,7 @@ class Contents:
         if place is Place.ACTIVE:
             if queued.initial_attempt_timestamp is None:
                 queued.initial_attempt_timestamp = at
-            self.active.put(queued)
+            self.active.put(uid, self._plugins.sort_key(queued))
         elif place is Place.BACKOFF:
             self.backoff.put(queued)
         else:
@@ -98,7 +94,7 @@ class Contents:
         """Give a pod in activeQ or backoffQ the turn that its new version deserves."""
         place = self.places.of(queued.pod.uid)
         if place is Place.ACTIVE:
-            self.active.put(queued)
+            self.active.put(queued.pod.uid, self._plugins.sort_key(queued))
         elif place is Place.BACKOFF:
             self.backoff.put(queued)
 
@@ -142,8 +138,8 @@ class Contents:
         assert inside.keys() == self.pods.keys(), f"{inside.keys() ^ self.pods.keys()} are half inside"
         parts = (self.active, self.backoff, self.unschedulable, self.in_flight)
         for uid, place in inside.items():
-            found = [part for part in parts if uid in part]
-            assert found == [self._part(place)], self.places.objection(uid, f"is in {found}")
+            holders = [part for part in parts if uid in part]
+            assert holders == [self._part(place)], self.places.objection(uid, f"is in {holders}")
             gated = self.pods[uid].is_gated
             assert gated == (place is Place.GATED), self.places.objection(uid, f"is_gated is {gated}")
         held = sum(len(part) for part in parts)
@@ -157,7 +153,7 @@ class Contents:
         elif place in {Place.UNSCHEDULABLE, Place.GATED}:
             self.unschedulable.remove(uid)
 
-    def _part(self, place: Place) -> ActiveQueue | BackoffQueue | UnschedulablePods | InFlight:
+    def _part(self, place: Place) -> KeyedHeap | BackoffQueue | UnschedulablePods | InFlight:
         if place is Place.ACTIVE:
             return self.active
         if place is Place.BACKOFF:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
     from scheduler.framework.events import ClusterEvent, EventWithHint
     from scheduler.framework.queued_pod import QueuedPodInfo
-    from scheduler.queue.observer import QueueObserver
+    from scheduler.queue.surroundings import QueueObserver, QueuePlugins
 
     Hint = Callable[[PodInfo, Any, Any], QueueingHint]
     Registered = Mapping[str, Sequence[EventWithHint]]  # plugin -> what it registered for
@@ -44,10 +44,8 @@ class Hints:
         kube-scheduler v1.36, backend/queue/scheduling_queue.go, isPodWorthRequeuing.
     """
 
-    def __init__(
-        self, registered: Callable[[str], Registered], *, observer: QueueObserver, clock: Clock
-    ) -> None:
-        self._registered = registered
+    def __init__(self, plugins: QueuePlugins, *, observer: QueueObserver, clock: Clock) -> None:
+        self._plugins = plugins
         self._observer = observer
         self._clock = clock
         # profile -> what it registered, what follows from that for each event
@@ -55,19 +53,19 @@ class Hints:
 
     def listeners(self, profile: str, event: ClusterEvent) -> Listeners:
         """Return the plugins of a profile that registered for an event, with their hints."""
-        registered = self._registered(profile)
+        registered = self._plugins.events(profile)
         known, by_event = self._listeners.get(profile, (None, {}))
         if known is not registered:  # never seen, or the profile was reloaded
             by_event = {}
             self._listeners[profile] = (registered, by_event)
-        found = by_event.get(event)
-        if found is None:
-            found = by_event[event] = {
+        listeners = by_event.get(event)
+        if listeners is None:
+            listeners = by_event[event] = {
                 plugin: hints
                 for plugin, wishes in registered.items()
                 if (hints := [wish.hint for wish in wishes if wish.event.covers(event)])
             }
-        return found
+        return listeners
 
     def strategy(self, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> Strategy:
         """Ask the plugins that rejected a pod what an event means for it.

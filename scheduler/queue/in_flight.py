@@ -30,7 +30,7 @@ class RecordedEvent(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Attempt:
+class _PodInFlight:
     pod: PodInfo | None  # its newest version; None once it was deleted
     profile: str
     start: int  # the number of the first event that happened after it was popped
@@ -45,8 +45,10 @@ class InFlight:
     """
 
     def __init__(self) -> None:
-        self._attempts: dict[str, _Attempt] = {}  # uid -> attempt
-        self._listening: dict[str, _Attempt] = {}  # those of them that events can help, by when they began
+        self._attempts: dict[str, _PodInFlight] = {}  # uid -> attempt
+        self._listening: dict[
+            str, _PodInFlight
+        ] = {}  # those of them that events can help, by when they began
         self._events = deque[RecordedEvent]()
         self._first = 0  # the number of the first event in `_events`
         self._profiles = Counter[str]()
@@ -55,7 +57,7 @@ class InFlight:
     def begin(self, pod: PodInfo) -> None:
         """Note that a pod was popped."""
         start = self._first + len(self._events)
-        attempt = _Attempt(pod, pod.scheduler_name, start)
+        attempt = _PodInFlight(pod, pod.scheduler_name, start)
         self._attempts[pod.uid] = self._listening[pod.uid] = attempt
         self._profiles[pod.scheduler_name] += 1
 

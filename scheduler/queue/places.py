@@ -21,6 +21,8 @@ _DEPARTED_KEPT = 1000
 class Place(Enum):
     """Where a pod is; the values are the words of stories and explanations."""
 
+    __hash__ = object.__hash__  # there is one object per member, and Enum's own is a Python call
+
     OUTSIDE = "outside"
     """Not the queue's: never added, deleted, or done with."""
     ACTIVE = "active"

@@ -5,6 +5,7 @@ There is no loop and no waiting here: the owner calls `flush` when `next_deadlin
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from scheduler.framework.changes import (
@@ -16,22 +17,23 @@ from scheduler.framework.changes import (
 )
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 from scheduler.framework.queued_pod import QueuedPodInfo
+from scheduler.framework.status import Code
 from scheduler.queue.backoff import BackoffQueue
 from scheduler.queue.contents import Contents
-from scheduler.queue.gate import Gate
 from scheduler.queue.hints import Hints, Strategy
-from scheduler.queue.nominator import Nominator
 from scheduler.queue.places import Place
 from scheduler.queue.view import QueueView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from scheduler.clock import Clock
-    from scheduler.framework.events import EventWithHint
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
-    from scheduler.queue.observer import QueueObserver
+    from scheduler.queue.surroundings import QueueObserver, QueuePlugins
+    from scheduler.state.nominator import Nominator
+
+logger = logging.getLogger(__name__)
 
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"
@@ -45,19 +47,14 @@ class SchedulingQueue(QueueView):
     """Pending pods in activeQ, in backoffQ, unschedulable, gated or in flight.
 
     Args:
-        sort_key: of the QueueSort plugin; the smallest is tried first.
-        pre_enqueue: returns the first rejection by a PreEnqueue plugin of the pod's profile, its `plugin` set, or
-            None. Asked whenever a pod would enter activeQ or backoffQ, but not from one to the other. Must not raise.
-        hints: returns, for a schedulerName, what each plugin registered for: the same object as long as nothing
-            changes there, an empty one for a name that is no profile's.
+        plugins: of the profiles in force. PreEnqueue is asked whenever a pod would enter activeQ or backoffQ, but not
+            from one to the other.
+        nominator: which pods are nominated where; those of other schedulers as well, which are none of the queue's.
         initial_backoff_seconds: the backoff after a first failure; doubles with each.
         max_backoff_seconds: the longest backoff; 0 turns backoff off.
         max_in_unschedulable_seconds: after which an unschedulable pod is tried again although nothing happened.
         clock: what time it is.
         observer: is told of what cannot be read afterwards.
-
-    Attributes:
-        nominator: which pods are nominated where; to nominate one, call `nominate`.
 
     Source:
         kube-scheduler v1.36, backend/queue/scheduling_queue.go, with SchedulerQueueingHints and
@@ -67,9 +64,8 @@ class SchedulingQueue(QueueView):
     def __init__(
         self,
         *,
-        sort_key: Callable[[QueuedPodInfo], tuple[float, ...]],
-        pre_enqueue: Callable[[PodInfo], Status | None],
-        hints: Callable[[str], Mapping[str, Sequence[EventWithHint]]],
+        plugins: QueuePlugins,
+        nominator: Nominator,
         clock: Clock,
         observer: QueueObserver,
         initial_backoff_seconds: float = 1.0,
@@ -77,13 +73,13 @@ class SchedulingQueue(QueueView):
         max_in_unschedulable_seconds: float = 300.0,
     ) -> None:
         backoff = BackoffQueue(
-            initial_seconds=initial_backoff_seconds, max_seconds=max_backoff_seconds, sort_key=sort_key
+            initial_seconds=initial_backoff_seconds, max_seconds=max_backoff_seconds, plugins=plugins
         )
-        super().__init__(Contents(sort_key=sort_key, backoff=backoff, observer=observer))
-        self.nominator = Nominator()
+        super().__init__(Contents(plugins=plugins, backoff=backoff, observer=observer))
+        self._plugins = plugins
+        self._nominator = nominator
         self._clock = clock
-        self._gate = Gate(pre_enqueue)
-        self._hints = Hints(hints, observer=observer, clock=clock)
+        self._hints = Hints(plugins, observer=observer, clock=clock)
         self._max_in_unschedulable_seconds = max_in_unschedulable_seconds
 
     # What happens to pending pods.
@@ -94,13 +90,18 @@ class SchedulingQueue(QueueView):
         if queued is None:
             self._admit(pod, UNSCHEDULABLE_POD_ADD.label)
         else:
-            self.update(queued.pod, pod)
+            self.update(queued.pod, pod, pod_changes(queued.pod, pod))
 
-    def update(self, old: PodInfo, new: PodInfo) -> None:
+    def update(self, old: PodInfo, new: PodInfo, changes: Sequence[ClusterEvent]) -> None:
         """Take over a pod's new version.
 
         An unschedulable or gated pod is tried again if the plugins that rejected it see help in the change. For a
         pod in flight the change is kept until it comes back. A pod that is not here is taken in.
+
+        Args:
+            old: the version before.
+            new: the version now.
+            changes: `pod_changes` between the two.
         """
         if old.uid != new.uid:  # deleted and made again under its name
             self.delete(old)
@@ -114,20 +115,20 @@ class SchedulingQueue(QueueView):
         place = self.place_of(new.uid)
         if place is Place.IN_FLIGHT:
             self._contents.in_flight.update(new.uid, new)
-            for event in pod_changes(old, new):
+            for event in changes:
                 self._contents.in_flight.record_for(new.uid, event, old, new)
             return
         queued.pod = new
-        self.nominator.update(old, new)
+        self._nominator.update(old, new)
         if place in _RETRIED:
             self._contents.renew(queued)
         else:
-            self._wake_by_its_update(queued, old, new)
+            self._wake_by_its_update(queued, old, new, changes)
 
     def delete(self, pod: PodInfo, why: str = "deleted") -> None:
         """Drop a pod that was deleted, or bound by somebody; one in flight is dropped when its attempt ends."""
         uid = pod.uid
-        self.nominator.delete(uid)
+        self._nominator.delete(uid)
         place = self.place_of(uid)
         if place is Place.IN_FLIGHT:
             self._contents.in_flight.update(uid, None)
@@ -141,7 +142,7 @@ class SchedulingQueue(QueueView):
         """
         pod = self._contents.newest(uid)
         if pod is not None:
-            self.nominator.add(pod, node_name)
+            self._nominator.add(pod, node_name)
 
     # One attempt.
 
@@ -247,21 +248,25 @@ class SchedulingQueue(QueueView):
         Returns:
             How many pods went to activeQ or backoffQ.
         """
-        at, moved = self._clock.monotonic(), 0
-        for queued in self._listening(event):
-            if pre_check is not None and not pre_check(queued.pod):
-                continue
-            strategy = self._hints.strategy(queued, event, old, new)
-            if strategy is not Strategy.SKIP:
-                moved += self._requeue(queued, strategy, event.label, at=at) in _RETRIED
+        moved = 0
+        if self._contents.unschedulable:
+            at = self._clock.monotonic()
+            for queued in self._listening(event):
+                if pre_check is not None and not pre_check(queued.pod):
+                    continue
+                strategy = self._hints.strategy(queued, event, old, new)
+                if strategy is not Strategy.SKIP:
+                    moved += self._requeue(queued, strategy, event.label, at=at) in _RETRIED
 
         in_flight = self._contents.in_flight
-        if any(event.is_wildcard or self._hints.listeners(profile, event) for profile in in_flight.profiles):
+        if in_flight.profiles and any(
+            event.is_wildcard or self._hints.listeners(profile, event) for profile in in_flight.profiles
+        ):
             in_flight.record(event, old, new)
         return moved
 
     def reload(self, *, initial_backoff_seconds: float, max_backoff_seconds: float) -> None:
-        """Judge every pod anew: the plugins behind `sort_key`, `pre_enqueue` and `hints` are others now.
+        """Judge every pod anew: the plugins are others now.
 
         Who waits is asked about by PreEnqueue and takes the turn that QueueSort gives; the unschedulable are tried
         again, and so are those in flight that come back. Pods of names that are served no longer must have been
@@ -321,16 +326,12 @@ class SchedulingQueue(QueueView):
         known = [deadline for deadline in deadlines if deadline is not None]
         return max(now, min(known)) if known else None
 
-    def check(self) -> None:
-        super().check()
-        self.nominator.check()
-
     # Where a pod goes.
 
     def _admit(self, pod: PodInfo, label: str) -> None:
         at = self._clock.monotonic()
         if self._requeue(QueuedPodInfo(pod, at), Strategy.IMMEDIATELY, label, at=at) is Place.ACTIVE:
-            self.nominator.add(pod)
+            self._nominator.add(pod)
 
     def _requeue(
         self, queued: QueuedPodInfo, strategy: Strategy, label: str, *, at: float, why: str = ""
@@ -338,7 +339,7 @@ class SchedulingQueue(QueueView):
         """Put a pod where the strategy says, if PreEnqueue lets it; return the place."""
         if strategy is Strategy.SKIP:
             place = Place.UNSCHEDULABLE
-        elif (refusal := self._gate.refusal(queued)) is not None:
+        elif (refusal := self._refusal(queued)) is not None:
             place = Place.GATED
             why = f"{why or label}; gated by {refusal.plugin}: {refusal.message}"
         elif strategy is Strategy.AFTER_BACKOFF and self._contents.backoff.is_backing_off(queued, at):
@@ -347,6 +348,31 @@ class SchedulingQueue(QueueView):
             place = Place.ACTIVE
         flush_at = None if place in _RETRIED else self._flush_at(queued, at)
         return self._contents.put(queued, place, at=at, label=label, why=why, flush_at=flush_at)
+
+    def _refusal(self, queued: QueuedPodInfo) -> Status | None:
+        """Ask PreEnqueue, and return the rejection that keeps a pod gated, which is noted in it; None lets it pass.
+
+        Raises:
+            AssertionError: the rejection does not say whose it is, so nothing could ever wake the pod.
+
+        Source:
+            kube-scheduler v1.36, backend/queue/scheduling_queue.go, runPreEnqueuePlugins.
+        """
+        status = self._plugins.run_pre_enqueue(queued.pod)
+        if status.is_success:
+            queued.gating_plugin = ""
+            return None
+        if not status.plugin:
+            raise AssertionError(f"Pod {queued.pod.key}: PreEnqueue refused it without a plugin: {status}")
+        if status.code is Code.ERROR:
+            logger.error(
+                "PreEnqueue failed; the pod stays gated",
+                extra={"plugin": status.plugin, "pod": queued.pod.key, "error": status.message},
+            )
+        queued.gating_plugin = status.plugin
+        # Among the rejectors too, so that its hints are asked.
+        queued.unschedulable_plugins |= {status.plugin}
+        return status
 
     def _flush_at(self, queued: QueuedPodInfo, at: float) -> float | None:
         """Return when a pod is tried again although nothing happened.
@@ -357,9 +383,11 @@ class SchedulingQueue(QueueView):
             return None
         return at + self._max_in_unschedulable_seconds
 
-    def _wake_by_its_update(self, queued: QueuedPodInfo, old: PodInfo, new: PodInfo) -> None:
+    def _wake_by_its_update(
+        self, queued: QueuedPodInfo, old: PodInfo, new: PodInfo, changes: Sequence[ClusterEvent]
+    ) -> None:
         at = self._clock.monotonic()
-        for event in pod_changes(old, new):
+        for event in changes:
             strategy = self._hints.strategy(queued, event, old, new)
             if strategy is Strategy.SKIP:
                 continue

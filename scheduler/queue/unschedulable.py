@@ -76,10 +76,10 @@ class UnschedulablePods:
         Nothing may be put or removed until the last was taken.
         """
         by_plugin = self._waiting.get(profile, {})
-        found = [uids for plugin in plugins if (uids := by_plugin.get(plugin))]
-        if len(found) == 1:
-            return iter(found[0])
-        return iter({uid: None for uids in found for uid in uids})
+        waiting = [uids for plugin in plugins if (uids := by_plugin.get(plugin))]
+        if len(waiting) == 1:
+            return iter(waiting[0])
+        return iter({uid: None for uids in waiting for uid in uids})
 
     def due(self, now: float) -> list[str]:
         """Return the pods that are to be tried again although nothing happened; they stay here."""
@@ -109,17 +109,17 @@ class UnschedulablePods:
         Raises:
             AssertionError: it does not.
         """
-        found: dict[str, set[str]] = {}
+        kept: dict[str, set[str]] = {}
         for profile, by_plugin in self._waiting.items():
             assert by_plugin, f"profile {profile} is kept without pods"
             for plugin, uids in by_plugin.items():
                 assert uids, f"plugin {plugin} is kept without pods"
                 for uid in uids:
                     assert self._awaited[uid][0] == profile, f"pod {uid} is kept under profile {profile}"
-                    found.setdefault(uid, set()).add(plugin)
+                    kept.setdefault(uid, set()).add(plugin)
         for uid, (_, plugins) in self._awaited.items():
             assert plugins, f"pod {uid} waits for nobody"
-            assert found.pop(uid) == plugins, f"pod {uid} is not found by all of {sorted(plugins)}"
-        assert not found, f"pods {sorted(found)} are kept and not waiting"
+            assert kept.pop(uid) == plugins, f"pod {uid} is not found by all of {sorted(plugins)}"
+        assert not kept, f"pods {sorted(kept)} are kept and not waiting"
         astray = set(self._deadlines) - set(self._awaited)
         assert not astray, f"pods {sorted(astray)} have a deadline and do not wait"

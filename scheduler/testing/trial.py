@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.app.assembly import Parts
 from scheduler.app.in_tree import IN_TREE
-from scheduler.app.needs import needs_of, trimmed
-from scheduler.app.victim_review import ExtenderReview
+from scheduler.app.needs import needs_of
+from scheduler.clock import SystemClock
 from scheduler.configuration.load import parse
 from scheduler.cycle.explanation import explain, explain_gated
-from scheduler.cycle.preemption import NoPreemptions
+from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.scheduling import schedule_pod
-from scheduler.framework.preemption import Preemptions, VictimReview
 from scheduler.objects.node import NodeObject
 from scheduler.runtime.checking import check_plugin
-from scheduler.runtime.profiles import build_frameworks
-from scheduler.runtime.registry import Registry
-from scheduler.state.cache import Cache
 from scheduler.testing.fakes import Fakes
 
 if TYPE_CHECKING:
@@ -71,26 +68,19 @@ class Trial:
     ) -> None:
         self.fakes = fakes or Fakes()
         own = {plugin.name: check_plugin(plugin, plugin.__name__) for plugin in plugins}
-        capabilities = {
-            **self.fakes.by_protocol(),
-            Preemptions: NoPreemptions(),
-            VictimReview: ExtenderReview(lambda: None),
-        }
-        frameworks = build_frameworks(
+        parts = Parts(SystemClock(), NoObserver(), {**IN_TREE, **own})
+        frameworks = parts.build_frameworks(
             parse(_configuration(own, args or {}, weights or {}, only=only)),
-            Registry({**IN_TREE, **own}),
-            lambda _profile: capabilities,
+            lambda _profile: self.fakes.by_protocol(),
         )
         self._framework = frameworks[_PROFILE]
-        self._cache = Cache()
-        needs = needs_of(frameworks.values())
-        for kind in needs.kinds:
-            self._cache.table.watch_kind(kind).update((others or {}).get(kind, {}))
-        for each in objects:
-            if isinstance(each, NodeObject):
-                self._cache.add_node(each)
-            else:
-                self._cache.add_pod(trimmed(each, needs))
+        self._cache = parts.cache
+        parts.fill(
+            needs_of(frameworks.values()),
+            nodes=(each for each in objects if isinstance(each, NodeObject)),
+            bound_pods=(each for each in objects if not isinstance(each, NodeObject)),
+            others=others or {},
+        )
 
     def refresh(self) -> None:
         """Let the plugins fetch their background data, as the daemon does at start and then ever again."""

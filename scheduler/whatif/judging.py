@@ -87,7 +87,7 @@ def _judge(scheduler: OfflineScheduler, pod: PodInfo) -> tuple[Judged, Decision 
         framework,
         pod,
         snapshot,
-        nominated=nominated_others(scheduler.queue.nominator, pod, snapshot),
+        nominated=nominated_others(scheduler.nominator, pod, snapshot),
         random=Random(0),
         exhaustive=True,
     )
@@ -105,7 +105,7 @@ def _place(scheduler: OfflineScheduler, decision: Decision, explanation: Explana
     chosen = explanation["best"][0]
     framework = scheduler.frameworks[decision.pod.scheduler_name]
     placed = scheduler.cache.assume(decision.pod, chosen)
-    scheduler.queue.nominator.delete(placed.uid)
+    scheduler.nominator.delete(placed.uid)
     reserved = framework.run_reserve(decision.state, placed, chosen)
     if reserved.is_success:
         explanation["chosen"] = chosen

@@ -6,15 +6,11 @@ daemon's own event handlers. What has left its place for activeQ or backoffQ by 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from scheduler.app.needs import resource_of, trimmed
-from scheduler.cycle.event_handlers import NodeHandler, ObjectHandler, PodHandler
-from scheduler.cycle.observer import NoObserver
-from scheduler.cycle.reporting import Reporter
+from scheduler.app.needs import trimmed
 from scheduler.objects.pod import PodInfo
 from scheduler.queue.places import Place
-from scheduler.whatif.typed_items import NODES, PODS
 from scheduler.whatif.watch_event import EventType
 
 if TYPE_CHECKING:
@@ -91,15 +87,9 @@ def _woken_by(scheduler: OfflineScheduler, event: WatchEvent) -> frozenset[str]:
     return frozenset(uid for uid in waiting if scheduler.queue.place_of(uid) in _RETRIED)
 
 
-class _Handler(Protocol):
-    def on_add(self, obj: Any, /) -> None: ...
-    def on_update(self, old: Any, new: Any, /) -> None: ...
-    def on_delete(self, obj: Any, /) -> None: ...
-
-
 def _let_happen(scheduler: OfflineScheduler, event: WatchEvent) -> None:
     needs = scheduler.needs
-    handler = _handler_of(scheduler, event.kind)
+    handler = scheduler.handler_of(event.kind)
     if handler is None:
         return
     old, new = (trimmed(obj, needs) if isinstance(obj, PodInfo) else obj for obj in (event.old, event.obj))
@@ -110,36 +100,3 @@ def _let_happen(scheduler: OfflineScheduler, event: WatchEvent) -> None:
             handler.on_update(old, new)
         case EventType.DELETED:
             handler.on_delete(new)
-
-
-def _handler_of(scheduler: OfflineScheduler, kind: str) -> _Handler | None:
-    """Return who hears of a kind; None where no plugin reads it."""
-    observer = NoObserver()
-    if kind == NODES:
-        return NodeHandler(cache=scheduler.cache, bus=scheduler.bus, observer=observer)
-    if kind == PODS:
-        return PodHandler(
-            profiles=scheduler.frameworks,
-            cache=scheduler.cache,
-            queue=scheduler.queue,
-            waiting_pods=scheduler.waiting_pods,
-            bus=scheduler.bus,
-            reporter=Reporter({}, _WritesNothing()),
-            observer=observer,
-        )
-    if kind not in scheduler.needs.kinds:
-        return None
-    return ObjectHandler(
-        kind=kind,
-        resource=resource_of(kind)[1],
-        store=scheduler.cache.table.watch_kind(kind),
-        bus=scheduler.bus,
-        observer=observer,
-    )
-
-
-class _WritesNothing:
-    """Fulfils StatusWriter where no pod is written to."""
-
-    def patch_pod_status(self, pod: PodInfo, **_changes: Any) -> bool:
-        return False

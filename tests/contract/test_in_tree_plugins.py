@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugins.registry import IN_TREE
-from scheduler.app.victim_review import ExtenderReview
-from scheduler.cycle.preemption import NoPreemptions
+from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
+from scheduler.cycle.profiles import Profiles
 from scheduler.framework import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.runtime.dry_run import DryRun
 from scheduler.testing.contract import CHECKS, subject
@@ -32,7 +32,7 @@ CAPABILITIES = {
     "binder": NowhereBinder(),
     "dry_run": DryRun(),
     "preemptions": NoPreemptions(),
-    "review": ExtenderReview(lambda: None),
+    "review": ExtenderReview(Profiles()),
     "web": FakePrometheus({f"node-{number}": 100 * number for number in range(20)}),
     "api": FakeMetricsApi({"node-1": {"cpu": "1500m", "memory": "3Gi"}}),
     "clock": ManualClock(),

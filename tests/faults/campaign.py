@@ -234,6 +234,8 @@ def _request_lines(stage: Stage) -> Iterator[str]:
 
 def _queue_stories(stage: Stage) -> dict[str, list[str]]:
     return {
-        uid: [f"{life.name}: {move}" for life in stage.lives.all for move in life.daemon.queue.story(uid)]
+        uid: [
+            f"{life.name}: {move}" for life in stage.lives.all for move in life.daemon.parts.queue.story(uid)
+        ]
         for uid in stage.story.pods
     }

@@ -39,10 +39,10 @@ def check_always(stage: Stage) -> None:
 
 
 def _check_life(stage: Stage, life: Life) -> None:
-    for check in (life.daemon.cache.check, life.daemon.queue.check):
+    for check in (life.daemon.parts.cache.check, life.daemon.parts.queue.check):
         _holds(stage, check)
     known = {pod.uid: pod for pod in life.pods.values()}
-    for uid, state in life.daemon.cache._states.items():
+    for uid, state in life.daemon.parts.cache._states.items():
         if state is PodState.ASSUMED and (uid not in known or known[uid].is_terminating):
             stage.find(f"{uid} is assumed although the watch has told that it goes", uid)
 
@@ -65,7 +65,7 @@ def check_in_the_end(stage: Stage) -> None:
 
 def check_stopped(stage: Stage, life: Life) -> None:
     """Check what holds when the leader was stopped in good order."""
-    pending = life.daemon._writer.pending()
+    pending = life.daemon.writer.pending()
     if any(pending.values()):
         stage.find(f"writes were left when nothing was in their way: {pending}")
 
@@ -163,11 +163,11 @@ def _check_pending(stage: Stage, life: Life) -> None:
     judge = life.judge()
     judge.cache = cache_from(stage.store)
     for kind in needs_of(judge.frameworks.values()).kinds:
-        judge.cache.table.watch_kind(kind).update(life.daemon.cache.table.objects(kind) or {})
+        judge.cache.table.watch_kind(kind).update(life.daemon.parts.cache.table.objects(kind) or {})
     for pod in stage.our_pods():
         if not is_pending(pod):
             continue
-        uid, queue = pod["metadata"]["uid"], life.daemon.queue
+        uid, queue = pod["metadata"]["uid"], life.daemon.parts.queue
         place, condition = queue.place_of(uid), _condition(pod)
         if pod["spec"].get("schedulingGates"):
             if place is not Place.GATED:
@@ -193,7 +193,7 @@ def _judge(judge: Daemon, daemon: Daemon, pod: Object) -> tuple[str, str]:
         judge.frameworks[info.scheduler_name],
         info,
         snapshot,
-        nominated=nominated_others(daemon.queue.nominator, info, snapshot),
+        nominated=nominated_others(daemon.parts.nominator, info, snapshot),
         random=Random(0),
     )
     return decision.node_name, decision.status.message
@@ -202,7 +202,7 @@ def _judge(judge: Daemon, daemon: Daemon, pod: Object) -> tuple[str, str]:
 def _check_queue(stage: Stage, life: Life) -> None:
     """The queue holds pending pods of ours and nothing else; nominations are those the API server knows."""
     pending = {pod["metadata"]["uid"]: pod for pod in stage.our_pods() if is_pending(pod)}
-    for waiting in life.daemon.queue.pods():
+    for waiting in life.daemon.parts.queue.pods():
         uid = waiting.queued.pod.uid
         if uid not in pending:
             stage.find(f"{waiting.queued.pod.key} is in the queue, and not pending", uid)
@@ -211,13 +211,13 @@ def _check_queue(stage: Stage, life: Life) -> None:
         for uid, pod in pending.items()
         if pod["status"].get("nominatedNodeName") and not pod["spec"].get("schedulingGates")
     }
-    if life.daemon.queue.nominator._nodes != nominated:
-        stage.find(f"nominated are {life.daemon.queue.nominator._nodes}, the server says {nominated}")
+    if life.daemon.parts.nominator._nodes != nominated:
+        stage.find(f"nominated are {life.daemon.parts.nominator._nodes}, the server says {nominated}")
 
 
 def _check_picture(stage: Stage, life: Life) -> None:
     """The cache and the watches' stores equal the server."""
-    for difference in differences(life.daemon.cache, cache_from(stage.store)):
+    for difference in differences(life.daemon.parts.cache, cache_from(stage.store)):
         stage.find(difference)
     pods = [pod for pod in stage.store.list("pods") if not has_ended(pod)]
     known_pods = {pod.key: (pod.uid, pod.resource_version) for pod in life.pods.values()}
@@ -244,20 +244,20 @@ def _check_nothing_is_left(stage: Stage, life: Life) -> None:
 
 def _leftovers(life: Life) -> Iterator[str]:
     daemon = life.daemon
-    if daemon.cache.counts()["assumed_pods"]:
-        yield f"{daemon.cache.counts()['assumed_pods']} assumed pods"
-    if daemon.queue.in_flight and daemon.cache.table.n_nodes:
-        yield f"{daemon.queue.in_flight} pods in flight"
-    if daemon.queue.in_flight_events:
-        yield f"events kept for pods in flight: {dict(daemon.queue.in_flight_events)}"
-    if daemon._waiting_pods._pods:
-        yield f"pods held at Permit: {sorted(daemon._waiting_pods._pods)}"
-    if daemon._bus._waiters:
-        yield f"{len(daemon._bus._waiters)} who wait for events"
+    if daemon.parts.cache.counts()["assumed_pods"]:
+        yield f"{daemon.parts.cache.counts()['assumed_pods']} assumed pods"
+    if daemon.parts.queue.in_flight and daemon.parts.cache.table.n_nodes:
+        yield f"{daemon.parts.queue.in_flight} pods in flight"
+    if daemon.parts.queue.in_flight_events:
+        yield f"events kept for pods in flight: {dict(daemon.parts.queue.in_flight_events)}"
+    if daemon.parts.waiting_pods._pods:
+        yield f"pods held at Permit: {sorted(daemon.parts.waiting_pods._pods)}"
+    if daemon.parts.bus._waiters:
+        yield f"{len(daemon.parts.bus._waiters)} who wait for events"
     if life.ledger.held:
         yield f"choices neither carried out nor taken back: {sorted(life.ledger.held)}"
-    writes = {what: count for what, count in daemon._writer.pending().items() if count}
-    if writes and daemon.cache.table.n_nodes:
+    writes = {what: count for what, count in daemon.writer.pending().items() if count}
+    if writes and daemon.parts.cache.table.n_nodes:
         yield f"unfinished writes: {writes}"
 
 

@@ -106,7 +106,7 @@ class Life:
         return self._store(PODS)
 
     def _store(self, resource: Resource) -> Mapping[str, Any]:
-        return next(each.store for each in self.daemon._watches if each.resource == resource)
+        return next(each.store for each in self.daemon.watches if each.resource == resource)
 
     def _plugins(self) -> dict[str, type[Plugin]]:
         plugins: dict[str, type[Plugin]] = {
@@ -125,7 +125,7 @@ class Life:
         )
         if not self._stage.plan.flushes:
             # What is tried again anyway after five minutes hides that nothing woke it.
-            daemon.queue._max_in_unschedulable_seconds = _NEVER_SECONDS
+            daemon.parts.queue._max_in_unschedulable_seconds = _NEVER_SECONDS
         return daemon
 
 

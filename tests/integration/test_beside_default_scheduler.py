@@ -220,7 +220,7 @@ async def test_a_nomination_of_another_scheduler_is_not_ours_to_take_back(tmp_pa
         theirs = pod_object("theirs", cpu="1", priority=5, scheduler_name=THEIRS)
         it.add_pods(theirs | {"status": {"phase": "Pending", "nominatedNodeName": "n1"}})
         it.server.store.patch("pods", "theirs", {"status": {"nominatedNodeName": "n1"}}, subresource="status")
-        await it.until(lambda: daemon.queue.nominator.node_of(it.pod("theirs")["metadata"]["uid"]) == "n1")
+        await it.until(lambda: daemon.parts.nominator.node_of(it.pod("theirs")["metadata"]["uid"]) == "n1")
 
         it.add_pods(pod_object("ours", cpu="1", priority=10))
         await it.until(lambda: nominated(it, "ours") == "n1")

@@ -136,15 +136,15 @@ def test_a_bind_whose_answer_was_lost_is_found_out_and_not_repeated(tmp_path: Pa
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(node_object("n1", cpu="1"))
-            await it.until(lambda: daemon.cache.table.n_nodes == 1)
+            await it.until(lambda: daemon.parts.cache.table.n_nodes == 1)
             it.server.faults.lose_answers(times=1)
             it.add_pods(pod_object("web", cpu="1"))
 
             await it.until(lambda: it.notes("web", "Scheduled"))
 
             assert it.node_of("web") == "n1"
-            daemon.cache.check()
-            assert daemon.cache.counts() == {"nodes": 1, "pods": 1, "assumed_pods": 0}
+            daemon.parts.cache.check()
+            assert daemon.parts.cache.counts() == {"nodes": 1, "pods": 1, "assumed_pods": 0}
 
     virtual_time.run(scenario())
 
@@ -158,6 +158,6 @@ def test_a_pod_deleted_while_it_waits_is_forgotten(tmp_path: Path) -> None:
 
             it.server.store.delete("pods", "big")
 
-            await it.until(lambda: not list(daemon.queue.pods()))
+            await it.until(lambda: not list(daemon.parts.queue.pods()))
 
     virtual_time.run(scenario())

@@ -84,7 +84,7 @@ async def test_pods_on_nodes_are_counted_as_the_watch_shows_them(tmp_path: Path)
             assert answer["NodeNames"] == ["b"]
             assert answer["FailedNodes"] == {"a": "the licence is taken by first"}
             it.server.store.delete("pods", "first", grace_period_seconds=0)
-            await it.until(lambda: asked.service.pod("default/first") is None)
+            await it.until(lambda: asked.service.pods.get("default/first") is None)
             assert await asked.passes(licensed("next"), "a", "b") == ["a", "b"]
 
 
@@ -102,7 +102,7 @@ async def test_a_pod_is_counted_from_its_binding_on_and_a_second_is_refused(tmp_
                 "node a cannot run pod default/second any more: the licence is taken by first",
             ]
             assert (it.node_of("first"), it.node_of("second")) == ("a", "")
-            asked.service.cache.check()
+            asked.service.parts.cache.check()
             assert await asked.bind(pods[1], "b") == ""
             assert it.node_of("second") == "b"
 
@@ -114,7 +114,7 @@ async def test_a_binding_that_the_api_server_refuses_is_told_and_forgotten(tmp_p
         async with extender_service(it, only("OneEach"), **LICENCES) as asked:
             pod = stored(it, licensed("gated", gates=["wait"]))
             assert "gated" in await asked.bind(pod, "a")
-            assert asked.service.cache.counts()["assumed_pods"] == 0
+            assert asked.service.parts.cache.counts()["assumed_pods"] == 0
             assert await asked.passes(licensed("next"), "a") == ["a"]
 
 
@@ -129,11 +129,11 @@ async def test_bindings_that_make_no_sense_are_refused_in_words(tmp_path: Path) 
             assert "another one by now" in await asked.bind(other, "a")
             assert await asked.bind(pod, "a") == ""
             assert await asked.bind(pod, "a") == ""  # a repetition finds it done
-            await it.until(lambda: asked.service.pod("default/web").node_name)  # type: ignore[union-attr]
+            await it.until(lambda: asked.service.pods.get("default/web").node_name)  # type: ignore[union-attr]
             assert await asked.bind(pod, "b") == "pod default/web is bound to node a, not to b"
             gone = licensed("gone")
             assert await asked.bind(gone, "a") == "pod default/gone is gone"
-            asked.service.cache.check()
+            asked.service.parts.cache.check()
 
 
 @virtually
@@ -143,7 +143,7 @@ async def test_a_pod_that_is_going_or_has_ended_is_not_bound(tmp_path: Path) -> 
         async with extender_service(it, only("OneEach"), **LICENCES) as asked:
             going = stored(it, {**licensed("going"), "metadata": finalized("going")})
             it.server.store.delete("pods", "going")
-            await it.until(lambda: (pod := asked.service.pod("default/going")) and pod.is_terminating)
+            await it.until(lambda: (pod := asked.service.pods.get("default/going")) and pod.is_terminating)
             assert await asked.bind(going, "a") == "pod default/going is being deleted"
             ended = stored(it, licensed("ended"))
             it.server.store.patch("pods", "ended", {"status": {"phase": "Failed"}}, subresource="status")
@@ -164,7 +164,7 @@ async def test_one_pod_is_bound_once_at_a_time(tmp_path: Path) -> None:
             it.server.faults.delay(1.0, binds)
             errors = await asyncio.gather(asked.bind(pod, "a"), asked.bind(pod, "b"))
             assert sorted(errors) == ["", "pod default/web is being bound already"]
-            asked.service.cache.check()
+            asked.service.parts.cache.check()
 
 
 @virtually
@@ -218,7 +218,9 @@ async def test_binding_runs_the_profile_from_reserve_on_and_undoes_it_if_it_fail
             assert Books.said == [
                 "reserve good on a beside 0", "pre_bind good", "post_bind good", "reserve bad on a beside 1", "pre_bind bad", "unreserve bad",
             ]  # fmt: skip
-            await it.until(lambda: asked.service.cache.counts() == {"nodes": 1, "pods": 1, "assumed_pods": 0})
+            await it.until(
+                lambda: asked.service.parts.cache.counts() == {"nodes": 1, "pods": 1, "assumed_pods": 0}
+            )
 
 
 @virtually
@@ -229,8 +231,8 @@ async def test_room_that_kube_scheduler_made_for_a_pod_is_left_to_it(tmp_path: P
             urgent = stored(it, licensed("urgent", cpu="1", priority=10))
             status = {"status": {"nominatedNodeName": "a"}}
             it.server.store.patch("pods", "urgent", status, subresource="status")
-            await it.until(lambda: asked.service.pod("default/urgent"))
-            await it.until(lambda: asked.service.pod("default/urgent").pod.status.nominated_node_name)  # type: ignore[union-attr]
+            await it.until(lambda: asked.service.pods.get("default/urgent"))
+            await it.until(lambda: asked.service.pods.get("default/urgent").pod.status.nominated_node_name)  # type: ignore[union-attr]
             assert await asked.passes(licensed("lesser", cpu="1"), "a") == []
             assert await asked.passes(urgent, "a") == ["a"]
 

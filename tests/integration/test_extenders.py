@@ -113,7 +113,7 @@ async def test_events_that_come_while_an_extender_is_asked_are_not_lost(tmp_path
             it.add_nodes(node_object("late"))
             it.add_pods(pod_object("second"))
             await asyncio.sleep(0.5)
-            assert daemon.cache.table.n_nodes == 2
+            assert daemon.parts.cache.table.n_nodes == 2
             await it.until(lambda: it.node_of("first") and it.node_of("second"))
             assert it.node_of("second") == "late"
             hangs.until.set()

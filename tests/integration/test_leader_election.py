@@ -63,8 +63,8 @@ def test_only_the_leader_writes_while_the_other_knows_as_much(tmp_path: Path) ->
 
             assert len(first.binds()) == 50
             assert not second.writes()
-            assert second.daemon.cache.counts() == {"nodes": 1, "pods": 50, "assumed_pods": 0}
-            assert [pending.queued.pod.name for pending in second.daemon.queue.pods()] == ["too-big"]
+            assert second.daemon.parts.cache.counts() == {"nodes": 1, "pods": 50, "assumed_pods": 0}
+            assert [pending.queued.pod.name for pending in second.daemon.parts.queue.pods()] == ["too-big"]
 
     freezing.run(scenario())
 
@@ -106,7 +106,7 @@ def test_a_leader_that_is_told_to_stop_finishes_its_bindings_and_makes_room_at_o
             it.server.faults.delay(3.0, binds)
             it.server.faults.delay(2.0, requests(resource="events"))
             it.add_pods(*pods("p", 5))
-            await it.until(lambda: first.daemon.cache.counts()["assumed_pods"] == 5)
+            await it.until(lambda: first.daemon.parts.cache.counts()["assumed_pods"] == 5)
 
             await first.stop()
             stopped = now()
@@ -128,7 +128,7 @@ def test_the_lease_is_released_only_when_nothing_is_left_to_write(tmp_path: Path
         async with leader_and_standby(tmp_path) as (it, first, second):
             it.server.faults.delay(8.0, binds)
             it.add_pods(*pods("p", 5))
-            await it.until(lambda: first.daemon.cache.counts()["assumed_pods"] == 5)
+            await it.until(lambda: first.daemon.parts.cache.counts()["assumed_pods"] == 5)
 
             stopping = asyncio.create_task(first.stop())
             await it.until(lambda: second.is_leading)

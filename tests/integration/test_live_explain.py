@@ -24,13 +24,13 @@ def test_the_last_attempt_is_told_as_it_was_though_nodes_have_changed_since(tmp_
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(node_object("n1", cpu="4"), node_object("n2", cpu="1"), node_object("n3", cpu="8"))
-            await it.until(lambda: daemon.cache.table.n_nodes == 3)
+            await it.until(lambda: daemon.parts.cache.table.n_nodes == 3)
             it.add_pods(pod_object("web", cpu="2"))
             await it.until(lambda: it.node_of("web"))
             chosen = it.node_of("web")
             it.server.store.delete("nodes", "n1")
             it.add_nodes(node_object("n0"))
-            await it.until(lambda: "n0" in daemon.cache.snapshot().names)
+            await it.until(lambda: "n0" in daemon.parts.cache.snapshot().names)
 
             told = live_explanation(daemon, "default/web", LoopClock())
 
@@ -104,10 +104,12 @@ def test_a_daemon_that_may_not_bind_decides_and_writes_nothing(tmp_path: Path) -
         async with cluster(tmp_path) as it, it.daemon(leader_elect=True, no_bind=True) as daemon:
             it.add_nodes(node_object("n1", cpu="4"))
             it.add_pods(pod_object("web", cpu="3"), pod_object("more", cpu="3"), pod_object("big", cpu="8"))
-            await it.until(lambda: daemon.attempts.last("default/big"))
+            await it.until(lambda: daemon.cycles.attempts.last("default/big"))
             await asyncio.sleep(600)
 
-            decided = {name: daemon.attempts.last(f"default/{name}") for name in ("web", "more", "big")}
+            decided = {
+                name: daemon.cycles.attempts.last(f"default/{name}") for name in ("web", "more", "big")
+            }
 
             nodes = sorted(attempted.decision.node_name for attempted in decided.values() if attempted)
             assert nodes == ["", "", "n1"], "what it would bind counts"

@@ -87,7 +87,7 @@ def shown(daemon: Daemon, metric: str) -> float | None:
 
 
 def all_known(daemon: Daemon) -> bool:
-    return daemon.cache.table.n_nodes > 0 and shown(daemon, "nodes_without_data") == 0
+    return daemon.parts.cache.table.n_nodes > 0 and shown(daemon, "nodes_without_data") == 0
 
 
 async def placed(it: Cluster, *names: str) -> Counter[str]:

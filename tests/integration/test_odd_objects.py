@@ -70,7 +70,7 @@ def test_a_gated_pod_nobody_can_read_is_told_so_once_its_gates_are_gone(tmp_path
             it.garbled[b'"7777m"'] = b'"a little"'
             it.add_nodes(node_object("n1", cpu="16"))
             it.add_pods(pod_object("web", cpu="7777m", gates=("example.com/quota",)))
-            await it.until(lambda: daemon.cache.table.n_nodes)
+            await it.until(lambda: daemon.parts.cache.table.n_nodes)
             await asyncio.sleep(60)
             assert it.condition("web")["reason"] == "SchedulingGated"
             assert not it.notes("web", "FailedScheduling")
@@ -87,7 +87,7 @@ def test_a_bound_pod_whose_update_nobody_can_read_goes_on_using_its_node(tmp_pat
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_nodes(node_object("n1", cpu="8"))
             it.add_pods(pod_object("web", cpu="7777m"))
-            await it.until(lambda: daemon.cache.counts() == {"nodes": 1, "pods": 1, "assumed_pods": 0})
+            await it.until(lambda: daemon.parts.cache.counts() == {"nodes": 1, "pods": 1, "assumed_pods": 0})
 
             it.garbled[b'"7777m"'] = b'"odd"'
             it.label_pod("web", seen="no")
@@ -111,7 +111,7 @@ def test_a_node_without_status_and_labels_gets_no_pods_and_disturbs_nobody(tmp_p
 
             await it.until(lambda: it.node_of("web") == "n1")
 
-            assert daemon.cache.table.n_nodes == 2
+            assert daemon.parts.cache.table.n_nodes == 2
 
     virtual_time.run(scenario())
 
@@ -134,7 +134,7 @@ def test_a_pod_bound_to_a_node_that_comes_later_counts_once_it_is_there(tmp_path
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:
             it.add_pods(pod_object("early", cpu="3", node="late"))
-            await it.until(lambda: daemon.cache.counts()["pods"] == 1)
+            await it.until(lambda: daemon.parts.cache.counts()["pods"] == 1)
             it.add_nodes(node_object("late", cpu="4"))
             it.add_pods(pod_object("web", cpu="2"))
 

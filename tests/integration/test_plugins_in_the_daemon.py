@@ -125,18 +125,18 @@ def test_a_plugin_that_fails_is_named_on_the_pod_and_the_pod_is_bound_once_it_wo
         plugins = {plugin.name: plugin}
         async with cluster(tmp_path) as it, it.daemon(profile(plugin.name), plugins=plugins) as daemon:
             it.add_nodes(node_object("n1"), node_object("n2"))
-            await it.until(lambda: daemon.cache.table.n_nodes == 2)
+            await it.until(lambda: daemon.parts.cache.table.n_nodes == 2)
             it.add_pods(pod_object("web", cpu="1"), pod_object("other", cpu="1"))
 
             await it.until(lambda: it.condition("web").get("reason") == "SchedulerError")
             message = it.condition("web")["message"]
             await it.until(lambda: it.node_of("web") and it.node_of("other"))
-            await it.until(lambda: daemon.cache.counts()["assumed_pods"] == 0)
+            await it.until(lambda: daemon.parts.cache.counts()["assumed_pods"] == 0)
 
             assert told in message
-            daemon.cache.check()
-            daemon.queue.check()
-            assert not list(daemon.queue.pods())
+            daemon.parts.cache.check()
+            daemon.parts.queue.check()
+            assert not list(daemon.parts.queue.pods())
 
     virtual_time.run(scenario())
 

@@ -102,7 +102,7 @@ def prefer(node: str, name: str = "custom-scheduler") -> str:
 
 async def two_nodes(it: Cluster, daemon: Daemon) -> None:
     it.add_nodes(node_object("a", cpu="64", pods=1000), node_object("b", cpu="64", pods=1000))
-    await it.until(lambda: daemon.cache.table.n_nodes == 2)
+    await it.until(lambda: daemon.parts.cache.table.n_nodes == 2)
 
 
 async def place(it: Cluster, name: str, **fields: Any) -> str:
@@ -248,9 +248,9 @@ async def test_pods_of_a_newly_served_name_are_placed_and_those_of_a_dropped_one
         await it.until(lambda: it.node_of("second"))
         assert it.node_of("second") == "b"
         await it.until(lambda: it.notes("second", "Scheduled"))
-        assert [pending.queued.pod.name for pending in daemon.queue.pods()] == []
+        assert [pending.queued.pod.name for pending in daemon.parts.queue.pods()] == []
         uid = it.pod("first")["metadata"]["uid"]
-        assert daemon.queue.story(uid)[-1].why == "served by no profile any more"
+        assert daemon.parts.queue.story(uid)[-1].why == "served by no profile any more"
         assert await place(it, "third", scheduler_name="two") == "b"
         assert not it.node_of("first")
 
@@ -258,8 +258,8 @@ async def test_pods_of_a_newly_served_name_are_placed_and_those_of_a_dropped_one
 
         await it.until(lambda: it.node_of("first") == "a")
         assert not it.node_of("theirs")
-        daemon.queue.check()
-        daemon.cache.check()
+        daemon.parts.queue.check()
+        daemon.parts.cache.check()
 
 
 @pytest.mark.parametrize("fate", ["allowed", "rejected", "deleted", "going"])
@@ -276,26 +276,26 @@ async def test_a_pod_held_at_permit_ends_under_its_old_profile_though_its_name_i
         finalizers = ["example.com/wait"] if fate == "going" else []
         it.add_pods({**pod, "metadata": {**pod["metadata"], "finalizers": finalizers}})
         uid = it.pod("web")["metadata"]["uid"]
-        await it.until(lambda: daemon._waiting_pods.holds(uid))
+        await it.until(lambda: daemon.parts.waiting_pods.holds(uid))
 
         await daemon.reload(parse(configuration(profile("two"))))
         it.add_nodes(node_object("c"))  # an event that nobody has a hint for, for a profile that is none
-        await it.until(lambda: daemon.cache.table.n_nodes == 3)
+        await it.until(lambda: daemon.parts.cache.table.n_nodes == 3)
         if fate == "allowed":
-            daemon._waiting_pods.allow(uid, "Hold")
+            daemon.parts.waiting_pods.allow(uid, "Hold")
             await it.until(lambda: it.node_of("web") and it.notes("web", "Scheduled"))
         elif fate == "rejected":
-            daemon._waiting_pods.reject(uid, "Hold", "no")
+            daemon.parts.waiting_pods.reject(uid, "Hold", "no")
         else:
             it.server.store.delete("pods", "web")
 
-        await it.until(lambda: daemon.cache.counts()["assumed_pods"] == 0, seconds=5)
-        await it.until(lambda: not daemon._retiring, seconds=5)
-        assert daemon.queue.place_of(uid) is Place.OUTSIDE
-        assert daemon.queue.in_flight == 0
+        await it.until(lambda: daemon.parts.cache.counts()["assumed_pods"] == 0, seconds=5)
+        await it.until(lambda: not daemon.generations.retiring, seconds=5)
+        assert daemon.parts.queue.place_of(uid) is Place.OUTSIDE
+        assert daemon.parts.queue.in_flight == 0
         assert "Event handler failed" not in caplog.messages
-        daemon.queue.check()
-        daemon.cache.check()
+        daemon.parts.queue.check()
+        daemon.parts.cache.check()
 
 
 @virtually
@@ -308,7 +308,7 @@ async def test_a_pod_that_cannot_be_read_is_not_tried_by_its_earlier_version_whe
         await it.until(lambda: daemon.pod("default/web"))
         it.garbled[b'"garbled"'] = b"7"
         it.label_pod("web", odd="garbled")
-        await it.until(lambda: daemon._watches.pods.is_outdated("default/web"))
+        await it.until(lambda: daemon.watches.pods.is_outdated("default/web"))
 
         await daemon.reload(parse(configuration(profile("two"))))
         await asyncio.sleep(30)
@@ -329,12 +329,12 @@ async def test_unschedulable_pods_are_tried_again_because_the_configuration_chan
         await it.until(lambda: it.condition("web"))
         await asyncio.sleep(30.0)  # its backoff is over
         uid = it.pod("web")["metadata"]["uid"]
-        assert daemon.queue.place_of(uid) is Place.UNSCHEDULABLE
+        assert daemon.parts.queue.place_of(uid) is Place.UNSCHEDULABLE
 
         await daemon.reload(parse(configuration()))
 
         await it.until(lambda: it.node_of("web"), seconds=1)
-        assert "ConfigurationReloaded" in [move.why for move in daemon.queue.story(uid)]
+        assert "ConfigurationReloaded" in [move.why for move in daemon.parts.queue.story(uid)]
         moved = {"queue": "active", "event": "ConfigurationReloaded"}
         assert metric(daemon, "scheduler_queue_incoming_pods_total", **moved) == 1
 
@@ -350,10 +350,10 @@ async def test_a_pod_that_is_rejected_by_the_old_profile_during_the_reload_is_tr
         await two_nodes(it, daemon)
         it.add_pods(pod_object("web", cpu="1"))
         uid = it.pod("web")["metadata"]["uid"]
-        await it.until(lambda: daemon._waiting_pods.holds(uid))
+        await it.until(lambda: daemon.parts.waiting_pods.holds(uid))
 
         await daemon.reload(parse(configuration()))
-        daemon._waiting_pods.reject(uid, "Hold", "no")
+        daemon.parts.waiting_pods.reject(uid, "Hold", "no")
 
         await it.until(lambda: it.node_of("web"), seconds=5)
 
@@ -369,21 +369,21 @@ async def test_gated_pods_are_judged_by_the_new_gates_and_so_are_those_that_wait
         await two_nodes(it, daemon)
         it.add_pods(pod_object("web", cpu="1"), pod_object("nap", gates=["later"]))
         uid = it.pod("web")["metadata"]["uid"]
-        await it.until(lambda: daemon.queue.gated == 2)
+        await it.until(lambda: daemon.parts.queue.gated == 2)
 
         await daemon.reload(parse(configuration(profile(filter="Nowhere"))))
         await it.until(lambda: it.condition("web"))
-        assert daemon.queue.gated == 1
+        assert daemon.parts.queue.gated == 1
 
         it.add_nodes(node_object("c"))  # to backoffQ with it
-        await it.until(lambda: daemon.queue.place_of(uid) is Place.UNSCHEDULABLE)
+        await it.until(lambda: daemon.parts.queue.place_of(uid) is Place.UNSCHEDULABLE)
         await daemon.reload(parse(configuration(profile(preEnqueue="Curfew"))))
-        assert daemon.queue.gated == 2
+        assert daemon.parts.queue.gated == 2
 
         await daemon.reload(parse(configuration()))
         await it.until(lambda: it.node_of("web"))
-        assert daemon.queue.gated == 1
-        daemon.queue.check()
+        assert daemon.parts.queue.gated == 1
+        daemon.parts.queue.check()
 
 
 class NeedsConfigMaps(FilterPlugin):
@@ -412,9 +412,9 @@ async def test_what_new_plugins_need_is_there_before_their_first_pod_and_let_go_
     async with cluster(tmp_path) as it, it.daemon(configuration(), plugins=plugins) as daemon:
         it.server.store.create("configmaps", {"metadata": {"name": "prices"}})
         await two_nodes(it, daemon)
-        before = len(list(daemon._watches))
+        before = len(list(daemon.watches))
         it.add_pods(pod_object("bound", node="a", annotations={"note": "kept"}))
-        await it.until(lambda: daemon.cache.counts()["pods"] == 1)
+        await it.until(lambda: daemon.parts.cache.counts()["pods"] == 1)
 
         await daemon.reload(parse(configuration(profile(filter="NeedsConfigMaps"))))
         await place(it, "web")
@@ -422,13 +422,13 @@ async def test_what_new_plugins_need_is_there_before_their_first_pod_and_let_go_
         assert NeedsConfigMaps.seen == [(1, "kept")]
 
         await daemon.reload(parse(configuration()))
-        await it.until(lambda: len(list(daemon._watches)) == before)
+        await it.until(lambda: len(list(daemon.watches)) == before)
         asked = len(it.server.requests)
         it.add_pods(pod_object("later", node="b", annotations={"note": "not kept"}))
         await asyncio.sleep(1200)
         later = [each for each in list(it.server.requests)[asked:] if each.path.endswith("/configmaps")]
         assert later == []
-        assert not daemon.cache.table.watch_kind("v1/configmaps")
+        assert not daemon.parts.cache.table.watch_kind("v1/configmaps")
         known = daemon.pod("default/later")
         assert known is not None
         assert known.pod.metadata.annotations == {}
@@ -439,13 +439,13 @@ async def test_a_kind_that_cannot_be_read_is_a_reason_to_refuse(tmp_path: Path) 
     plugins = {**PLUGINS, "NeedsConfigMaps": NeedsConfigMaps}
     async with cluster(tmp_path) as it, it.daemon(configuration(prefer("a")), plugins=plugins) as daemon:
         await two_nodes(it, daemon)
-        before = len(list(daemon._watches))
+        before = len(list(daemon.watches))
         it.server.faults.refuse(403, lambda info: info.path.endswith("/configmaps"))
 
         with pytest.raises(ConfigurationError, match="need v1/configmaps, not read within 60 seconds"):
             await daemon.reload(parse(configuration(profile(filter="NeedsConfigMaps"))))
 
-        assert len(list(daemon._watches)) == before
+        assert len(list(daemon.watches)) == before
         assert daemon.has_synced
         assert await place(it, "web") == "a"
 
@@ -482,7 +482,7 @@ async def test_old_plugins_are_refreshed_until_the_last_binding_of_theirs_ends_a
         await two_nodes(it, daemon)
         it.server.faults.delay(10.0, binds)
         it.add_pods(pod_object("slow", cpu="1"))
-        await it.until(lambda: daemon.queue.in_flight == 1)
+        await it.until(lambda: daemon.parts.queue.in_flight == 1)
 
         await daemon.reload(parse(text))
         before = Counter(Fresh.times)
@@ -490,7 +490,7 @@ async def test_old_plugins_are_refreshed_until_the_last_binding_of_theirs_ends_a
         await asyncio.sleep(5.0)
         assert Fresh.times[1] > before[1]
         assert Fresh.times[2] > before[2]
-        await it.until(lambda: it.node_of("slow") and not daemon._retiring)
+        await it.until(lambda: it.node_of("slow") and not daemon.generations.retiring)
         ended = Fresh.times[1]
         await asyncio.sleep(5.0)
         assert Fresh.times[1] == ended
@@ -534,11 +534,11 @@ async def test_backoffs_change_for_pods_that_back_off_already(tmp_path: Path) ->
 
         await daemon.reload(parse(configuration(profile(permit="Hold"), more=slow)))
         uid = it.pod("web")["metadata"]["uid"]
-        await it.until(lambda: daemon._waiting_pods.holds(uid))
-        daemon._waiting_pods.reject(uid, "", "an error")
-        await it.until(lambda: daemon.queue.place_of(uid) is Place.BACKOFF)
+        await it.until(lambda: daemon.parts.waiting_pods.holds(uid))
+        daemon.parts.waiting_pods.reject(uid, "", "an error")
+        await it.until(lambda: daemon.parts.queue.place_of(uid) is Place.BACKOFF)
         await asyncio.sleep(20.0)
-        assert daemon.queue.place_of(uid) is Place.BACKOFF
+        assert daemon.parts.queue.place_of(uid) is Place.BACKOFF
 
         await daemon.reload(parse(configuration()))
 
@@ -609,7 +609,9 @@ async def test_under_load_every_pod_is_placed_once_by_the_configuration_in_force
         assert await reloader.take(offer_of(configuration(prefer("b", "one"), prefer("b", "two"))))
 
         await it.until(lambda: all(it.node_of(name) for name in wanted))
-        await it.until(lambda: daemon.cache.counts()["assumed_pods"] == 0 and not daemon._retiring)
+        await it.until(
+            lambda: daemon.parts.cache.counts()["assumed_pods"] == 0 and not daemon.generations.retiring
+        )
 
         astray = {name: it.node_of(name) for name in wanted if it.node_of(name) not in wanted[name]}
         assert astray == {}
@@ -617,6 +619,6 @@ async def test_under_load_every_pod_is_placed_once_by_the_configuration_in_force
         assert len(posted) == pods
         assert set(posted.values()) == {1}
         assert {it.node_of(name) for name in wanted} == {"a", "b"}
-        daemon.queue.check()
-        daemon.cache.check()
-        assert not list(daemon.queue.pods())
+        daemon.parts.queue.check()
+        daemon.parts.cache.check()
+        assert not list(daemon.parts.queue.pods())

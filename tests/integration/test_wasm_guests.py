@@ -104,7 +104,7 @@ def test_a_guest_that_waits_at_permit_holds_the_pod_and_its_time_ends_it(tmp_pat
 def test_a_pod_that_waits_is_bound_when_somebody_allows_it(tmp_path: Path) -> None:
     async def story(it: Cluster, daemon: Daemon) -> None:
         it.add_pods(pod_object("held", cpu="100m"))
-        waiting = daemon._waiting_pods
+        waiting = daemon.parts.waiting_pods
         await it.until(lambda: list(waiting.waiting()))
         [held] = waiting.waiting()
         assert not it.node_of("held")

@@ -20,8 +20,8 @@ from plugins.node_resources.fit import NodeResourcesFit
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.taint_toleration import TaintToleration
-from scheduler.app.victim_review import ExtenderReview
-from scheduler.cycle.preemption import NoPreemptions
+from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
+from scheduler.cycle.profiles import Profiles
 from scheduler.framework import Code, CycleState, Diagnosis, Outcomes
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.runtime.dry_run import DryRun
@@ -280,7 +280,7 @@ def by_the_plugin(it: World, *more: Plugin) -> tuple[Found, set[str], list[str]]
     plugin = DefaultPreemption(
         args=DefaultPreemption.Args(),
         dry_run=dry_run,
-        review=ExtenderReview(lambda: None),
+        review=ExtenderReview(Profiles()),
         preemptions=NoPreemptions(),
     )
     asyncio.run(plugin.post_filter(state, it.preemptor, snapshot, diagnosis))

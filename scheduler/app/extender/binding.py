@@ -8,7 +8,7 @@ counted that were bound before, and refused if it does not fit any more: kube-sc
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from scheduler.cycle.binding import UNCLEAR
 from scheduler.errors import ApiError, SchedulerError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scheduler.app.extender.verdicts import Verdicts
+    from scheduler.cycle.binding import PodGet
     from scheduler.extenders.serving import BindingRequest
     from scheduler.framework.cycle_state import CycleState
     from scheduler.objects.pod import PodInfo
@@ -26,19 +27,6 @@ if TYPE_CHECKING:
     from scheduler.state.cache import Cache
 
 logger = logging.getLogger(__name__)
-
-
-class PodReader(Protocol):
-    """Asks the API server for one pod, past every cache."""
-
-    async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
-        """Return the pod as it is now, None if there is none.
-
-        Raises:
-            ApiError: refused.
-            ObjectError: the answer cannot be read.
-        """
-        ...
 
 
 class ExtenderBinding:
@@ -57,7 +45,7 @@ class ExtenderBinding:
         *,
         cache: Cache,
         verdicts: Verdicts,
-        reader: PodReader,
+        reader: PodGet,
         newest: Callable[[str], PodInfo | None],
         framework_of: Callable[[PodInfo], Framework],
     ) -> None:
@@ -136,8 +124,8 @@ class ExtenderBinding:
         if status.is_success or not isinstance(error, ApiError) or error.status not in UNCLEAR:
             return status
         # It may have taken effect. To forget the pod now would give its room away twice, so ask first.
-        found = await self._reader.read_pod(pod.namespace, pod.name)
-        is_bound = found is not None and found.uid == pod.uid and found.node_name == node_name
+        newest = await self._reader.read_pod(pod.namespace, pod.name)
+        is_bound = newest is not None and newest.uid == pod.uid and newest.node_name == node_name
         return SUCCESS if is_bound else status
 
 

@@ -5,44 +5,31 @@ It watches the cluster as the daemon does and judges when it is asked. Any numbe
 
 from __future__ import annotations
 
-import asyncio
 import math
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from scheduler.app.capabilities import ApiReads, capabilities
+from scheduler.app.assembly import Parts
+from scheduler.app.capabilities import ApiReads
 from scheduler.app.extender.binding import ExtenderBinding
 from scheduler.app.extender.verdicts import Verdicts, best_total
-from scheduler.app.failed_extenders import FailedExtenders
+from scheduler.app.gauges import show_state
 from scheduler.app.generation import Generation
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of
-from scheduler.app.victim_review import ExtenderReview
+from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
-from scheduler.app.web_client import WebClient
-from scheduler.client.events import EventRecorder
+from scheduler.client.event_recorders import EventRecorders
 from scheduler.client.pod_reader import PodReader
 from scheduler.client.rate_limit import RateLimitedRequests
 from scheduler.client.writer import ApiWriter
-from scheduler.cycle.event_bus import EventBus
-from scheduler.cycle.event_handlers import PodHandler
-from scheduler.cycle.gate import Gate
-from scheduler.cycle.preemption import NoPreemptions
-from scheduler.cycle.reporting import Reporter
 from scheduler.errors import ConfigurationError, FieldError, SchedulerError
-from scheduler.extenders.chain import Extenders
+from scheduler.framework import ApiGet, PodBinder, PodEvents
 from scheduler.metrics import Metrics
 from scheduler.metrics.extender_requests import ExtenderRequestMetrics
-from scheduler.queue.observer import NoObserver
-from scheduler.queue.scheduling_queue import SchedulingQueue
-from scheduler.runtime.profiles import build_frameworks
-from scheduler.runtime.registry import Registry
-from scheduler.runtime.waiting_pods import WaitingPodsMap
-from scheduler.state.cache import Cache
-from scheduler.wasm.library import GuestLibrary
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from random import Random
 
     from scheduler.client.connection import ApiConnection, Requests
@@ -76,7 +63,8 @@ class ExtenderService:
         metrics: everything that is counted.
         requests: counts what is asked.
         frameworks: schedulerName -> profile.
-        cache: our picture of the cluster.
+        parts: the cluster's state, and who takes its changes in.
+        pods: `namespace/name` -> as the API server last showed it, which the watch of pods writes there.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments; there is no such profile.
@@ -96,41 +84,41 @@ class ExtenderService:
         self.metrics, self.requests = Metrics(), ExtenderRequestMetrics()
         self.metrics.also(self.requests.families)
         connection.observer = self.metrics.rest_client
-        self.cache = Cache()
-        # Nobody is ever queued; the queue knows which pods of the other scheduler are expected where.
-        self._queue = SchedulingQueue(
-            sort_key=lambda _: (0.0,),
-            pre_enqueue=lambda pod: self.frameworks[pod.scheduler_name].run_pre_enqueue(pod),
-            hints=lambda _: {},
-            clock=clock,
-            observer=NoObserver(),
-        )
-        self._bus = EventBus(self._queue)
-        self._waiting_pods = WaitingPodsMap(self.metrics)
-        self._web = WebClient()
-        writes = _limited(connection, configuration.settings.client_connection)
-        self._writer = ApiWriter(writes, clock, random=random, newest=self.pod, observer=self.metrics)
-        self._recorders = {
-            each.scheduler_name: EventRecorder(self._writer, clock, each.scheduler_name)
-            for each in configuration.settings.profiles
-        }
         self._connection = connection
+        self.parts = Parts(clock, self.metrics, in_tree)
+        self.pods: dict[str, PodInfo] = {}
+        writes = _limited(connection, configuration.settings.client_connection)
+        self._writer = ApiWriter(writes, clock, random=random, newest=self.pods.get, observer=self.metrics)
+        self._recorders = EventRecorders(self._writer, clock)
+        self._tasks = Tasks()
         self._has_refreshed = False
-        self._generation = self._build(configuration, clock, in_tree)
+        self._generation = self._build(configuration)
+        self.parts.profiles.swap(self._generation.frameworks)
         self.frameworks = self._generation.frameworks
         self._profile = checked_profile(profile, self.frameworks)
-        self._watches = self._build_watches(random)
+        self._watches = Watches(
+            connection,
+            self.parts,
+            self.parts.pod_handler(),
+            self.pods,
+            metrics=self.metrics,
+            random=random,
+            needs=self._generation.needs,
+        )
         self._verdicts = Verdicts(
-            self.cache, self._queue.nominator, best_total(self.judging), self.requests.unknown_nodes
+            self.parts.cache,
+            self.parts.nominator,
+            best_total(self.judging),
+            self.requests.unknown_nodes,
         )
         self._binding = ExtenderBinding(
-            cache=self.cache,
+            cache=self.parts.cache,
             verdicts=self._verdicts,
             reader=PodReader(connection, random),
-            newest=self.pod,
+            newest=self.pods.get,
             framework_of=self.framework_of,
         )
-        self._show_gauges()
+        show_state(self.metrics, self.parts, lambda: self._generation)
 
     @property
     def judging(self) -> Sequence[Framework]:
@@ -141,10 +129,6 @@ class ExtenderService:
     def has_synced(self) -> bool:
         """Whether everything that answers rest on has been read once, plugins' own data included if they can be."""
         return self._has_refreshed and self._watches.has_synced
-
-    def pod(self, key: str) -> PodInfo | None:
-        """Return a pod by `namespace/name`, as the API server last showed it."""
-        return self._watches.pods.store.get(key)
 
     def framework_of(self, pod: PodInfo) -> Framework:
         """Return the profile that judges a pod.
@@ -165,33 +149,16 @@ class ExtenderService:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Watch the cluster while the block runs."""
-        failure: Exception | None = None
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._web.close)
+            stack.push_async_callback(self.parts.web.close)
             await stack.enter_async_context(self._writer)
-            async with asyncio.TaskGroup() as tasks:
-                background: set[asyncio.Task[None]] = set()
-
-                def spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-                    task = tasks.create_task(work, name=name)
-                    background.add(task)
-                    return task
-
-                self._watches.start(spawn)
-                for name, recorder in self._recorders.items():
-                    spawn(recorder.run(), f"events of {name}")
-                self._generation.start_refreshing(spawn)
-                spawn(self._note_refreshed(), "first refresh")
-                try:
-                    yield
-                    await self._writer.drain(_DRAIN_SECONDS)
-                except Exception as error:  # noqa: BLE001 - raised below, not as one of a group
-                    failure = error
-                finally:
-                    for task in background:
-                        task.cancel()
-        if failure is not None:
-            raise failure
+            async with self._tasks:
+                self._watches.start(self._tasks.spawn)
+                self._tasks.spawn(self._recorders.run(), "events")
+                self._generation.start_refreshing(self._tasks.spawn)
+                self._tasks.spawn(self._note_refreshed(), "first refresh")
+                yield
+                await self._writer.drain(_DRAIN_SECONDS)
 
     # What a scheduler asks.
 
@@ -219,66 +186,25 @@ class ExtenderService:
         if not self.has_synced:
             raise SchedulerError(_NOT_SYNCED)
 
-    def _build(
-        self, configuration: Configuration, clock: Clock, in_tree: Mapping[str, type[Plugin]]
-    ) -> Generation:
-        frameworks = build_frameworks(
+    def _build(self, configuration: Configuration) -> Generation:
+        frameworks = self.parts.build_frameworks(
             configuration,
-            Registry(in_tree, GuestLibrary()),
-            lambda profile: capabilities(
-                binder=self._writer,
-                queue=self._queue,
-                bus=self._bus,
-                waiting_pods=self._waiting_pods,
-                web=self._web,
-                api=ApiReads(self._connection),
-                clock=clock,
-                events=self._recorders[profile],
-                preemptions=NoPreemptions(),
-                review=ExtenderReview(lambda: None),
-            ),
-            self.metrics,
+            lambda profile: {
+                ApiGet: ApiReads(self._connection),
+                PodBinder: self._writer,
+                PodEvents: self._recorders.of(profile),
+            },
         )
         for framework in frameworks.values():
             framework.measure_plugins(True)  # next to a request over HTTP it costs nothing
-        nobody = Extenders((), FailedExtenders(self._recorders, self.metrics))
         return Generation(
-            configuration, frameworks, needs_of(frameworks.values()), nobody, self.metrics.refreshes, clock
+            configuration,
+            frameworks,
+            needs_of(frameworks.values()),
+            None,
+            self.metrics.refreshes,
+            self.parts.clock,
         )
-
-    def _build_watches(self, random: Random) -> Watches:
-        nobody: frozenset[str] = frozenset()  # all pods are another scheduler's
-        pods = PodHandler(
-            profiles=nobody,
-            cache=self.cache,
-            queue=self._queue,
-            waiting_pods=self._waiting_pods,
-            bus=self._bus,
-            reporter=Reporter({}, self._writer),
-            observer=self.metrics,
-        )
-        return Watches(
-            self._connection,
-            profiles=nobody,
-            pod_handler=pods,
-            cache=self.cache,
-            bus=self._bus,
-            metrics=self.metrics,
-            random=random,
-            needs=self._generation.needs,
-            gate=Gate(),  # no request waits with a snapshot in its hands
-        )
-
-    def _show_gauges(self) -> None:
-        self.metrics.watch_gauge(
-            "scheduler_cache_size",
-            "Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
-            "type",
-            self.cache.counts,
-        )
-        refreshes = self.metrics.refreshes
-        refreshes.ages = self._generation.refresh_ages
-        refreshes.nodes_without_data = lambda: self._generation.nodes_without_data(self.cache.snapshot())
 
 
 def _limited(connection: ApiConnection, settings: ClientConnection) -> Requests:

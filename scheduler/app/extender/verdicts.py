@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from scheduler.extenders.wire import MetaVictims
     from scheduler.framework.outcomes import Outcome
     from scheduler.objects.pod import PodInfo
-    from scheduler.queue.nominator import Nominator
     from scheduler.runtime.framework import Framework
     from scheduler.snapshot import Int64s, Rows, Snapshot
     from scheduler.state.cache import Cache
+    from scheduler.state.nominator import Nominator
 
 UNKNOWN_NODE = "node(s) were not known to the extender"
 """What a node is refused for that the other scheduler sees and we do not: we saw it go, or have not seen it come."""

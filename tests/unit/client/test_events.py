@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.client.event_recorders import EventRecorders
 from scheduler.client.events import KNOWN_LIMIT, EventRecorder
 from scheduler.client.recorded_event import ObjectReference
 from scheduler.client.writer import ApiWriter
@@ -62,10 +63,10 @@ async def case() -> AsyncIterator[Case]:
         server.connection() as connection,
         ApiWriter(connection, LoopClock(), random=Random(7)) as writer,
     ):
-        recorder = EventRecorder(writer, LoopClock(), "default-scheduler", hostname="host")
-        running = asyncio.create_task(recorder.run())
+        recorders = EventRecorders(writer, LoopClock(), hostname="host")
+        running = asyncio.create_task(recorders.run())
         try:
-            yield Case(server, writer, recorder)
+            yield Case(server, writer, recorders.of("default-scheduler"))
         finally:
             running.cancel()
 

@@ -11,24 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from plugins.priority_sort import PrioritySort
-from scheduler.cycle.attempt_log import AttemptLog
-from scheduler.cycle.binding import BindingCycle
-from scheduler.cycle.event_bus import EventBus
-from scheduler.cycle.event_handlers import NodeHandler, PodHandler
-from scheduler.cycle.failure import FailureHandler
-from scheduler.cycle.gate import Gate
-from scheduler.cycle.gated_handler import GatedHandler
-from scheduler.cycle.last_look import LastLook
-from scheduler.cycle.reporting import Reporter
+from scheduler.app.assembly import Cycles, QueueParts
+from scheduler.app.tasks import Tasks
+from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.sampling import NodeSampling
-from scheduler.cycle.scheduler import Scheduler
 from scheduler.errors import ApiError
 from scheduler.framework import BindPlugin, Status
 from scheduler.objects.decode import decode_pod
-from scheduler.queue import NoObserver as NoQueueObserver
-from scheduler.queue import SchedulingQueue
-from scheduler.runtime.waiting_pods import WaitingPodsMap
-from scheduler.state.cache import Cache
 from tests.builders import CREATED, node, pod, pod_object
 from tests.manual_clock import ManualClock
 from tests.puppets import framework_of
@@ -38,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from scheduler.cycle.decision import Decision
-    from scheduler.extenders.chain import Extenders
+    from scheduler.cycle.pod_handlers import PodHandler
     from scheduler.framework import Plugin, QueuedPodInfo
     from scheduler.objects.pod import PodCondition, PodInfo
     from scheduler.queue import Place
@@ -77,7 +66,7 @@ class Api:
     def __init__(self) -> None:
         self.pods: dict[str, PodInfo] = {}
         self.seen: dict[str, PodInfo] = {}
-        self.handler: GatedHandler[PodInfo]
+        self.handler: PodHandler
         self._unseen: deque[tuple[PodInfo | None, PodInfo | None]] = deque()
         self.watch_seconds = 0.0
         self.bind_seconds = 0.0
@@ -146,7 +135,19 @@ class Api:
             raise answer
         return self.pods.get(f"{namespace}/{name}")
 
-    def record(self, regarding: PodInfo, *, type_: str, reason: str, action: str, note: str) -> None:
+    def of(self, scheduler_name: str) -> Api:
+        return self
+
+    def record(
+        self,
+        regarding: PodInfo,
+        *,
+        type_: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: PodInfo | None = None,
+    ) -> None:
         self.events.append(Event(regarding.key, type_, reason, note))
 
     def patch_pod_status(
@@ -154,6 +155,12 @@ class Api:
     ) -> bool:
         self.patches.append(Patch(pod.key, condition, nominated_node_name))
         return True
+
+    async def wait_pod_status_patched(self, pod: PodInfo, *, condition: PodCondition | None = None) -> None:
+        self.patch_pod_status(pod, condition=condition)
+
+    async def delete_pod(self, pod: PodInfo) -> None:
+        self.delete(pod.key)
 
 
 def terminating(name: str) -> PodInfo:
@@ -184,15 +191,16 @@ class Binder(BindPlugin):
         return None
 
 
-class Counts:
-    """Implements `CycleObserver`."""
+class Counts(NoObserver):
+    """Writes down what a test looks at."""
 
     def __init__(self) -> None:
         self.decisions: list[Decision] = []
         self.attempts: list[tuple[str, str]] = []
         self.bound_pods: list[str] = []
-        self.bindings = 0
         self.unreadable: list[str] = []
+        self.handled: list[str] = []
+        self.kubelets: list[str] = []
 
     def decided(self, queued: QueuedPodInfo, decision: Decision, seconds: float) -> None:
         assert seconds >= 0
@@ -206,11 +214,15 @@ class Counts:
         assert seconds_since_first_attempt >= 0
         self.bound_pods.append(queued.pod.name)
 
-    def binding(self, change: int) -> None:
-        self.bindings += change
-
     def undecodable(self, kind: str) -> None:
         self.unreadable.append(kind)
+
+    def event_handled(self, event: str, seconds: float) -> None:
+        assert seconds >= 0
+        self.handled.append(event)
+
+    def rejected_by_kubelet(self, reason: str) -> None:
+        self.kubelets.append(reason)
 
 
 class Cluster:
@@ -220,64 +232,31 @@ class Cluster:
     """
 
     def __init__(self, *plugins: Plugin, nodes: tuple[str, ...] = ("n1",), seed: int = 1) -> None:
-        self.api, self.counts, self.cache = Api(), Counts(), Cache()
-        self.extenders: Extenders | None = None
-        gate = Gate()
+        self.api, self.counts = Api(), Counts()
+        self.is_leading = True
         self.clock: Any = LoopClock() if _in_a_loop() else ManualClock(1000.0)
         self.framework = framework_of(PrioritySort(), *plugins, Binder(self.api))
-        profiles = {PROFILE: self.framework}
-        self.queue = SchedulingQueue(
-            sort_key=self.framework.sort_key,
-            pre_enqueue=self.framework.run_pre_enqueue,
-            hints=lambda profile: profiles[profile].events if profile in profiles else {},
-            clock=self.clock,
-            observer=NoQueueObserver(),
-        )
-        self.bus = EventBus(self.queue)
-        self.waiting_pods = WaitingPodsMap()
-        self.reporter = Reporter({PROFILE: self.api}, self.api)
-        self.failures = FailureHandler(self.queue, self.reporter, self.api.seen.get, self.clock, self.counts)
-        self.binding = BindingCycle(
-            cache=self.cache,
-            queue=self.queue,
-            bus=self.bus,
-            waiting_pods=self.waiting_pods,
-            reporter=self.reporter,
-            failures=self.failures,
+        self.parts = parts = QueueParts(self.clock, self.counts, {})
+        self.profiles = parts.profiles
+        self.profiles.swap({PROFILE: self.framework})
+        self.tasks = Tasks()
+        cycles = Cycles(
+            parts,
+            writer=self.api,
+            recorders=self.api,
             reader=self.api,
-            last_look=LastLook(self.cache, self.api.seen.get),
-            clock=self.clock,
-            observer=self.counts,
-            gate=gate,
-        )
-        self.scheduler = Scheduler(
-            frameworks=profiles,
-            cache=self.cache,
-            queue=self.queue,
-            waiting_pods=self.waiting_pods,
-            binding=self.binding,
-            failures=self.failures,
-            reporter=self.reporter,
-            clock=self.clock,
+            newest=self.api.seen.get,
+            is_leading=lambda: self.is_leading,
+            tasks=self.tasks,
             random=Random(seed),
             sampling=NodeSampling({PROFILE: 100}),
-            attempts=AttemptLog(),
-            observer=self.counts,
-            extenders=lambda: self.extenders,
-            gate=gate,
         )
-        self.bus.wake = self.scheduler.wake
-        self.pods = PodHandler(
-            profiles=profiles,
-            cache=self.cache,
-            queue=self.queue,
-            waiting_pods=self.waiting_pods,
-            bus=self.bus,
-            reporter=self.reporter,
-            observer=self.counts,
-        )
-        self.nodes = NodeHandler(cache=self.cache, bus=self.bus, observer=self.counts)
-        self.api.handler = GatedHandler(self.pods, gate)
+        self.cache, self.nominator, self.queue = parts.cache, parts.nominator, parts.queue
+        self.bus, self.waiting_pods = parts.bus, parts.waiting_pods
+        self.reporter, self.failures, self.binding = cycles.reporter, cycles.failures, cycles.binding
+        self.rejections, self.scheduler = cycles.rejections, cycles.scheduler
+        self.pods, self.nodes = cycles.pod_handler, parts.node_handler()
+        self.api.handler = self.pods
         for name in nodes:
             self.nodes.on_add(node(name))
 
@@ -299,7 +278,7 @@ class Cluster:
         """Assert what always holds, and that no pod is lost when nothing is under way."""
         self.cache.check()
         self.queue.check()
-        if self.counts.bindings == 0:
+        if not self.binding.under_way:
             ours = [each for each in self.api.seen.values() if each.scheduler_name == PROFILE]
             for each in ours:
                 here = self.queue.get(each.uid) is not None

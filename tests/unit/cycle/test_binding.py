@@ -46,7 +46,7 @@ class Reserve(puppets.Reserve):
 
 
 async def bound(cluster: Cluster, name: str = "web") -> None:
-    await cluster.until(lambda: cluster.node_of(name) and not cluster.counts.bindings)
+    await cluster.until(lambda: cluster.node_of(name) and not cluster.binding.under_way)
 
 
 @virtually
@@ -122,7 +122,7 @@ async def test_a_pod_that_turns_out_bound_elsewhere_is_forgotten_and_not_tried_a
         cluster.api.create(WEB)
         cluster.api.watch_seconds = 60
         cluster.api.pods["default/web"] = WEB.placed_on("n9")  # of which the watch has not told yet
-        await cluster.until(lambda: cluster.api.binds and not cluster.counts.bindings)
+        await cluster.until(lambda: cluster.api.binds and not cluster.binding.under_way)
 
         assert cluster.cache.state_of(WEB.uid) is PodState.OUTSIDE
         assert cluster.place_of("web") is Place.OUTSIDE
@@ -143,7 +143,7 @@ def test_a_pod_that_turns_out_gone_is_forgotten_and_not_tried_again(successor: A
             cluster.api.pods.clear()
             if successor is not None:
                 cluster.api.pods["default/web"] = successor
-            await cluster.until(lambda: cluster.api.binds and not cluster.counts.bindings)
+            await cluster.until(lambda: cluster.api.binds and not cluster.binding.under_way)
 
             assert cluster.cache.state_of(WEB.uid) is PodState.OUTSIDE
             assert cluster.place_of("web") is Place.OUTSIDE
@@ -260,7 +260,7 @@ async def test_a_pod_that_must_wait_for_pre_bind_is_announced_as_nominated():
     cluster = Cluster(puppets.PreBind("A", pre_bind=lambda *_: asyncio.sleep(300)))
     async with cluster.running():
         cluster.api.create(WEB)
-        await cluster.until(lambda: cluster.counts.bindings)
+        await cluster.until(lambda: cluster.binding.under_way)
         assert cluster.api.patches == [Patch("default/web", None, "n1")]
 
         await bound(cluster)
@@ -459,7 +459,7 @@ class TestWhatHappensMeanwhile:
             cluster.api.create(WEB)
             await cluster.until(lambda: cluster.waiting_pods.holds(WEB.uid))
             cluster.api.delete("default/web")
-            await cluster.until(lambda: not cluster.counts.bindings, seconds=5)
+            await cluster.until(lambda: not cluster.binding.under_way, seconds=5)
 
             assert cluster.place_of("web") is Place.OUTSIDE
             assert cluster.cache.state_of(WEB.uid) is PodState.OUTSIDE
@@ -475,7 +475,7 @@ class TestWhatHappensMeanwhile:
             await cluster.until(lambda: cluster.api.binds)
             cluster.api.delete("default/web")
             assert cluster.cache.state_of(WEB.uid) is PodState.OUTSIDE
-            await cluster.until(lambda: not cluster.counts.bindings)
+            await cluster.until(lambda: not cluster.binding.under_way)
 
             assert cluster.place_of("web") is Place.OUTSIDE
             assert cluster.api.events == []
@@ -487,7 +487,7 @@ class TestWhatHappensMeanwhile:
             cluster.api.create(WEB)
             await cluster.until(lambda: cluster.waiting_pods.holds(WEB.uid))
             cluster.api.update(terminating("web"))
-            await cluster.until(lambda: not cluster.counts.bindings, seconds=5)
+            await cluster.until(lambda: not cluster.binding.under_way, seconds=5)
             await asyncio.sleep(30)
 
             assert cluster.cache.state_of(WEB.uid) is PodState.OUTSIDE
@@ -531,7 +531,7 @@ class TestWhatHappensMeanwhile:
         )
         async with cluster.running():
             cluster.api.create(WEB)
-            await cluster.until(lambda: cluster.counts.bindings)
+            await cluster.until(lambda: cluster.binding.under_way)
             for number in range(10):
                 cluster.nodes.on_add(node(f"more-{number}"))
             assert cluster.queue.in_flight_events == {}
@@ -544,7 +544,7 @@ class TestWhatHappensMeanwhile:
             cluster.api.create(WEB)
             await cluster.until(lambda: cluster.waiting_pods.holds(WEB.uid))
             cluster.api.update(WEB.placed_on("n9"))
-            await cluster.until(lambda: not cluster.counts.bindings)
+            await cluster.until(lambda: not cluster.binding.under_way)
 
             placed = cluster.cache.pod(WEB.uid)
             assert placed is not None

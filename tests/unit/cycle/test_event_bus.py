@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 from scheduler.cycle.event_bus import EventBus
-from scheduler.framework.capabilities import WaitForEvent
+from scheduler.framework.capabilities import PodActivator, WaitForEvent
 from scheduler.framework.changes import NODE_ADD, NODE_DELETE
-from tests.builders import node
+from scheduler.queue import Place
+from tests.builders import node, pod
 from tests.unit.queue.cluster import Cluster
 from tests.virtually import virtually
 
@@ -82,8 +83,46 @@ async def test_a_question_that_raises_wakes_its_plugin_and_nobody_else(caplog: A
 async def test_every_event_reaches_the_queue_and_wakes_the_loop():
     cluster = Cluster()
     it = EventBus(cluster.queue)
-    woken: list[int] = []
-    it.wake = lambda: woken.append(1)
+    cluster.reject(pod("web"), "Anything")
+    waiting = asyncio.create_task(it.wait_woken(60))
+    await asyncio.sleep(1)
+    it.happened(NODE_ADD, None, node("n1"))
+    await waiting
+
+    assert asyncio.get_running_loop().time() == 1
+    assert cluster.queue.place_of(pod("web").uid) is Place.BACKOFF
+
+
+@virtually
+async def test_a_wake_before_the_wait_counts_once():
+    it = bus()
+    it.wake()
+    it.wake()
+    await it.wait_woken(60)
+    assert asyncio.get_running_loop().time() == 0
+
+    await it.wait_woken(60)
+    assert asyncio.get_running_loop().time() == 60
+
+
+@virtually
+async def test_pods_that_a_plugin_activates_wake_the_loop():
+    cluster = Cluster()
+    it = EventBus(cluster.queue)
+    cluster.reject(pod("web"), "Fit")
+    it.activate([pod("web").uid])
+    await it.wait_woken(None)
+
+    assert cluster.queue.place_of(pod("web").uid) is Place.ACTIVE
+    assert isinstance(it, PodActivator)
+
+
+@virtually
+async def test_where_no_pod_is_queued_plugins_hear_of_events_all_the_same():
+    it = EventBus()
+    waiting = asyncio.create_task(it.wait_for_event(lambda *_: True, timeout_seconds=60))
+    await asyncio.sleep(1)
+    it.activate(["nobody"])
     it.happened(NODE_ADD, None, node("n1"))
 
-    assert woken == [1]
+    assert await waiting is True

@@ -9,11 +9,13 @@ import msgspec
 import pytest
 
 from plugins.scheduling_gates import SchedulingGates
+from scheduler.cycle import pod_handlers
 from scheduler.cycle.event_handlers import ObjectHandler
 from scheduler.errors import ObjectError
 from scheduler.framework import ClusterEvent, EventResource
+from scheduler.framework.changes import pod_changes
 from scheduler.objects.decode import decode_pod
-from scheduler.queue import Place
+from scheduler.queue import Place, scheduling_queue
 from scheduler.state.pod_states import PodState
 from tests import puppets
 from tests.builders import node, pod, pod_object
@@ -21,6 +23,8 @@ from tests.unit.cycle.cluster import Cluster, Event, terminating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from scheduler.objects.pod import PodInfo
 
 WEB = pod("web")
 ON_NODE = pod("web", node="n1")
@@ -191,7 +195,7 @@ class TestPods:
         cluster.pods.on_add(web)
         cluster.queue.pop()
         placed = cluster.cache.assume(web, "n1")
-        cluster.queue.nominator.delete(web.uid)  # as the cycle does that assumes it
+        cluster.nominator.delete(web.uid)  # as the cycle does that assumes it
         cluster.pods.on_delete(web)
 
         assert cluster.cache.state_of(WEB.uid) is PodState.OUTSIDE
@@ -240,9 +244,13 @@ class TestNodes:
 
         assert cluster.place_of("web") is Place.BACKOFF
 
-    def test_a_node_that_goes_is_told_of_while_it_can_still_be_looked_at(self, cluster: Cluster):
+    def test_a_node_that_goes_is_told_of_while_it_can_still_be_looked_at(
+        self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    ):
         rows: list[int | None] = []
-        cluster.bus.wake = lambda: rows.append(cluster.cache.table.row_of("n1"))
+        monkeypatch.setattr(
+            cluster.queue, "move_all", lambda *_: rows.append(cluster.cache.table.row_of("n1"))
+        )
         cluster.nodes.on_delete(node("n1"))
 
         assert rows == [0]
@@ -275,7 +283,12 @@ class TestObjects:
     @pytest.fixture
     def handler(self, cluster: Cluster, store: dict[str, Any]) -> ObjectHandler:
         return ObjectHandler(
-            kind="v1/services", resource=None, store=store, bus=cluster.bus, observer=cluster.counts
+            kind="v1/services",
+            resource=None,
+            store=store,
+            freeze=cluster.parts.freeze,
+            bus=cluster.bus,
+            observer=cluster.counts,
         )
 
     def test_objects_are_kept_for_the_plugins_that_read_them(
@@ -292,13 +305,18 @@ class TestObjects:
         assert set(store) == {"wide"}
 
     @pytest.mark.parametrize(
-        ("resource", "label"), [(None, "*"), (EventResource.CSI_NODE, "storage.k8s.io/CSINode")]
+        ("resource", "label"), [(None, "x/v1/things"), (EventResource.CSI_NODE, "storage.k8s.io/CSINode")]
     )
     def test_what_happens_to_them_is_told(
         self, cluster: Cluster, happenings: Happenings, resource: EventResource | None, label: str
     ):
         handler = ObjectHandler(
-            kind="x/v1/things", resource=resource, store={}, bus=cluster.bus, observer=cluster.counts
+            kind="x/v1/things",
+            resource=resource,
+            store={},
+            freeze=cluster.parts.freeze,
+            bus=cluster.bus,
+            observer=cluster.counts,
         )
         one = {"metadata": {"name": "one"}}
         handler.on_add(one)
@@ -423,7 +441,7 @@ class TestPodsNobodyCanRead:
         self.see(cluster, unreadable("web"))
 
         assert cluster.place_of("low") is Place.BACKOFF
-        assert cluster.queue.nominator.node_of(WEB.uid) == ""
+        assert cluster.nominator.node_of(WEB.uid) == ""
 
     def test_its_deletion_after_an_earlier_version_is_no_mistake(self, cluster: Cluster):
         cluster.pods.on_add(WEB)
@@ -431,3 +449,28 @@ class TestPodsNobodyCanRead:
         cluster.pods.on_delete(WEB)
 
         assert cluster.place_of("web") is Place.OUTSIDE
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(WEB, pod("web", labels={"a": "b"}), id="pending"),
+        pytest.param(ON_NODE, pod("web", node="n1", labels={"a": "b"}), id="on a node"),
+        pytest.param(WEB, ON_NODE, id="bound"),
+    ],
+)
+def test_a_change_of_a_pod_is_interpreted_once_at_most(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, old: PodInfo, new: PodInfo
+):
+    cluster.pods.on_add(old)
+    interpreted: list[PodInfo] = []
+
+    def counting(before: PodInfo, after: PodInfo) -> list[ClusterEvent]:
+        interpreted.append(after)
+        return pod_changes(before, after)
+
+    monkeypatch.setattr(pod_handlers, "pod_changes", counting)
+    monkeypatch.setattr(scheduling_queue, "pod_changes", counting)
+    cluster.pods.on_update(old, new)
+
+    assert interpreted == ([] if new is ON_NODE else [new])

@@ -14,7 +14,7 @@ from scheduler.framework import FilterPlugin, Outcomes, ScorePlugin
 from scheduler.objects.durations import Duration
 from tests.builders import node, pod
 from tests.extender_server import Hangs, scripted_extender
-from tests.unit.cycle.cluster import Cluster
+from tests.unit.cycle.cluster import PROFILE, Cluster
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
@@ -60,12 +60,13 @@ async def extended(
     async with scripted_extender(answers) as extender:
         given = {"node_cache_capable": True, "weight": 1, "http_timeout": Duration(SECOND), **settings}
         verbs = {f"{verb}_verb": verb for verb in answers}
-        cluster.extenders = Extenders([Extender(url_prefix=extender.url, **{**verbs, **given})], heard)
+        extenders = Extenders([Extender(url_prefix=extender.url, **{**verbs, **given})], heard)
+        cluster.profiles.swap({PROFILE: cluster.framework}, extenders)
         try:
             async with cluster.running():
                 yield extender, heard
         finally:
-            await cluster.extenders.close()
+            await extenders.close()
 
 
 @virtually

@@ -28,7 +28,7 @@ def handle(
     cluster.queue.add(WEB)
     queued = cluster.queue.pop()
     assert queued is not None
-    cluster.queue.nominator.add(WEB, nominated_before)
+    cluster.nominator.add(WEB, nominated_before)
     if newest is not None:
         cluster.api.seen[WEB.key] = newest
     cluster.failures.handle(Attempt(cluster.framework, queued, cluster.clock.monotonic()), status, **more)
@@ -104,7 +104,7 @@ def test_a_nomination_is_noted_for_the_next_cycle_and_written(nominated: str | N
         nominated_node_name=nominated,
     )
 
-    assert cluster.queue.nominator.node_of(WEB.uid) == noted
+    assert cluster.nominator.node_of(WEB.uid) == noted
     assert cluster.api.patches[0].nominated_node_name == nominated
 
 

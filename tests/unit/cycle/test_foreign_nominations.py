@@ -91,14 +91,14 @@ def test_where_nothing_is_reserved_nothing_is_counted(cluster: Cluster, versions
 def test_a_pod_that_is_going_keeps_no_room(cluster: Cluster):
     deliver(cluster, theirs(), going())
 
-    assert cluster.queue.nominator.node_of(UID) == ""
+    assert cluster.nominator.node_of(UID) == ""
 
 
 def test_once_bound_it_is_counted_as_any_pod_and_once(cluster: Cluster):
     half = theirs(cpu="1")
     deliver(cluster, half, pod_on(half, "n1"))
 
-    assert cluster.queue.nominator.node_of(UID) == ""
+    assert cluster.nominator.node_of(UID) == ""
     assert not rejected(cluster)  # one CPU is theirs, the other free
 
 
@@ -111,7 +111,7 @@ def test_it_is_never_put_into_our_queue(cluster: Cluster):
 def test_a_pod_made_again_under_its_name_inherits_no_room(cluster: Cluster):
     deliver(cluster, theirs(), theirs("", uid="another"))
 
-    assert cluster.queue.nominator.nominated_nodes == frozenset()
+    assert cluster.nominator.nominated_nodes == frozenset()
 
 
 def end_by_deletion(cluster: Cluster) -> None:
@@ -133,4 +133,4 @@ def test_when_the_room_is_given_up_a_pod_that_waits_for_it_is_tried_again(
     end(cluster)
 
     assert cluster.place_of("ours") is Place.BACKOFF
-    assert cluster.queue.nominator.node_of(UID) == ""
+    assert cluster.nominator.node_of(UID) == ""

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.cycle.event_handlers import PodHandler
 from scheduler.cycle.explanation import explain
-from scheduler.cycle.gate import Gate
-from scheduler.cycle.gated_handler import GatedHandler
-from scheduler.cycle.kubelet_rejections import KubeletRejections, is_rejected
+from scheduler.cycle.kubelet_rejections import is_rejected
 from scheduler.cycle.scheduling import schedule_pod
 from scheduler.errors import ApiError
 from tests import puppets
 from tests.builders import node, pod
-from tests.unit.cycle.cluster import PROFILE, Cluster
+from tests.unit.cycle.cluster import Cluster
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
@@ -36,41 +33,22 @@ class Scene(Cluster):
     Attributes:
         reasons: what was counted.
         asked: of which pods the API server was asked.
-        is_leading: whether we are who binds.
     """
 
     def __init__(self, *plugins: Any, nodes: tuple[str, ...] = ("n1", "n2")) -> None:
         super().__init__(*plugins, nodes=nodes)
-        self.reasons: Counter[str] = Counter()
         self.asked: list[str] = []
-        self.is_leading = True
-        self.rejections = KubeletRejections(
-            profiles={PROFILE},
-            pauses=self.cache.pauses,
-            reader=self,
-            reporter=self.reporter,
-            clock=self.clock,
-            observer=self,
-            is_leading=lambda: self.is_leading,
-        )
-        self.pods = PodHandler(
-            profiles={PROFILE},
-            cache=self.cache,
-            queue=self.queue,
-            waiting_pods=self.waiting_pods,
-            bus=self.bus,
-            reporter=self.reporter,
-            observer=self.counts,
-            left_node=self.rejections.left,
-        )
-        self.api.handler = GatedHandler(self.pods, Gate())
+        read_pod = self.api.read_pod
 
-    def rejected_by_kubelet(self, reason: str) -> None:
-        self.reasons[reason] += 1
+        async def noting(namespace: str, name: str) -> PodInfo | None:
+            self.asked.append(name)
+            return await read_pod(namespace, name)
 
-    async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
-        self.asked.append(name)
-        return await self.api.read_pod(namespace, name)
+        self.api.read_pod = noting  # type: ignore[method-assign]
+
+    @property
+    def reasons(self) -> Counter[str]:
+        return Counter(self.counts.kubelets)
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:

@@ -10,7 +10,7 @@ import pytest
 
 from plugins.registry import IN_TREE
 from scheduler.configuration.load import default
-from scheduler.cycle.attempt import Attempt, Choice
+from scheduler.cycle.attempt import AssumedPod, Attempt
 from scheduler.cycle.last_look import LastLook
 from scheduler.framework import Code, CycleState, FilterPlugin, QueuedPodInfo
 from scheduler.objects.decode import decode_pod
@@ -40,7 +40,7 @@ class Chosen:
         disturbances = self.cache.disturbances("n1")
         placed = self.cache.assume(pending, "n1")
         attempt = Attempt(FRAMEWORK, QueuedPodInfo(pending, 0.0), 0.0)
-        self.choice = Choice(attempt, CycleState(), placed, "n1", disturbances)
+        self.choice = AssumedPod(attempt, CycleState(), placed, "n1", disturbances)
         self.last_look = LastLook(self.cache, self.seen.get)
 
     def verdict(self) -> str:
@@ -169,3 +169,10 @@ def test_a_plugin_that_fails_at_the_last_look_is_an_error_of_the_attempt() -> No
     assert status.code is Code.ERROR
     assert 'running Filter plugin "Raises"' in status.message
     assert "out of order" in status.message
+
+
+def test_where_nobody_disturbed_the_node_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch):
+    it = Chosen()
+    monkeypatch.setattr(it.cache, "snapshot", None)
+
+    assert it.verdict() == ""

@@ -145,9 +145,10 @@ def test_a_pod_that_is_counted_already_is_not_placed_again():
 
 def test_a_pod_whose_profile_is_gone_is_dropped():
     cluster = Cluster()
-    cluster.queue.add(pod("web", scheduler_name="gone"))
+    cluster.queue.add(WEB)
     queued = cluster.queue.pop()
     assert queued is not None
+    cluster.profiles.swap({"another": cluster.framework})
 
     assert cluster.scheduler.schedule_one(queued) is None
     assert cluster.queue.in_flight == 0
@@ -160,7 +161,7 @@ def test_a_nomination_is_noted_at_once_and_keeps_others_off_the_node():
     queued = cluster.queue.pop()
     assert queued is not None
     cluster.scheduler.schedule_one(queued)
-    assert cluster.queue.nominator.node_of(queued.pod.uid) == "n1"
+    assert cluster.nominator.node_of(queued.pod.uid) == "n1"
     assert cluster.api.patches[-1].nominated_node_name == "n1"
 
     full.answer = at_most(1)
@@ -180,7 +181,7 @@ async def test_a_nomination_ends_when_the_pod_is_placed():
         await cluster.until(lambda: cluster.api.binds)
 
         assert cluster.cache.state_of(WEB.uid) is PodState.ASSUMED
-        assert cluster.queue.nominator.node_of(WEB.uid) == ""
+        assert cluster.nominator.node_of(WEB.uid) == ""
 
 
 @virtually
@@ -191,7 +192,7 @@ async def test_a_rejected_pod_whose_nomination_nobody_renews_loses_it():
         await cluster.until(lambda: cluster.api.patches)
 
         assert cluster.api.patches[0].nominated_node_name == ""
-        assert cluster.queue.nominator.node_of(WEB.uid) == ""
+        assert cluster.nominator.node_of(WEB.uid) == ""
 
 
 @virtually
@@ -203,7 +204,7 @@ async def test_stopping_finishes_what_is_being_bound():
         await cluster.until(lambda: cluster.api.binds)
 
     assert cluster.node_of("web") == "n1"
-    assert cluster.counts.bindings == 0
+    assert cluster.binding.under_way == 0
 
 
 def test_stopping_does_not_wait_for_pods_that_are_held(caplog: pytest.LogCaptureFixture):
@@ -212,7 +213,7 @@ def test_stopping_does_not_wait_for_pods_that_are_held(caplog: pytest.LogCapture
         cluster = Cluster(puppets.Permit("Hold", Wait(600)))
         async with cluster.running():
             cluster.api.create(WEB)
-            await cluster.until(lambda: cluster.counts.bindings)
+            await cluster.until(lambda: cluster.binding.under_way)
             begin = cluster.clock.monotonic()
 
         assert cluster.clock.monotonic() - begin == pytest.approx(10)
@@ -472,10 +473,24 @@ def test_no_pod_is_lost_whatever_plugins_and_the_api_server_do(seed: int, caplog
             assert cluster.cache.counts()["pods"] == len(api.pods)
             assert list(cluster.waiting_pods.waiting()) == []
             assert cluster.queue.in_flight == 0
-            assert cluster.counts.bindings == 0
+            assert cluster.binding.under_way == 0
             for each in api.pods.values():
                 assert cluster.cache.state_of(each.uid) is PodState.CONFIRMED
         assert {profile for profile, _ in cluster.counts.attempts} == {PROFILE}
 
     with caplog.at_level(logging.CRITICAL):
         scenario()
+
+
+@virtually
+async def test_bindings_end_with_a_loop_that_is_cancelled():
+    cluster = Cluster()
+    cluster.api.bind_seconds = 60
+    running = asyncio.create_task(cluster.scheduler.run())
+    cluster.api.create(WEB)
+    await cluster.until(lambda: cluster.api.binds)
+    running.cancel()
+    await asyncio.wait({running})
+
+    assert cluster.binding.under_way == 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -17,8 +17,8 @@ from scheduler.framework import (
     PreFilterResult,
     Status,
 )
-from scheduler.queue import Nominator
 from scheduler.runtime.scoring import Scores
+from scheduler.state.nominator import Nominator
 from tests.builders import pod
 from tests.puppets import (
     Filter,

@@ -12,7 +12,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
 
-from scheduler.metrics.families import Counters, Gauges, Histograms, ReadGauges, exponential_buckets
+from scheduler.metrics.families import Counters, Histograms, ReadGauges, exponential_buckets
 from scheduler.metrics.registry import registry_of
 
 if TYPE_CHECKING:
@@ -76,14 +76,6 @@ def test_a_counter_with_labels_shows_nothing_until_something_was_counted() -> No
     counters["x", "z"].add(0.5)
 
     assert series(counters) == {("c_total", "x", "y"): 3, ("c_total", "x", "z"): 0.5}
-
-
-def test_a_gauge_goes_down_too() -> None:
-    gauges = Gauges("g", "Gauge.", ["a"])
-    gauges["x"].add(2)
-    gauges["x"].add(-1)
-
-    assert series(gauges) == {("g", "x"): 1}
 
 
 def test_a_gauge_that_is_read_shows_what_is_so_now() -> None:

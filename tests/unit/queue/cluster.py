@@ -14,7 +14,10 @@ from scheduler.framework import (
     QueueingHint,
     Status,
 )
+from scheduler.framework.changes import pod_changes
+from scheduler.framework.status import SUCCESS
 from scheduler.queue import SchedulingQueue
+from scheduler.state.nominator import Nominator
 from tests.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -100,16 +103,22 @@ class Cluster:
         self.under_curfew: set[str] = set()
         self.asked = Counter[str]()
         self.profiles: dict[str, Mapping[str, Sequence[EventWithHint]]] = {PROFILE: REGISTERED}
+        self.nominator = Nominator()
         self.queue = SchedulingQueue(
-            sort_key=lambda queued: (-queued.pod.priority, queued.timestamp),
-            pre_enqueue=self.pre_enqueue,
-            hints=lambda profile: self.profiles.get(profile, {}),
+            plugins=self,
+            nominator=self.nominator,
             clock=self.clock,
             observer=self.counts,
             **settings,
         )
 
-    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+    def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
+        return (-queued.pod.priority, queued.timestamp)
+
+    def events(self, profile: str) -> Mapping[str, Sequence[EventWithHint]]:
+        return self.profiles.get(profile, {})
+
+    def run_pre_enqueue(self, pod: PodInfo) -> Status:
         self.asked[pod.name] += 1
         if pod.pod.spec.scheduling_gates:
             return Status.unschedulable("waiting for scheduling gates").by("Gates")
@@ -117,7 +126,10 @@ class Cluster:
             return Status.unschedulable("held").by("Hold")
         if pod.uid in self.under_curfew:
             return Status.unschedulable("too late").by("Curfew")
-        return None
+        return SUCCESS
+
+    def update(self, old: PodInfo, new: PodInfo) -> None:
+        self.queue.update(old, new, pod_changes(old, new))
 
     def pop(self) -> QueuedPodInfo:
         queued = self.queue.pop()

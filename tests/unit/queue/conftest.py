@@ -17,3 +17,4 @@ def cluster() -> Iterator[Cluster]:
     cluster = Cluster()
     yield cluster
     cluster.queue.check()
+    cluster.nominator.check()

@@ -171,7 +171,7 @@ def test_a_pod_deleted_while_in_flight_does_not_come_back(cluster: Cluster):
 def test_a_pod_made_again_under_its_name_starts_anew(cluster: Cluster):
     old, new = pod("web", uid="one"), pod("web", uid="two")
     cluster.reject(old, "Fit")
-    cluster.queue.update(old, new)
+    cluster.update(old, new)
 
     assert cluster.queue.place_of("one") is Place.OUTSIDE
     assert cluster.pop().attempts == 1

@@ -15,7 +15,7 @@ def backoff_queue(initial: float = 1.0, most: float = 10.0) -> BackoffQueue:
     return BackoffQueue(
         initial_seconds=initial,
         max_seconds=most,
-        sort_key=lambda queued: (-queued.pod.priority, queued.timestamp),
+        plugins=Cluster(),
     )
 
 

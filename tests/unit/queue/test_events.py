@@ -194,3 +194,10 @@ def test_pods_not_among_the_unschedulable_are_not_asked_about(cluster: Cluster):
     assert cluster.queue.move_all(NODE_ADD, None, LARGE) == 0
     assert cluster.queue.move_all(CSI_NODE_ADD) == 0
     assert cluster.counts.hints == []
+
+
+def test_an_event_that_nobody_waits_for_asks_nobody(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cluster, "events", None)
+    monkeypatch.setattr(cluster.clock, "monotonic", None)
+
+    assert cluster.queue.move_all(NODE_TAINT, None, node("n1")) == 0

@@ -6,9 +6,8 @@ import pytest
 
 from scheduler.framework import Code, Status
 from scheduler.framework.changes import NODE_ADD, UNSCHEDULABLE_TIMEOUT
-from scheduler.queue import NoObserver, Place, SchedulingQueue
+from scheduler.queue import Place
 from tests.builders import node, pod
-from tests.manual_clock import ManualClock
 from tests.unit.queue.cluster import CSI_NODE_ADD, NODE_TAINT, PROFILE, PVC_ADD, Cluster
 
 WEB = "uid-of-default-web"
@@ -77,7 +76,7 @@ def test_removing_the_last_gate_lets_the_pod_in(cluster: Cluster):
     cluster.queue.add(old)
     assert cluster.queue.place_of(WEB) is Place.GATED
 
-    cluster.queue.update(old, new)
+    cluster.update(old, new)
 
     assert cluster.queue.place_of(WEB) is Place.ACTIVE
     assert cluster.counts.came_in["active", "UnschedulablePodUpdatePodSchedulingGatesEliminated"] == 1
@@ -86,7 +85,7 @@ def test_removing_the_last_gate_lets_the_pod_in(cluster: Cluster):
 def test_removing_one_gate_of_two_leaves_the_pod_unasked(cluster: Cluster):
     old, new = pod("web", gates=["a", "b"]), pod("web", gates=["b"])
     cluster.queue.add(old)
-    cluster.queue.update(old, new)
+    cluster.update(old, new)
 
     assert cluster.queue.place_of(WEB) is Place.GATED
     assert cluster.asked["web"] == 1
@@ -154,30 +153,18 @@ def test_activation_asks_preenqueue(cluster: Cluster):
 
 
 def test_a_plugin_that_fails_at_preenqueue_keeps_the_pod_gated_and_is_logged(
-    caplog: pytest.LogCaptureFixture,
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    queue = SchedulingQueue(
-        sort_key=lambda queued: (queued.timestamp,),
-        pre_enqueue=lambda _pod: Status(Code.ERROR, ("no answer",), plugin="Hold"),
-        hints=lambda _profile: {},
-        clock=ManualClock(),
-        observer=NoObserver(),
-    )
+    failure = Status(Code.ERROR, ("no answer",), plugin="Hold")
+    monkeypatch.setattr(cluster, "run_pre_enqueue", lambda _pod: failure)
     with caplog.at_level(logging.ERROR):
-        queue.add(pod("web"))
+        cluster.queue.add(pod("web"))
 
-    assert queue.gated == 1
+    assert cluster.queue.gated == 1
     assert caplog.records[0].__dict__["error"] == "no answer"
-    queue.check()
 
 
-def test_a_refusal_without_a_plugin_is_a_mistake():
-    queue = SchedulingQueue(
-        sort_key=lambda queued: (queued.timestamp,),
-        pre_enqueue=lambda _pod: Status.unschedulable("no"),
-        hints=lambda _profile: {},
-        clock=ManualClock(),
-        observer=NoObserver(),
-    )
+def test_a_refusal_without_a_plugin_is_a_mistake(cluster: Cluster, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cluster, "run_pre_enqueue", lambda _pod: Status.unschedulable("no"))
     with pytest.raises(AssertionError, match="default/web"):
-        queue.add(pod("web"))
+        cluster.queue.add(pod("web"))

@@ -72,7 +72,7 @@ def test_a_pod_comes_back_in_its_newest_version_and_its_update_may_help_it(clust
     old, new = pod("web"), pod("web", labels={"a": "b"})
     cluster.queue.add(old)
     queued = cluster.pop()
-    cluster.queue.update(old, new)
+    cluster.update(old, new)
     assert queued.pod is old  # the attempt goes on with what it began with
 
     assert cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Labels"]) is Place.BACKOFF
@@ -84,7 +84,7 @@ def test_an_update_of_one_pod_is_not_shown_to_another(cluster: Cluster):
     cluster.queue.add(old)
     cluster.queue.add(pod("db"))
     web, db = cluster.pop(), cluster.pop()
-    cluster.queue.update(old, new)
+    cluster.update(old, new)
 
     assert cluster.queue.add_unschedulable(db, unschedulable_plugins=["Anything"]) is Place.UNSCHEDULABLE
     assert cluster.queue.add_unschedulable(web, unschedulable_plugins=["Anything"]) is Place.BACKOFF
@@ -106,7 +106,7 @@ def test_events_are_counted_by_label_with_the_pods(cluster: Cluster):
     queued = cluster.pop()
     for _ in range(2):
         cluster.queue.move_all(NODE_ADD, None, SMALL)
-    cluster.queue.update(old, new)
+    cluster.update(old, new)
     assert cluster.queue.in_flight_events == {
         "NodeAdd": 2,
         "UnschedulablePodUpdatePodLabel": 1,
@@ -169,7 +169,7 @@ def test_no_event_is_kept_for_an_attempt_that_events_cannot_help_any_more(cluste
     cluster.queue.ignore_events(web.pod.uid)
     cluster.queue.ignore_events(web.pod.uid)
     cluster.queue.move_all(NODE_ADD, None, LARGE)
-    cluster.queue.update(old, new)
+    cluster.update(old, new)
     cluster.queue.activate([web.pod.uid])
 
     assert cluster.queue.in_flight_events == {}
@@ -182,7 +182,7 @@ def test_an_attempt_that_events_cannot_help_comes_back_as_an_error_in_its_newest
     cluster.queue.add(old)
     web = cluster.pop()
     cluster.queue.ignore_events(web.pod.uid)
-    cluster.queue.update(old, new)
+    cluster.update(old, new)
 
     assert cluster.queue.add_unschedulable(web, is_error=True) is Place.BACKOFF
     assert web.pod is new

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.queue import NoObserver, Place, SchedulingQueue
+from scheduler.queue import Place, SchedulingQueue
+from scheduler.state.nominator import Nominator
 from tests.builders import pod
 from tests.manual_clock import ManualClock
+from tests.unit.queue.cluster import Counts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scheduler.framework import EventWithHint
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
 
@@ -24,11 +29,10 @@ class Profiles:
         self.refuses = False
         self.highest_first = True
         self.queue = SchedulingQueue(
-            sort_key=self.sort_key,
-            pre_enqueue=self.pre_enqueue,
-            hints=lambda _: {},
+            plugins=self,
+            nominator=Nominator(),
             clock=self.clock,
-            observer=NoObserver(),
+            observer=Counts(),
             initial_backoff_seconds=100,
             max_backoff_seconds=1000,
         )
@@ -36,7 +40,10 @@ class Profiles:
     def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
         return (-queued.pod.priority if self.highest_first else queued.pod.priority,)
 
-    def pre_enqueue(self, each: PodInfo) -> Status:
+    def events(self, _: str) -> Mapping[str, Sequence[EventWithHint]]:
+        return {}
+
+    def run_pre_enqueue(self, each: PodInfo) -> Status:
         return Status.unschedulable("no").by("Curfew") if self.refuses else SUCCESS
 
     def reload(self, **fields: Any) -> None:

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULABLE_TIMEOUT
+from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULABLE_TIMEOUT, pod_changes
 from tests.builders import node, pod
 from tests.unit.queue.cluster import CSI_NODE_ADD, NODE_LABEL, NODE_TAINT, PVC_ADD, REGISTERED, Cluster
 from tests.unit.queue.slow_queue import FLUSH, INITIAL, MOST, SlowPod, SlowQueue
@@ -79,7 +79,7 @@ class QueueMachine(RuleBasedStateMachine):
         known = self.slow.pods.get(uid(name))
         new = a_pod(name, spec)
         old = known.newest or known.pod if known else new
-        self.queue.update(old, new)
+        self.queue.update(old, new, pod_changes(old, new))
         self.slow.update(old, new, self.now)
 
     @rule(name=NAMES)

@@ -11,7 +11,7 @@ WEB = "uid-of-default-web"
 
 
 def test_an_update_of_an_unknown_pod_takes_it_in(cluster: Cluster):
-    cluster.queue.update(pod("web"), pod("web", labels={"a": "b"}))
+    cluster.update(pod("web"), pod("web", labels={"a": "b"}))
 
     assert cluster.queue.place_of(WEB) is Place.ACTIVE
     assert cluster.counts.came_in["active", "UnschedulablePodUpdate"] == 1
@@ -21,7 +21,7 @@ def test_an_active_pod_takes_the_turn_of_its_new_version(cluster: Cluster):
     old = pod("web", priority=1)
     cluster.queue.add(old)
     cluster.queue.add(pod("db", priority=5))
-    cluster.queue.update(old, pod("web", priority=9))
+    cluster.update(old, pod("web", priority=9))
 
     assert cluster.pop_names() == ["web", "db"]
 
@@ -30,7 +30,7 @@ def test_an_update_does_not_cost_a_pod_its_turn(cluster: Cluster):
     old = pod("web")
     cluster.queue.add(old)
     cluster.queue.add(pod("db"))
-    cluster.queue.update(old, pod("web", labels={"a": "b"}))
+    cluster.update(old, pod("web", labels={"a": "b"}))
 
     assert cluster.pop_names() == ["web", "db"]
 
@@ -38,7 +38,7 @@ def test_an_update_does_not_cost_a_pod_its_turn(cluster: Cluster):
 def test_a_pod_that_backs_off_stays_there_in_its_new_version(cluster: Cluster):
     old, new = pod("web"), pod("web", labels={"a": "b"})
     cluster.fail(old)
-    cluster.queue.update(old, new)
+    cluster.update(old, new)
     assert cluster.queue.place_of(WEB) is Place.BACKOFF
 
     cluster.advance_and_flush(2)
@@ -50,7 +50,7 @@ def test_its_own_update_wakes_a_pod_if_a_plugin_that_rejected_it_says_so(cluster
     old, new = pod("web"), pod("web", labels={"a": "b"})
     cluster.reject(old, "Labels")
     cluster.clock.advance(2)
-    cluster.queue.update(old, new)
+    cluster.update(old, new)
 
     assert cluster.pop().pod is new
     assert cluster.counts.came_in["active", "UnschedulablePodUpdatePodLabel"] == 1
@@ -59,7 +59,7 @@ def test_its_own_update_wakes_a_pod_if_a_plugin_that_rejected_it_says_so(cluster
 def test_its_own_update_takes_a_pod_to_backoff_while_it_backs_off(cluster: Cluster):
     old = pod("web")
     cluster.reject(old, "Labels")
-    cluster.queue.update(old, pod("web", labels={"a": "b"}))
+    cluster.update(old, pod("web", labels={"a": "b"}))
 
     assert cluster.queue.place_of(WEB) is Place.BACKOFF
 
@@ -67,7 +67,7 @@ def test_its_own_update_takes_a_pod_to_backoff_while_it_backs_off(cluster: Clust
 def test_an_update_that_helps_nobody_only_renews_the_pod(cluster: Cluster):
     old, new = pod("web"), pod("web", labels={"a": "b"})
     cluster.reject(old, "Fit")
-    cluster.queue.update(old, new)
+    cluster.update(old, new)
 
     assert cluster.queue.place_of(WEB) is Place.UNSCHEDULABLE
     queued = cluster.queue.get(WEB)
@@ -79,7 +79,7 @@ def test_an_update_of_one_pod_does_not_wake_another(cluster: Cluster):
     old = pod("web")
     cluster.reject(old, "Fit")
     cluster.reject(pod("db"), "Anything")
-    cluster.queue.update(old, pod("web", labels={"a": "b"}))
+    cluster.update(old, pod("web", labels={"a": "b"}))
 
     assert cluster.queue.unschedulable == 2
 

@@ -14,7 +14,7 @@ from scheduler.app.extender.verdicts import UNKNOWN_NODE, Verdicts, best_total, 
 from scheduler.errors import SchedulerError
 from scheduler.extenders.wire import FilterAnswer, MetaVictims
 from scheduler.framework import PreFilterResult, Status
-from scheduler.queue.nominator import Nominator
+from scheduler.state.nominator import Nominator
 from tests.builders import node, pod
 from tests.puppets import NodeFilter, NodeScore, PreFilter, framework_of
 from tests.snapshots import cache_of

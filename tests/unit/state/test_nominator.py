@@ -4,14 +4,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.queue import Nominator
+from scheduler.state.nominator import Nominator
 from tests.builders import pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scheduler.objects.pod import PodInfo
-    from tests.unit.queue.cluster import Cluster
 
 WEB = "uid-of-default-web"
 
@@ -127,54 +126,3 @@ def test_nominating_the_same_again_is_no_change(nominator: Nominator):
     nominator.add(pending, "n1")
 
     assert nominator.generation == generation
-
-
-def test_the_queue_nominates_a_new_pod_by_its_status(cluster: Cluster):
-    cluster.queue.add(web("n1"))
-
-    assert cluster.queue.nominator.node_of(WEB) == "n1"
-
-
-def test_the_queue_nominates_no_pod_that_is_gated_when_it_comes(cluster: Cluster):
-    cluster.queue.add(web("n1", gates=["a"]))
-
-    assert cluster.queue.nominator.node_of(WEB) == ""
-
-
-def test_the_queue_nominates_the_newest_version_of_a_pod_it_knows(cluster: Cluster):
-    old, new = web(), web(labels={"a": "b"})
-    cluster.queue.add(old)
-    cluster.pop()
-    cluster.queue.update(old, new)
-    cluster.queue.nominate(WEB, "n1")
-
-    assert cluster.queue.nominator.nominated_pods_for_node("n1") == (new,)
-
-
-def test_the_queue_nominates_no_unknown_pod(cluster: Cluster):
-    cluster.queue.nominate(WEB, "n1")
-
-    assert cluster.queue.nominator.node_of(WEB) == ""
-
-
-def test_the_queue_nominates_no_pod_deleted_while_in_flight(cluster: Cluster):
-    cluster.queue.add(web())
-    cluster.pop()
-    cluster.queue.delete(web())
-    cluster.queue.nominate(WEB, "n1")
-
-    assert cluster.queue.nominator.node_of(WEB) == ""
-
-
-def test_a_deleted_pod_is_nominated_no_longer(cluster: Cluster):
-    cluster.queue.add(web("n1"))
-    cluster.queue.delete(web("n1"))
-
-    assert cluster.queue.nominator.nominated_nodes == frozenset()
-
-
-def test_the_queue_keeps_nominations_up_to_date_with_updates(cluster: Cluster):
-    cluster.queue.add(web("n1"))
-    cluster.queue.update(web("n1"), web("n2"))
-
-    assert cluster.queue.nominator.node_of(WEB) == "n2"

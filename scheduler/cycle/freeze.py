@@ -1,8 +1,8 @@
 """Keeps the cluster as it is while a scheduling cycle waits for an extender.
 
-A cycle that waits for nobody needs none of this: nothing else runs meanwhile. One that does closes the gate; what
-the API server tells is then noted and done when the cycle has ended, and bindings that have failed wait with
-taking their pods back.
+A cycle that waits for nobody needs none of this: nothing else runs meanwhile. While one that does is at work, what the
+API server shows is noted and done when the cycle has ended, and bindings that have failed wait with taking their pods
+back.
 """
 
 from __future__ import annotations
@@ -19,39 +19,36 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Gate:
-    """Open, unless a cycle is waiting."""
+class ClusterFreeze:
+    """Whether our picture of the cluster may change."""
 
     def __init__(self) -> None:
-        self._opened = asyncio.Event()
-        self._opened.set()
+        self._over = asyncio.Event()
+        self._over.set()
         self._later: deque[Callable[[], None]] = deque()
 
     @property
-    def is_open(self) -> bool:
-        """Whether the cluster may change."""
-        return self._opened.is_set()
+    def is_on(self) -> bool:
+        """Whether nothing may change."""
+        return not self._over.is_set()
 
-    def when_open(self, change: Callable[[], None]) -> None:
-        """Make a change of the cluster now, or, in the order they came, once the gate opens."""
-        if self.is_open:
-            change()
-        else:
-            self._later.append(change)
+    def do_later(self, change: Callable[[], None]) -> None:
+        """Make a change once the freeze is over; several are made in the order they came."""
+        self._later.append(change)
 
-    async def wait_open(self) -> None:
+    async def wait_over(self) -> None:
         """Wait until the cluster may change; it may until the caller next waits for something."""
-        while not self.is_open:
-            await self._opened.wait()
+        while self.is_on:
+            await self._over.wait()
 
     @contextmanager
-    def closed(self) -> Iterator[None]:
+    def frozen(self) -> Iterator[None]:
         """Keep the cluster as it is."""
-        self._opened.clear()
+        self._over.clear()
         try:
             yield
         finally:
-            self._opened.set()
+            self._over.set()
             while self._later:
                 _make(self._later.popleft())
 

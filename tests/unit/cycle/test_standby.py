@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.app.standby import StandbyReporter
+from scheduler.cycle.reporting import Reporter
 from scheduler.framework import Status
 from tests.builders import pod
 
@@ -14,6 +14,9 @@ class Heard:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+
+    def of(self, scheduler_name: str) -> Heard:
+        return self
 
     def record(self, regarding: object, *, note: str, **_: Any) -> None:
         self.notes.append(note)
@@ -26,8 +29,8 @@ class Standby:
     def __init__(self) -> None:
         self.heard, self.leading = Heard(), False
         self.seen = {"default/web": pod("web")}
-        self.reporter = StandbyReporter(
-            {"custom-scheduler": self.heard},
+        self.reporter = Reporter(
+            self.heard,
             self.heard,
             is_leading=lambda: self.leading,
             newest=self.seen.get,

@@ -1,0 +1,67 @@
+"""Numbers that are read from the parts of a scheduler when somebody looks at its metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.queue.in_flight import POD_POPPED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.app.assembly import Cycles, Parts, QueueParts
+    from scheduler.app.generation import Generation
+    from scheduler.metrics import Metrics
+
+
+def show_state(metrics: Metrics, parts: Parts, in_force: Callable[[], Generation]) -> None:
+    """Show what is in the cache, and how fresh the data of plugins are."""
+    metrics.watch_gauge(
+        "scheduler_cache_size",
+        "Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
+        "type",
+        parts.cache.counts,
+    )
+    refreshes = metrics.refreshes
+    refreshes.ages = lambda: in_force().refresh_ages()
+    refreshes.nodes_without_data = lambda: in_force().nodes_without_data(parts.cache.snapshot())
+
+
+def show_queue(metrics: Metrics, parts: QueueParts, cycles: Cycles) -> None:
+    """Show what waits, and what is under way."""
+    queue = parts.queue
+    metrics.watch_gauge(
+        "scheduler_pending_pods",
+        "Number of pending pods, by the queue type.",
+        "queue",
+        lambda: {
+            "active": queue.active,
+            "backoff": queue.backoff,
+            "unschedulable": queue.unschedulable,
+            "gated": queue.gated,
+        },
+    )
+    metrics.watch_gauge(
+        "scheduler_inflight_events",
+        "Number of events kept for pods that are being scheduled.",
+        "event",
+        lambda: {POD_POPPED: 0, **queue.in_flight_events},
+    )
+    metrics.watch_gauge(
+        "scheduler_goroutines",
+        "Number of running tasks split by the work they do.",
+        "operation",
+        lambda: {"binding": cycles.binding.under_way},
+    )
+    metrics.watch_gauges(
+        "scheduler_unschedulable_pods",
+        "Number of waiting pods that a plugin rejected in their last attempt, or gates.",
+        ("plugin", "profile"),
+        queue.rejections.items,
+    )
+    metrics.watch_gauges(
+        "custom_scheduler_paused_nodes",
+        "Number of nodes that are avoided for a while because their kubelets rejected pods.",
+        (),
+        lambda: [((), float(parts.cache.pauses.resting(at=parts.clock.monotonic())))],
+    )

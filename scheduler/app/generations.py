@@ -1,0 +1,150 @@
+"""One configuration after another: the generation in force, those that end, and the change between two cycles."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from scheduler.app.needs import together
+from scheduler.app.reload_fields import keep_what_needs_a_restart
+from scheduler.cycle.sampling import percentages_of
+from scheduler.state.pod_states import PodState
+from scheduler.wasm.library import guest_urls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from scheduler.app.assembly import Cycles, QueueParts
+    from scheduler.app.generation import Generation
+    from scheduler.app.tasks import Tasks
+    from scheduler.app.watches import Watches
+    from scheduler.configuration.load import Configuration
+
+
+class Generations:
+    """What is in force, and what was and has not ended.
+
+    Args:
+        first: what to begin with.
+        build: makes a generation of a configuration; raises ConfigurationError.
+        parts: whose profiles change.
+        cycles: whose pods do.
+        watches: of what the plugins need.
+        tasks: for what goes on in the background.
+
+    Attributes:
+        in_force: the generation that new attempts are made under.
+        retiring: those whose last bindings are under way.
+    """
+
+    def __init__(
+        self,
+        first: Generation,
+        build: Callable[[Configuration], Generation],
+        *,
+        parts: QueueParts,
+        cycles: Cycles,
+        watches: Watches,
+        tasks: Tasks,
+    ) -> None:
+        self.in_force = first
+        self.retiring: list[Generation] = []
+        self._build = build
+        self._parts = parts
+        self._cycles = cycles
+        self._watches = watches
+        self._tasks = tasks
+        self._reloading = asyncio.Lock()
+        parts.profiles.swap(first.frameworks, first.extenders)
+
+    def start(self) -> None:
+        """Begin to refresh the data of plugins."""
+        self.in_force.start_refreshing(self._tasks.spawn)
+
+    async def close(self) -> None:
+        """End all of them."""
+        for generation in (self.in_force, *self.retiring):
+            await generation.close()
+
+    async def reload(self, configuration: Configuration) -> Sequence[str]:
+        """Put another configuration in force, or leave everything as it is.
+
+        Its plugins are built, what they need is read and their data are refreshed while the old ones go on. Then all
+        changes at once between two scheduling cycles. What was begun under the old profiles ends under them.
+
+        Args:
+            configuration: what to run from now on.
+
+        Returns:
+            The paths of fields that were left as they are, since they take a restart.
+
+        Raises:
+            ConfigurationError: a plugin is unknown, broken, has bad arguments or needs what cannot be read.
+            SchedulerError: nothing is running.
+        """
+        async with self._reloading:
+            possible, left = keep_what_needs_a_restart(configuration, self.in_force.configuration)
+            if any(guest_urls(possible)):
+                # They are read and compiled while the old profiles go on.
+                await asyncio.to_thread(self._parts.guests.prepare, possible)
+            generation = self._build(possible)
+            try:
+                await self._watches.grow(generation.needs)
+                generation.start_refreshing(self._tasks.spawn)
+                await generation.wait_refreshed()
+                await self._parts.freeze.wait_over()
+                self._swap(generation)
+            except BaseException:
+                await generation.close()
+                raise
+        return left
+
+    def _swap(self, generation: Generation) -> None:
+        """Take another generation; nothing here waits, so no cycle sees half of it."""
+        parts, settings = self._parts, generation.configuration.settings
+        old, self.in_force = self.in_force, generation
+        self._let_go(generation)
+        parts.profiles.swap(generation.frameworks, generation.extenders)
+        self._cycles.sampling.configure(percentages_of(settings))
+        parts.queue.reload(
+            initial_backoff_seconds=settings.pod_initial_backoff_seconds,
+            max_backoff_seconds=settings.pod_max_backoff_seconds,
+        )
+        parts.cache.pauses.configure(
+            initial_seconds=settings.node_pause_initial_seconds,
+            max_seconds=settings.node_pause_max_seconds,
+        )
+        self._take_in(generation.frameworks.keys() - old.frameworks.keys())
+        parts.bus.wake()
+        self.retiring.append(old)
+        # Begun after the binding cycles of all choices so far, which therefore are under way when it looks.
+        self._tasks.spawn(self._retire(old), "old configuration")
+
+    def _let_go(self, generation: Generation) -> None:
+        """Drop the pods of names that are served no longer."""
+        parts = self._parts
+        for pending in list(parts.queue.pods()):
+            pod = pending.queued.pod
+            if pod.scheduler_name not in generation.frameworks:
+                parts.queue.delete(pod, "served by no profile any more")
+                if parts.cache.state_of(pod.uid) is PodState.OUTSIDE:
+                    parts.nominator.add(pod)  # as any other scheduler's
+                self._cycles.reporter.outdated(pod.key)
+
+    def _take_in(self, names: Iterable[str]) -> None:
+        """Queue the pods that waited for a name to be served."""
+        names, pods = frozenset(names), self._watches.pods
+        for pod in pods.store.values():
+            is_pending = not (pod.node_name or pod.is_terminal)
+            # One that was placed a moment ago is skipped when its turn comes.
+            if pod.scheduler_name in names and is_pending and not pods.is_outdated(pod.key):
+                self._parts.queue.add(pod)
+
+    async def _retire(self, old: Generation) -> None:
+        """Let go of what only old profiles need, once no pod is being bound under them."""
+        await self._cycles.binding.wait_ended(list(old.frameworks.values()))
+        async with self._reloading:
+            await old.close()
+            self.retiring.remove(old)
+            generations = (self.in_force, *self.retiring)
+            await self._watches.shrink(together(generation.needs for generation in generations))

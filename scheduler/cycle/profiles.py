@@ -1,0 +1,55 @@
+"""The profiles in force: what of the configuration the cycles, the queue and the watches go by."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from scheduler.extenders.chain import Extenders
+    from scheduler.framework.events import EventWithHint
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.framework.status import Status
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.framework import Framework
+
+_NOTHING_REGISTERED: Mapping[str, Sequence[EventWithHint]] = MappingProxyType({})
+
+
+class Profiles:
+    """The profiles by schedulerName, and the extenders that are asked beside them; fulfils `QueuePlugins`.
+
+    There are none before the first `swap`.
+
+    Attributes:
+        frameworks: schedulerName -> profile.
+        extenders: asked for pods of all profiles; None without any.
+    """
+
+    def __init__(self) -> None:
+        self.frameworks: Mapping[str, Framework] = MappingProxyType({})
+        self.extenders: Extenders | None = None
+
+    def swap(self, frameworks: Mapping[str, Framework], extenders: Extenders | None = None) -> None:
+        """Put others in force, all at once; to be called between two scheduling cycles."""
+        self.frameworks, self.extenders = MappingProxyType(dict(frameworks)), extenders or None
+
+    def __contains__(self, scheduler_name: object) -> bool:
+        return scheduler_name in self.frameworks
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.frameworks)
+
+    # What the queue asks.
+
+    def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
+        return self.frameworks[queued.pod.scheduler_name].sort_key(queued)
+
+    def run_pre_enqueue(self, pod: PodInfo) -> Status:
+        return self.frameworks[pod.scheduler_name].run_pre_enqueue(pod)
+
+    def events(self, profile: str) -> Mapping[str, Sequence[EventWithHint]]:
+        framework = self.frameworks.get(profile)
+        return _NOTHING_REGISTERED if framework is None else framework.events

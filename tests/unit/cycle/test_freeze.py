@@ -1,0 +1,92 @@
+"""While a cycle waits, the cluster does not change; afterwards nothing is missing and everything is in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from scheduler.cycle.event_bus import EventBus
+from scheduler.cycle.event_handlers import EventHandler
+from scheduler.cycle.freeze import ClusterFreeze
+from scheduler.cycle.observer import NoObserver
+from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    import pytest
+
+
+class Heard(EventHandler[str]):
+    def __init__(self, freeze: ClusterFreeze) -> None:
+        super().__init__(freeze=freeze, bus=EventBus(), observer=NoObserver())
+        self.calls: list[Any] = []
+
+    def _added(self, obj: str) -> Any:
+        if obj == "bad":
+            raise ValueError(obj)
+        self.calls.append(("add", obj))
+        return ()
+
+    def _updated(self, old: str, new: str) -> Any:
+        self.calls.append(("update", old, new))
+        return ()
+
+    def _deleted(self, old: str) -> Any:
+        self.calls.append(("delete", old))
+        return ()
+
+    def _undecodable(self, identity: Any, error: Any) -> None:
+        self.calls.append(("undecodable", identity, error))
+
+
+def tell_everything(handler: Any) -> list[Any]:
+    handler.on_add("a")
+    handler.on_update("a", "b")
+    handler.on_undecodable("b", "why")
+    handler.on_delete("b")
+    return [("add", "a"), ("update", "a", "b"), ("undecodable", "b", "why"), ("delete", "b")]
+
+
+def test_without_a_freeze_everything_is_taken_in_at_once() -> None:
+    heard = Heard(ClusterFreeze())
+    assert tell_everything(heard) == heard.calls
+
+
+def test_what_comes_during_a_freeze_is_taken_in_in_order_when_it_is_over() -> None:
+    freeze = ClusterFreeze()
+    heard = Heard(freeze)
+    with freeze.frozen():
+        expected = tell_everything(heard)
+        assert heard.calls == []
+        assert freeze.is_on
+    assert not freeze.is_on
+    assert heard.calls == expected
+
+
+def test_a_change_that_fails_does_not_keep_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    freeze = ClusterFreeze()
+    heard = Heard(freeze)
+    with caplog.at_level(logging.ERROR), freeze.frozen():
+        heard.on_add("bad")
+        heard.on_add("good")
+    assert heard.calls == [("add", "good")]
+    assert "A change that had to wait could not be made" in caplog.text
+
+
+@virtually
+async def test_who_waits_goes_on_only_while_there_is_no_freeze() -> None:
+    freeze, seen = ClusterFreeze(), []
+
+    async def wait() -> None:
+        await freeze.wait_over()
+        seen.append(freeze.is_on)
+
+    with freeze.frozen():
+        waiting = asyncio.create_task(wait())
+        await asyncio.sleep(1)
+        assert not waiting.done()
+    with freeze.frozen():  # again, before the one who waits had a turn
+        await asyncio.sleep(1)
+        assert not waiting.done()
+    await waiting
+    assert seen == [False]
