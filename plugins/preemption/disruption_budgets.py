@@ -14,9 +14,10 @@ import msgspec
 
 from scheduler.objects.selectors import LabelSelector, SelectorError, parse_label_selector
 from scheduler.snapshot import Objects
+from scheduler.snapshot.rule_index import RuleIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping
 
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import LabelRule
@@ -24,29 +25,23 @@ if TYPE_CHECKING:
 BUDGETS = "policy/v1/poddisruptionbudgets"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Budget:
     """One PodDisruptionBudget.
 
     Attributes:
-        namespace: of the pods it protects.
-        rule: which pods those are.
+        rule: which pods of its namespace it protects.
         allowed: how many of them may go.
         disrupted: names of pods whose eviction the API server has already counted.
     """
 
-    namespace: str
     rule: LabelRule
     allowed: int
     disrupted: Container[str]
 
     def protects(self, pod: PodInfo) -> bool:
-        return (
-            pod.namespace == self.namespace
-            and bool(pod.labels)
-            and self.rule.matches(pod.labels)
-            and pod.name not in self.disrupted
-        )
+        """Say whether a pod of its namespace is one of those."""
+        return bool(pod.labels) and self.rule.matches(pod.labels) and pod.name not in self.disrupted
 
 
 class DisruptionBudgets:
@@ -55,7 +50,7 @@ class DisruptionBudgets:
     def __init__(self) -> None:
         self._objects = Objects()
         self._read: dict[
-            str, tuple[int, Sequence[Budget]]
+            str, tuple[int, RuleIndex[Budget]]
         ] = {}  # namespace -> version of its objects, budgets
 
     def look_at(self, objects: Objects) -> None:
@@ -64,15 +59,18 @@ class DisruptionBudgets:
             self._objects = objects
             self._read.clear()
 
-    def of(self, namespace: str) -> Sequence[Budget]:
-        """Return those of a namespace; one without a selector, or with one that is no rule, protects nothing."""
-        version = self._objects.version(namespace)
+    def protecting(self, pod: PodInfo) -> list[Budget]:
+        """Return those that protect a pod; one without a selector, or with one that is no rule, protects nothing."""
+        namespace, version = pod.namespace, self._objects.version(pod.namespace)
         known = self._read.get(namespace)
         if known is None or known[0] != version:
-            objects = self._objects.in_namespace(namespace).values()
-            known = version, [budget for each in objects if (budget := _read(each)) is not None]
-            self._read[namespace] = known
-        return known[1]
+            index: RuleIndex[Budget] = RuleIndex()
+            for each in self._objects.in_namespace(namespace).values():
+                budget = _read(each)
+                if budget is not None:
+                    index.add(budget.rule, budget)
+            known = self._read[namespace] = version, index
+        return [budget for budget in known[1].candidates(pod.labels) if budget.protects(pod)]
 
 
 def _read(found: Mapping[str, Any]) -> Budget | None:
@@ -85,7 +83,6 @@ def _read(found: Mapping[str, Any]) -> Budget | None:
     if not rule.requirements:
         return None
     return Budget(
-        found["metadata"]["namespace"],
         rule,
         status.get("disruptionsAllowed") or 0,
         frozenset(status.get("disruptedPods") or ()),
@@ -97,14 +94,13 @@ def split(pods: Iterable[PodInfo], budgets: DisruptionBudgets) -> tuple[list[Pod
 
     The pods are thought to go one after another, each using up every budget that protects it.
     """
-    used: Counter[int] = Counter()  # id of a budget -> how many of its pods have gone
+    used: Counter[Budget] = Counter()  # how many of its pods have gone
     violating: list[PodInfo] = []
     others: list[PodInfo] = []
     for pod in pods:
         breaks = False
-        for budget in budgets.of(pod.namespace):
-            if budget.protects(pod):
-                used[id(budget)] += 1
-                breaks = breaks or used[id(budget)] > budget.allowed
+        for budget in budgets.protecting(pod):
+            used[budget] += 1
+            breaks = breaks or used[budget] > budget.allowed
         (violating if breaks else others).append(pod)
     return violating, others

@@ -23,6 +23,7 @@ from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.state.cache import Cache
 from tests.bench.across_nodes import KINDS, pending, running_cluster
+from tests.bench.preemption import full_cluster, urgent
 from tests.builders import node, pod, pod_object
 from tests.offline_capabilities import OFFLINE
 
@@ -57,13 +58,17 @@ def _different(count: int) -> list[PodInfo]:
     return [pod(f"different-{number}", cpu=f"{100 + number}m", memory="500Mi") for number in range(count)]
 
 
-def _decide(framework: Framework, cache: Cache, pods: list[PodInfo]) -> float:
+def _decide(
+    framework: Framework, cache: Cache, pods: list[PodInfo], *, nobody_fits: bool = False
+) -> float:
     random = Random(1)
     gc.collect()
     begin = time.process_time()
     for each in pods:
         decision = schedule_pod(framework, each, cache.snapshot(), nominated={}, random=random)
-        cache.assume(each, decision.node_name)
+        assert bool(decision.node_name) is not nobody_fits
+        if decision.node_name:
+            cache.assume(each, decision.node_name)
     return (time.process_time() - begin) / len(pods)
 
 
@@ -92,6 +97,10 @@ def main() -> None:
         ]
         median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base)
         base = base or median
+    for budgets in (0, 1000):
+        cache = full_cluster(_SIZES[-1], budgets)
+        seconds = [_decide(framework, cache, urgent(5), nobody_fits=True) for _ in range(3)]
+        _show(f"{_SIZES[-1]} nodes, preemption, {budgets} disruption budgets", seconds, base)
     raw = json.dumps(pod_object("parsed", cpu="100m", memory="500Mi")).encode()
     seconds = []
     for _ in range(_RUNS):
