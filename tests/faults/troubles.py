@@ -101,6 +101,7 @@ class Troubled:
 
 class TroubledPreEnqueue(Troubled, PreEnqueuePlugin):
     name = "TroubledPreEnqueue"
+    api_version = 1
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         return self.refusal(pod)
@@ -110,6 +111,7 @@ class TroubledPreFilter(Troubled, PreFilterPlugin):
     """Narrows the nodes now and then, or rejects the pod."""
 
     name = "TroubledPreFilter"
+    api_version = 1
 
     def pre_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot
@@ -126,6 +128,7 @@ class TroubledFilter(Troubled, FilterPlugin):
     """Refuses some nodes; its hint fails now and then."""
 
     name = "TroubledFilter"
+    api_version = 1
 
     def events(self) -> Sequence[EventWithHint]:
         return (EventWithHint(ClusterEvent(EventResource.WILDCARD, ActionType.ALL), self._hint),)
@@ -149,6 +152,7 @@ class DriftingFilter(Troubled, FilterPlugin):
     """Refuses nodes by background data that change; its verdicts are kept per node until they do."""
 
     name = "DriftingFilter"
+    api_version = 1
     refresh_seconds = 11.0
 
     def __init__(self) -> None:
@@ -177,6 +181,7 @@ class TroubledPostFilter(Troubled, PostFilterPlugin):
     """Nominates any node at all, as if room had been made there."""
 
     name = "TroubledPostFilter"
+    api_version = 1
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
@@ -191,6 +196,7 @@ class TroubledPostFilter(Troubled, PostFilterPlugin):
 
 class TroubledScore(Troubled, ScorePlugin):
     name = "TroubledScore"
+    api_version = 1
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
         if self.mood.strikes():
@@ -202,6 +208,7 @@ class TroubledScore(Troubled, ScorePlugin):
 
 class TroubledReserve(Troubled, ReservePlugin):
     name = "TroubledReserve"
+    api_version = 1
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         return self.refusal(pod)
@@ -215,6 +222,7 @@ class TroubledPermit(Troubled, PermitPlugin):
     """Holds pods, and lets them go, rejects them, or forgets about them until their time is over."""
 
     name = "TroubledPermit"
+    api_version = 1
     refresh_seconds = 2.0
 
     def __init__(self, *, waiting: WaitingPods) -> None:
@@ -239,6 +247,7 @@ class TroubledPreBind(Troubled, PreBindPlugin):
     """Takes its time."""
 
     name = "TroubledPreBind"
+    api_version = 1
 
     def __init__(self, *, sleep: Sleep) -> None:
         self._sleep = sleep
@@ -257,6 +266,7 @@ class TroubledBind(Troubled, BindPlugin):
     """Leaves most pods to the next binder."""
 
     name = "TroubledBind"
+    api_version = 1
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         return self.refusal(pod) or SKIP
@@ -264,6 +274,7 @@ class TroubledBind(Troubled, BindPlugin):
 
 class TroubledPostBind(Troubled, PostBindPlugin):
     name = "TroubledPostBind"
+    api_version = 1
 
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         if self.mood.strikes():

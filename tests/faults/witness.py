@@ -145,6 +145,7 @@ class Witness(ReservePlugin, PostBindPlugin):
     """Tells the ledger. Comes last in the profile, so that what it is told of has passed all others."""
 
     name = NAME
+    api_version = 1
     ledger: ClassVar[Ledger]
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:

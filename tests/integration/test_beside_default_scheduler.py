@@ -300,6 +300,7 @@ class Licence(FilterPlugin):
     """Lets pods run on nodes that have a licence."""
 
     name: ClassVar[str] = "Licence"
+    api_version = 1
 
     def filter_node(self, state, pod, node):
         return None if "licence" in node.labels else Status.unschedulable("node(s) had no licence")

@@ -104,6 +104,7 @@ def test_a_plugin_that_cannot_be_built_is_a_fault(write: Written, tmp_path: Path
 
             class Mine(FilterPlugin):
                 name = "Mine"
+                api_version = 1
 
                 def __init__(self) -> None:
                     raise RuntimeError("no licence")

@@ -109,6 +109,7 @@ def test_a_plugin_in_a_file_beside_the_configuration_takes_part(cluster: Path, t
         "from scheduler.framework import FilterPlugin, Status\n"
         "class OddNodes(FilterPlugin):\n"
         "    name = 'OddNodes'\n"
+        "    api_version = 1\n"
         "    def filter_node(self, state, pod, node):\n"
         "        return None if node.name == 'n9' else Status.unschedulable('not n9')\n"
     )

@@ -35,6 +35,7 @@ from scheduler.framework import FilterPlugin, ScorePlugin, Status
 
 class LikesB(FilterPlugin, ScorePlugin):
     name = "LikesB"
+    api_version = 1
 
     def filter_node(self, state, pod, node):
         return Status.unschedulable("not the first, please") if node.name == "a" else None

@@ -182,6 +182,7 @@ class Books(PreFilterPlugin, ReservePlugin, PreBindPlugin, PermitPlugin, PostBin
     """Notes what it is asked; PreBind fails for pods labelled so."""
 
     name = "Books"
+    api_version = 1
     said: list[str] = []  # noqa: RUF012 - of one test
 
     def pre_filter(self, state: CycleState, _pod: PodInfo, snapshot: Snapshot) -> None:
@@ -286,6 +287,7 @@ class Late(FilterPlugin):
     """Knows after a while which node is good."""
 
     name = "Late"
+    api_version = 1
     refresh_seconds = 60.0
     seconds = 3.0
     good = ""
@@ -403,7 +405,7 @@ async def test_our_daemon_places_pods_by_what_the_extender_says(tmp_path: Path) 
     prefer.write_text(
         "from scheduler.framework import FilterPlugin, ScorePlugin, Status\n\n\n"
         "class PreferB(FilterPlugin, ScorePlugin):\n"
-        '    name = "PreferB"\n\n'
+        '    name = "PreferB"\n    api_version = 1\n\n'
         "    def filter_node(self, state, pod, node):\n"
         '        return Status.unschedulable("not a, please") if node.name == "a" else None\n\n'
         "    def score_node(self, state, pod, node):\n"

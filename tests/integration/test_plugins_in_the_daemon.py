@@ -53,6 +53,7 @@ def test_the_single_file_of_the_readme_moves_pods_to_the_small_nodes(tmp_path: P
 
 class RaisingFilter(FilterPlugin):
     name = "Raising"
+    api_version = 1
     times = 2
 
     def filter_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
@@ -63,6 +64,7 @@ class RaisingFilter(FilterPlugin):
 
 class ShortFilter(FilterPlugin):
     name = "Short"
+    api_version = 1
     times = 2
 
     def filter(self, state, pod, snapshot, rows):  # type: ignore[no-untyped-def]  # noqa: ANN001
@@ -74,6 +76,7 @@ class ShortFilter(FilterPlugin):
 
 class FloatScore(ScorePlugin):
     name = "Float"
+    api_version = 1
     times = 2
 
     def score(self, state, pod, snapshot, feasible):  # type: ignore[no-untyped-def]  # noqa: ANN001
@@ -85,6 +88,7 @@ class FloatScore(ScorePlugin):
 
 class HugeScore(ScorePlugin):
     name = "Huge"
+    api_version = 1
     times = 2
 
     def score_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
@@ -96,6 +100,7 @@ class HugeScore(ScorePlugin):
 
 class RaisingReserve(ReservePlugin):
     name = "RaisingReserve"
+    api_version = 1
     times = 2
 
     def reserve(self, state, pod, node_name):  # type: ignore[no-untyped-def]  # noqa: ANN001
@@ -143,6 +148,7 @@ def test_a_plugin_that_fails_is_named_on_the_pod_and_the_pod_is_bound_once_it_wo
 
 class Never(FilterPlugin):
     name = "Never"
+    api_version = 1
 
     def filter_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
         return Status.unschedulable(f"node {node.name} has no free licence")

@@ -243,6 +243,7 @@ async def test_a_pod_that_shuns_the_preemptor_is_a_victim(tmp_path: Path) -> Non
 
 class Holding(PermitPlugin):
     name = "Holding"
+    api_version = 1
 
     def permit(self, state: Any, pod: PodInfo, node_name: str) -> Any:
         return Wait(600.0) if pod.name == "held" else None
@@ -250,6 +251,7 @@ class Holding(PermitPlugin):
 
 class Preparing(PreBindPlugin):
     name = "Preparing"
+    api_version = 1
 
     async def pre_bind(self, state: Any, pod: PodInfo, node_name: str) -> Any:
         if pod.name == "held":

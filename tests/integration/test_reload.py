@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 class PreferA(ScorePlugin):
     name = "PreferA"
+    api_version = 1
     node = "a"
 
     def score_node(self, state: Any, pod: Any, node: Any) -> int:
@@ -49,11 +50,13 @@ class PreferA(ScorePlugin):
 
 class PreferB(PreferA):
     name = "PreferB"
+    api_version = 1
     node = "b"
 
 
 class Nowhere(FilterPlugin):
     name = "Nowhere"
+    api_version = 1
 
     def filter(self, state: Any, pod: Any, snapshot: Any, rows: Any) -> Outcomes:
         return Outcomes.refuse(np.ones(snapshot.n_nodes, dtype=bool), "nowhere")
@@ -61,6 +64,7 @@ class Nowhere(FilterPlugin):
 
 class Curfew(PreEnqueuePlugin):
     name = "Curfew"
+    api_version = 1
 
     def pre_enqueue(self, pod: Any) -> Status:
         return Status.unschedulable("curfew")
@@ -68,6 +72,7 @@ class Curfew(PreEnqueuePlugin):
 
 class Hold(PermitPlugin):
     name = "Hold"
+    api_version = 1
 
     def __init__(self, *, waiting: WaitingPods) -> None:
         self._waiting = waiting
@@ -149,6 +154,7 @@ BROKEN_FILES = {
 from scheduler.framework import FilterPlugin
 class Broken(FilterPlugin):
     name = "Broken"
+    api_version = 1
     def __init__(self):
         raise RuntimeError("no licence server")
     def filter_node(self, state, pod, node):
@@ -159,6 +165,7 @@ class Broken(FilterPlugin):
 from scheduler.framework import FilterPlugin, Needs
 class Needy(FilterPlugin):
     name = "Needy"
+    api_version = 1
     needs = Needs(kinds=frozenset({"nonsense"}))
     def filter_node(self, state, pod, node):
         ...
@@ -390,6 +397,7 @@ class NeedsConfigMaps(FilterPlugin):
     """Passes nodes and remembers what it saw."""
 
     name = "NeedsConfigMaps"
+    api_version = 1
     needs = Needs(kinds=frozenset({"v1/configmaps"}), bound_pod_annotations=True)
     seen: ClassVar[list[tuple[int, str]]] = []
 
@@ -454,6 +462,7 @@ class Fresh(ScorePlugin):
     """Counts how often it was refreshed, by its arguments' name."""
 
     name = "Fresh"
+    api_version = 1
     refresh_seconds = 1.0
     times: ClassVar[Counter[int]] = Counter()  # plugin's number -> refreshes
     made = 0

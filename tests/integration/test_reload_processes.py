@@ -49,6 +49,7 @@ from scheduler.framework import ScorePlugin
 
 class Prefer(ScorePlugin):
     name = "{name}"
+    api_version = 1
 
     def score_node(self, state, pod, node):
         return 100 if node.name == "{node}" else 0

@@ -23,6 +23,7 @@ class Mine(FilterPlugin):
 
 class NodeName(Mine):
     name = "NodeName"
+    api_version = 1
 
 
 @pytest.mark.parametrize(

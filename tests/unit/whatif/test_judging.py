@@ -82,6 +82,7 @@ class Flat(ScorePlugin):
     """Likes all nodes the same."""
 
     name = "Flat"
+    api_version = 1
 
 
 def test_of_equal_nodes_the_smallest_name_is_chosen() -> None:
@@ -145,6 +146,7 @@ class Licences(ReservePlugin):
     """Has one licence."""
 
     name = "Licences"
+    api_version = 1
 
     def __init__(self) -> None:
         self.left = 1

@@ -61,6 +61,7 @@ class Curious(FilterPlugin):
     """Reads services, and the annotations of pods on nodes."""
 
     name = "Curious"
+    api_version = 1
     needs = Needs(kinds=frozenset({"v1/services", "example.com/v1/widgets"}), bound_pod_annotations=True)
 
 
@@ -95,6 +96,7 @@ class Fetching(FilterPlugin):
     """Judges by what it fetched in the background; asks for every capability there is."""
 
     name = "Fetching"
+    api_version = 1
     refresh_seconds = 30.0
 
     def __init__(
@@ -119,6 +121,7 @@ class Fetching(FilterPlugin):
 
 class Failing(FilterPlugin):
     name = "Failing"
+    api_version = 1
     refresh_seconds = 30.0
 
     async def refresh(self) -> None:

@@ -159,6 +159,7 @@ def test_in_a_sequence_the_event_comes_after_the_last_pod() -> None:
 def test_a_pod_that_reserve_refuses_waits_for_the_plugin_that_did() -> None:
     class Hoarder(ReservePlugin):
         name = "Hoarder"
+        api_version = 1
 
         def events(self) -> tuple[EventWithHint, ...]:
             return (EventWithHint(ClusterEvent(EventResource.NODE, ActionType.DELETE)),)
@@ -184,6 +185,7 @@ class OverQuota(FilterPlugin):
     """Refuses every node, and hears of a custom resource as of everything that has no event of its own."""
 
     name = "OverQuota"
+    api_version = 1
     needs = Needs(kinds=frozenset({"example.com/v1/quotas"}))
 
     def events(self) -> tuple[EventWithHint, ...]:
