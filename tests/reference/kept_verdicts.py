@@ -1,7 +1,8 @@
 """What is kept, over long random stories: the default profile against plugins that give no signatures.
 
 Nodes and pods come, go and change. Ever again one pod of each of a dozen Deployments is decided by a profile that has
-lived through it all, and by one that keeps nothing; all that could be said of the two decisions must be the same.
+lived through it all on the daemon's cache, and by one that keeps nothing on columns made anew; all that could be said of
+the two decisions must be the same.
 
     python -m tests.reference.kept_verdicts SEED STEPS
 """
@@ -20,6 +21,7 @@ from scheduler.cycle.explanation import explain
 from scheduler.cycle.scheduling import schedule_pod
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
+from scheduler.snapshot import ClusterTable
 from scheduler.state.cache import Cache
 from tests.builders import node, pod
 from tests.offline_capabilities import OFFLINE
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from scheduler.framework import Plugin
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.framework import Framework
+    from scheduler.snapshot import Snapshot
 
 PROFILE = '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}'
 MOST_NODES = 24
@@ -142,10 +145,11 @@ class Story:
         for _ in range(self.random.choice((1, 1, 1, 2, 3, 12))):
             happens = self.random.choices(_HAPPENS, _WEIGHTS)[0]
             happens(self)
+        made_anew = self._made_anew()
         kinds = list(KINDS)
         self.random.shuffle(kinds)
         for kind in kinds[self.random.choice((0, 0, 3, 9)) :]:
-            self._decide(kind)
+            self._decide(kind, made_anew)
 
     # What happens to nodes.
 
@@ -175,7 +179,8 @@ class Story:
 
     def _change_node(self) -> None:
         if self._nodes:
-            name, field = self.random.choice(sorted(self._nodes)), self.random.choice(list(_NODE_FIELDS))
+            name = self.random.choice(sorted(self._nodes))
+            field = self.random.choice(("taints", "labels", *_NODE_FIELDS))
             self._nodes[name][field] = self._some(field)
             self._write_node(name)
 
@@ -191,7 +196,9 @@ class Story:
         if self._nodes:
             name = self.random.choice(sorted(self._nodes))
             self._serial += 1
-            self._write_node(name, heartbeat=f"2026-01-01T00:{self._serial // 60 % 60:02}:{self._serial % 60:02}Z")
+            self._write_node(
+                name, heartbeat=f"2026-01-01T00:{self._serial // 60 % 60:02}:{self._serial % 60:02}Z"
+            )
 
     def _write_node(self, name: str, heartbeat: str = "") -> None:
         fields = {**self._nodes[name]}
@@ -214,7 +221,7 @@ class Story:
         kind = self.random.choice(list(KINDS))
         pending = self._pod(kind)
         if self.random.random() < 0.7:
-            decision = self._judge(self.kept, pending, exhaustive=True, avoided={})
+            decision = self._judge(self.kept, pending, self.cache.snapshot(), exhaustive=True, avoided={})
             name = decision.node_name
         else:
             name = self.random.choice(sorted(self._nodes))
@@ -268,13 +275,26 @@ class Story:
 
     # Deciding.
 
-    def _decide(self, kind: str) -> None:
+    def _made_anew(self) -> Snapshot:
+        """Return the cluster as it is, with the same rows."""
+        table = ClusterTable()
+        for kind in self._needs.kinds:
+            table.watch_kind(kind)
+        for row, each in enumerate(self.cache.table.nodes):
+            table.add_node(each)
+            for placed in self.cache.table.pods_on(row).values():
+                table.add_pod(row, placed)
+        return table.snapshot()
+
+    def _decide(self, kind: str, made_anew: Snapshot) -> None:
         pending = self._pod(kind)
-        names = self.cache.snapshot().names
-        avoided = {row: "paused" for row in range(len(names)) if self.random.random() < 0.05}
+        snapshot = self.cache.snapshot()
+        names = snapshot.names
+        share = self.random.choice((0, 0, 0, 0.3))
+        avoided = {row: "paused" for row in range(len(names)) if self.random.random() < share}
         exhaustive = self.random.random() < 0.5
-        kept = self._judge(self.kept, pending, exhaustive=exhaustive, avoided=avoided)
-        fresh = self._judge(self.fresh, pending, exhaustive=exhaustive, avoided=avoided)
+        kept = self._judge(self.kept, pending, snapshot, exhaustive=exhaustive, avoided=avoided)
+        fresh = self._judge(self.fresh, pending, made_anew, exhaustive=exhaustive, avoided=avoided)
         ours, theirs = _all_of(kept, names), _all_of(fresh, names)
         self.decided[ours["result"]] += 1
         different = {part: (ours[part], theirs[part]) for part in ours if ours[part] != theirs[part]}
@@ -282,9 +302,14 @@ class Story:
         assert not different, f"seed {self.seed}, {pending.name}:\n{story}\n{_shown(different)}"
 
     def _judge(
-        self, framework: Framework, pending: PodInfo, *, exhaustive: bool, avoided: Mapping[int, str]
+        self,
+        framework: Framework,
+        pending: PodInfo,
+        snapshot: Snapshot,
+        *,
+        exhaustive: bool,
+        avoided: Mapping[int, str],
     ) -> Decision:
-        snapshot = self.cache.snapshot()
         nominated: dict[int, list[PodInfo]] = {}
         for name, other in self._nominated.values():
             row = snapshot.row_of(name)
@@ -314,7 +339,7 @@ _NODE_FIELDS: Mapping[str, Sequence[Any]] = {
     "pods": (2, 5, 110),
     "allocatable": ({}, {"example.com/gpu": "1"}),
     "labels": ({}, {ZONE: "a"}, {ZONE: "b"}, {ZONE: "a", "disk": "ssd"}, {ZONE: "b", "disk": "ssd"}),
-    "taints": ((), (), ("spot:NoSchedule",), ("spot:PreferNoSchedule",), ("old:PreferNoSchedule", "x:NoSchedule")),
+    "taints": ((), (), ("spot:NoSchedule",), *[("old:PreferNoSchedule",)] * 2, ("x:NoSchedule", "spot:PreferNoSchedule")),
     "unschedulable": (False, False, False, True),
     "images": ([], [{"names": ["big:1"], "sizeBytes": 700 * 1024**2}]),
     "declaredFeatures": ([], ["A"]),
