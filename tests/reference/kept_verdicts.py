@@ -136,6 +136,11 @@ class Story:
         for _ in range(8):
             self._add_node()
 
+    def run(self, steps: int) -> None:
+        """Let so many steps happen; raises as `step`."""
+        for _ in range(steps):
+            self.step()
+
     def step(self) -> None:
         """Let a few things happen, and decide pods of most Deployments.
 
@@ -389,9 +394,11 @@ def _shown(different: Mapping[str, tuple[Any, Any]]) -> str:
     lines = []
     for part, (kept, fresh) in different.items():
         if isinstance(kept, dict) and isinstance(fresh, dict):
-            for key in kept.keys() | fresh.keys():
-                if kept.get(key) != fresh.get(key):
-                    lines.append(f"{part} {key}:\n  kept  {kept.get(key)}\n  fresh {fresh.get(key)}")
+            lines += [
+                f"{part} {key}:\n  kept  {kept.get(key)}\n  fresh {fresh.get(key)}"
+                for key in kept.keys() | fresh.keys()
+                if kept.get(key) != fresh.get(key)
+            ]
         else:
             lines.append(f"{part}:\n  kept  {kept}\n  fresh {fresh}")
     return "\n".join(lines)

@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_that_is_kept_is_other_than_it_would_be_now(seed: int):
     story = Story(seed)
-    for _ in range(60):
-        story.step()
+    story.run(60)
 
-    assert story.decided["schedulable"] > 50
-    assert story.decided["unschedulable"] > 50
+    assert min(story.decided["schedulable"], story.decided["unschedulable"]) > 20
     assert story.decided["error"] == 0
 
 
@@ -102,5 +100,4 @@ def test_who_keeps_too_much_is_found_out(
     story = Story(0)
 
     with pytest.raises((AssertionError, IndexError)):
-        for _ in range(300):
-            story.step()
+        story.run(300)
