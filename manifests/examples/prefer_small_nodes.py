@@ -6,6 +6,7 @@ from scheduler.framework import ScorePlugin
 class PreferSmallNodes(ScorePlugin):
     name = "PreferSmallNodes"
     api_version = 1
+    reads_pods = False  # the node alone is looked at
 
     def signature(self, pod):
         return ""  # the score does not depend on the pod, so all pods share it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,6 +48,7 @@ class Scoring:
         self._pre_score = pre_score
         self._score = [AskScorer(plugin, calls) for plugin in scorers]
         self._weights = weights
+        self._places = {plugin.name: place for place, plugin in enumerate(scorers)}
         self._kept = {
             plugin.name: KeptBySignature(KeptScores) for plugin in scorers if gives_signatures(plugin)
         }
@@ -162,7 +164,9 @@ class Scoring:
             for asking in self._score
             if asking.plugin.name not in alike.signatures and asking.plugin.name not in state.skipped_scores
         ]
-        return ranking.scores(standing, feasible, others)
+        scores = ranking.scores(standing, feasible, others)
+        in_order = sorted(scores.plugins, key=lambda each: self._places[each.plugin])
+        return replace(scores, plugins=in_order)
 
     def _kept_by(self, alike: EquivalenceClass, asking: AskScorer) -> KeptScores:
         name = asking.plugin.name

@@ -17,6 +17,7 @@ import numpy as np
 
 from scheduler.framework import (
     MAX_NODE_SCORE,
+    SUCCESS,
     ActionType,
     Code,
     CycleState,
@@ -33,6 +34,7 @@ from scheduler.framework import (
 )
 from scheduler.runtime.asking import outcomes_of, scores_of
 from scheduler.runtime.checking import constructor_wants
+from scheduler.runtime.points import overrides
 from scheduler.testing.fakes import Fakes
 from scheduler.testing.samples import sample_pods, sample_table
 
@@ -193,15 +195,28 @@ def check_a_part_of_the_nodes_gives_that_part_of_the_verdicts(each: Subject) -> 
 
 
 def _raw_scores(each: Subject, pod: PodInfo, snapshot: Snapshot) -> list[int] | None:
-    plugin, state, rows = each.plugin, CycleState(), snapshot.all_rows
+    plugin, rows = each.plugin, snapshot.all_rows
     if not isinstance(plugin, ScorePlugin):
         return None
-    if isinstance(plugin, PreScorePlugin):
-        answer = plugin.pre_score(state, pod, snapshot, rows)
-        if answer is not None and not answer.is_success:
-            return None
+    state = _score_state(plugin, pod, snapshot, rows)
+    if state is None:
+        return None
     scores: list[int] = scores_of(plugin, state, pod, snapshot, rows).tolist()
     return scores
+
+
+def _filter_state(plugin: Plugin, pod: PodInfo, snapshot: Snapshot) -> CycleState | None:
+    """Return what PreFilter prepares; None where Filter is not asked."""
+    state = CycleState()
+    answer = plugin.pre_filter(state, pod, snapshot) if isinstance(plugin, PreFilterPlugin) else None
+    return None if isinstance(answer, Status) and not answer.is_success else state
+
+
+def _score_state(plugin: Plugin, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> CycleState | None:
+    """Return what PreScore prepares; None where Score is not asked."""
+    state = CycleState()
+    answer = plugin.pre_score(state, pod, snapshot, rows) if isinstance(plugin, PreScorePlugin) else None
+    return state if answer is None or answer.is_success else None
 
 
 def check_answers_only_for_the_rows_still_standing(each: Subject) -> None:
@@ -312,6 +327,52 @@ def check_pods_of_one_signature_get_one_verdict(each: Subject) -> None:
         other, expected, expected_scores = answers.setdefault(signature, (pod, found, scores))
         assert found == expected, f"{pod} and {other} have one signature and two verdicts"
         assert scores == expected_scores, f"{pod} and {other} have one signature and two scores"
+
+
+def check_both_ways_say_the_same(each: Subject) -> None:
+    """Of plugins that judge nodes at once as well as one by one: the two ways are one rule."""
+    plugin, rows = each.plugin, each.snapshot.all_rows
+    for pod in each.pods:
+        if isinstance(plugin, FilterPlugin) and _has_both(plugin, FilterPlugin, "filter", "filter_node"):
+            state = _filter_state(plugin, pod, each.snapshot)
+            if state is not None:
+                at_once = plugin.filter(state, pod, each.snapshot, rows)
+                for row in rows.tolist():
+                    status = plugin.filter_node(state, pod, each.snapshot.node_info(row)) or SUCCESS
+                    outcome = at_once.of(row)
+                    assert (status.code, status.reasons) == (outcome.code, outcome.reasons), (
+                        f"{pod}: filter says {outcome} of {each.snapshot.name_of(row)}, filter_node {status}"
+                    )
+        if isinstance(plugin, ScorePlugin) and _has_both(plugin, ScorePlugin, "score", "score_node"):
+            state = _score_state(plugin, pod, each.snapshot, rows)
+            if state is not None:
+                scores = np.broadcast_to(plugin.score(state, pod, each.snapshot, rows), rows.shape).tolist()
+                one_by_one = [plugin.score_node(state, pod, each.snapshot.node_info(row)) for row in rows]
+                assert one_by_one == scores, f"{pod}: score gives {scores}, score_node {one_by_one}"
+
+
+def _has_both(plugin: Plugin, contract: type[Plugin], *methods: str) -> bool:
+    return all(overrides(plugin, contract, method) for method in methods)
+
+
+def check_what_does_not_read_pods_says_the_same_whoever_is_there(each: Subject) -> None:
+    """`reads_pods = False` means that pods may come to nodes and leave them, and no verdict changes."""
+    if each.plugin.reads_pods:
+        return
+    snapshot = each.snapshot
+    there = [(row, pod) for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)]
+    coming = [
+        (row, pod.placed_on(snapshot.name_of(row)))
+        for row in range(snapshot.n_nodes)
+        for pod in each.pods[row % 3 :: 3]
+    ]
+    for pod in each.pods:
+        if each.plugin.signature(pod) is None:
+            continue
+        said = verdict(each.plugin, pod, snapshot), ranking(each.plugin, pod, snapshot)
+        for other in (snapshot.overlay(remove=there), snapshot.overlay(add=coming)):
+            now = verdict(each.plugin, pod, other), ranking(each.plugin, pod, other)
+            assert now == said, f"{pod}: what is said of a node depends on the pods there"
 
 
 def check_replicas_share_a_signature(each: Subject) -> None:

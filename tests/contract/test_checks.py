@@ -139,6 +139,30 @@ class SignsTheName(Honest):
         return pod.name
 
 
+class FiltersInTwoWays(Honest):
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        return Outcomes.refuse(snapshot.allocatable["nvidia.com/gpu"] > 0, "has GPUs")
+
+
+class ScoresInTwoWays(Honest):
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> int:
+        return 100
+
+
+class DeniesToReadPods(Honest):
+    reads_pods = False
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("crowded") if len(list(node.pods)) > 2 else None
+
+
+class DeniesToScoreByPods(Honest):
+    reads_pods = False
+
+    def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return 0 if node.requested else 100
+
+
 class KeepsItsStateToItself(Honest, PreFilterPlugin):
     prepared: CycleState
 
@@ -183,6 +207,10 @@ def test_an_honest_plugin_passes(check: Callable[[Any], None]):
         (ScoresBeyond100, checks.check_scores_are_in_range),
         (ScoresInFloats, checks.check_scores_are_in_range),
         (SignsTooLittle, checks.check_pods_of_one_signature_get_one_verdict),
+        (FiltersInTwoWays, checks.check_both_ways_say_the_same),
+        (ScoresInTwoWays, checks.check_both_ways_say_the_same),
+        (DeniesToReadPods, checks.check_what_does_not_read_pods_says_the_same_whoever_is_there),
+        (DeniesToScoreByPods, checks.check_what_does_not_read_pods_says_the_same_whoever_is_there),
         (SignsTheName, checks.check_replicas_share_a_signature),
         (KeepsItsStateToItself, checks.check_works_from_a_cloned_state),
         (LooksThroughTheOverlay, checks.check_an_overlay_is_as_good_as_the_pods_themselves),

@@ -28,6 +28,7 @@ class HealthyHardwareArgs(PluginArgs):
 class HealthyHardware(FilterPlugin, ScorePlugin):
     name = "HealthyHardware"
     api_version = 1
+    reads_pods = False
     Args: ClassVar = HealthyHardwareArgs
 
     def __init__(self, *, args: HealthyHardwareArgs):

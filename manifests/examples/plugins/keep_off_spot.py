@@ -6,9 +6,10 @@ from scheduler.framework import FilterPlugin, Status
 class KeepOffSpot(FilterPlugin):
     name = "KeepOffSpot"
     api_version = 1
+    reads_pods = False
 
     def signature(self, pod):
-        return pod.labels.get("example.com/tier")
+        return pod.labels.get("example.com/tier") == "gold"
 
     def filter_node(self, state, pod, node):
         if pod.labels.get("example.com/tier") == "gold" and node.labels.get("example.com/spot") == "yes":

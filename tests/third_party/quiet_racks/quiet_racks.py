@@ -12,13 +12,14 @@ class QuietRacksArgs(PluginArgs):
 class QuietRacks(FilterPlugin):
     name = "QuietRacks"
     api_version = 1
+    reads_pods = False
     Args: ClassVar = QuietRacksArgs
 
     def __init__(self, *, args: QuietRacksArgs):
         self._label = args.label
 
     def signature(self, pod):
-        return pod.labels.get(self._label)
+        return pod.labels.get(self._label) == "fine"
 
     def filter(self, state, pod, snapshot, rows):
         if pod.labels.get(self._label) == "fine":

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Snapshot
     from tests.unit.runtime.judging import Judge, Judged
 
+    Kinds = tuple[str | None, str | None]
+    """The labels `class` and `size` of a pod."""
+
 
 class Verdict:
     """A rule that reads much of a node, of its pods, of the pod and of its own background data.
@@ -101,15 +104,15 @@ KEPT: tuple[Any, ...] = tuple(type(kind.__name__, (Signs, kind), {}) for kind in
 NODES = st.sampled_from([f"n{number}" for number in range(12)])
 CLASSES = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from(["x", "y", None]))
 STEPS = st.one_of(
-    st.tuples(st.just("node"), NODES, st.sampled_from(["x", "y", "z"])),
-    st.tuples(st.just("nodes"), st.sampled_from(["x", "y", "z"])),
-    st.tuples(st.just("no node"), NODES),
+    st.tuples(st.just("change"), NODES, st.sampled_from(["x", "y", "z"])),
+    st.tuples(st.just("change_all"), st.sampled_from(["x", "y", "z"])),
+    st.tuples(st.just("remove"), NODES),
     st.tuples(st.just("bind"), st.integers(0, 8), NODES),
     st.tuples(st.just("unbind"), st.integers(0, 8)),
     st.tuples(st.just("version"), st.sampled_from([0, 1, 2])),
-    st.tuples(st.just("break"), CLASSES, st.sampled_from([by_plugin, by_class])),
-    st.tuples(st.just("judge"), CLASSES, st.sampled_from([by_plugin, by_class])),
-    st.tuples(st.just("judge"), CLASSES, st.just(by_class)),
+    st.tuples(st.just("fail"), CLASSES, st.sampled_from([by_plugin, by_class])),
+    st.tuples(st.just("decide"), CLASSES, st.sampled_from([by_plugin, by_class])),
+    st.tuples(st.just("decide"), CLASSES, st.just(by_class)),
     st.tuples(st.just("expect"), CLASSES, NODES),
 )  # fmt: skip
 
@@ -124,30 +127,42 @@ class Twins:
         self.kept, self.fresh = framework_of(*kept), framework_of(*fresh)
 
     def step(self, what: str, *args: Any) -> None:
-        cache = self.cache
-        if what == "node":
-            cache.add_node(node(args[0], labels={"kind": args[1]}))
-        elif what == "nodes":
-            for name in [each.name for each in cache.snapshot().nodes]:
-                cache.add_node(node(name, labels={"kind": args[0]}))
-        elif what == "no node":
-            cache.remove_node(args[0])
-        elif what == "bind":
-            cache.add_pod(pod(f"p{args[0]}", node=args[1], cpu="1"))
-        elif what == "unbind":
-            cache.remove_pod(pod(f"p{args[0]}").uid)
-        elif what == "version":
-            self.set(number=args[0])
-        elif what == "break":
-            self.set(breaks=True)
-            self.judge(self.kept, args[1], pod_of(args[0]), cache.snapshot())
-            self.set(breaks=False)
-        elif what == "judge":
-            self.compare(args[1], pod_of(args[0]), cache.snapshot())
-        elif what == "expect" and (row := cache.table.row_of(args[1])) is not None:
-            self.compare(by_plugin, pod_of(args[0]), cache.snapshot().overlay(add=[(row, pod("soon"))]))
-            self.compare(by_class, pod_of(args[0]), cache.snapshot(), {row: [pod("soon")]})
-            self.compare(by_class, pod_of(args[0]), cache.snapshot())
+        getattr(self, what)(*args)
+
+    def change(self, name: str, kind: str) -> None:
+        self.cache.add_node(node(name, labels={"kind": kind}))
+
+    def change_all(self, kind: str) -> None:
+        for name in [each.name for each in self.cache.snapshot().nodes]:
+            self.change(name, kind)
+
+    def remove(self, name: str) -> None:
+        self.cache.remove_node(name)
+
+    def bind(self, number: int, name: str) -> None:
+        self.cache.add_pod(pod(f"p{number}", node=name, cpu="1"))
+
+    def unbind(self, number: int) -> None:
+        self.cache.remove_pod(pod(f"p{number}").uid)
+
+    def version(self, number: int) -> None:
+        self.set(number=number)
+
+    def fail(self, kinds: Kinds, way: Judge) -> None:
+        """Judge a pod while plugins fail at some nodes; nothing of that may stay."""
+        self.set(breaks=True)
+        self.judge(self.kept, way, pod_of(kinds), self.cache.snapshot())
+        self.set(breaks=False)
+
+    def decide(self, kinds: Kinds, way: Judge) -> None:
+        self.compare(way, pod_of(kinds), self.cache.snapshot())
+
+    def expect(self, kinds: Kinds, name: str) -> None:
+        snapshot, row = self.cache.snapshot(), self.cache.table.row_of(name)
+        if row is not None:
+            self.compare(by_plugin, pod_of(kinds), snapshot.overlay(add=[(row, pod("soon"))]))
+            self.compare(by_class, pod_of(kinds), snapshot, {row: [pod("soon")]})
+            self.compare(by_class, pod_of(kinds), snapshot)
 
     def set(self, **attributes: Any) -> None:
         for plugin in self.plugins:
@@ -165,7 +180,7 @@ class Twins:
             return str(error)
 
 
-def pod_of(kinds: tuple[str | None, str | None]) -> PodInfo:
+def pod_of(kinds: Kinds) -> PodInfo:
     labels = zip(("class", "size"), kinds, strict=True)
     return pod("web", labels={name: value for name, value in labels if value})
 
@@ -177,5 +192,5 @@ def test_kept_verdicts_are_those_that_would_be_given_now(steps: list[Any]):
     for step in steps:
         twins.step(*step)
     for kinds in (("a", "x"), ("b", "x"), (None, "y")):
-        twins.step("judge", kinds, by_class)
-        twins.step("judge", kinds, by_plugin)
+        twins.step("decide", kinds, by_class)
+        twins.step("decide", kinds, by_plugin)

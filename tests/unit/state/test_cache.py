@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,7 +11,7 @@ from scheduler.state.pod_states import MOVES, PodState
 from tests.builders import node, pod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from scheduler.objects.pod import PodInfo
 
@@ -181,3 +181,64 @@ def test_a_newer_version_of_a_node_keeps_its_pods(cache: Cache):
 def test_every_state_can_be_reached_and_left():
     assert set(MOVES) == set(PodState)
     assert set().union(*MOVES.values()) == set(PodState)
+
+
+class TestNews:
+    """Which rows are noted as changed, so that what is kept of them is asked again."""
+
+    def rows_changed_by(self, cache: Cache, change: Callable[[], object]) -> set[int]:
+        seen = cache.table.changes.end
+        change()
+        return set(cache.table.changes.since(seen) or ())
+
+    def test_a_choice_that_is_confirmed_is_no_news(self, cache: Cache):
+        cache.assume(WEB, "n2")
+        confirmed = bound("web", "n2", status={"conditions": [{"type": "PodScheduled", "status": "True"}]})
+
+        assert self.rows_changed_by(cache, lambda: cache.add_pod(confirmed)) == set()
+        assert cache.pod(WEB.uid) is confirmed
+        assert list(cache.snapshot().pods_on(1)) == [confirmed]
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"cpu": "2"},
+            {"labels": {"app": "web"}},
+            {"annotations": {"a": "b"}},
+            {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]},
+            {"affinity": {"podAntiAffinity": {}}},
+        ],
+        ids=lambda fields: next(iter(fields)),
+    )
+    def test_a_confirmation_with_something_else_is_news(self, cache: Cache, fields: dict[str, Any]):
+        cache.assume(WEB, "n2")
+
+        assert self.rows_changed_by(cache, lambda: cache.add_pod(bound("web", "n2", **fields))) == {1}
+
+    def test_a_later_change_of_a_confirmed_pod_is_news_whatever_it_is(self, cache: Cache):
+        cache.add_pod(bound("web", "n2"))
+        started = bound("web", "n2", status={"startTime": "2026-01-01T00:00:00Z"})
+
+        assert self.rows_changed_by(cache, lambda: cache.add_pod(started)) == {1}
+        assert list(cache.snapshot().pods_on(1)) == [started]
+
+    def test_pods_that_come_and_go_are_news_of_their_nodes(self, cache: Cache):
+        assert self.rows_changed_by(cache, lambda: cache.assume(WEB, "n1")) == {0}
+        assert self.rows_changed_by(cache, lambda: cache.forget(WEB.uid)) == {0}
+        assert self.rows_changed_by(cache, lambda: cache.add_pod(bound("db", "n2"))) == {1}
+        assert self.rows_changed_by(cache, lambda: cache.add_pod(bound("db", "n1"))) == {0, 1}
+        assert self.rows_changed_by(cache, lambda: cache.remove_pod(bound("db", "n1").uid)) == {0}
+
+    def test_a_heartbeat_is_no_news_and_disturbs_nobody(self, cache: Cache):
+        def beat(time: str, status: str = "True") -> None:
+            ready = {"type": "Ready", "status": status, "lastHeartbeatTime": time}
+            cache.add_node(node("n1", conditions=[ready]))
+
+        beat("00:00")
+        disturbances = cache.disturbances("n1")
+        assert self.rows_changed_by(cache, lambda: beat("00:05")) == set()
+        assert cache.disturbances("n1") == disturbances
+        assert cache.table.nodes[0].object["status"]["conditions"][0]["lastHeartbeatTime"] == "00:05"
+
+        assert self.rows_changed_by(cache, lambda: beat("00:10", "False")) == {0}
+        assert cache.disturbances("n1") != disturbances
