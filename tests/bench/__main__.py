@@ -58,9 +58,7 @@ def _different(count: int) -> list[PodInfo]:
     return [pod(f"different-{number}", cpu=f"{100 + number}m", memory="500Mi") for number in range(count)]
 
 
-def _decide(
-    framework: Framework, cache: Cache, pods: list[PodInfo], *, nobody_fits: bool = False
-) -> float:
+def _decide(framework: Framework, cache: Cache, pods: list[PodInfo], *, nobody_fits: bool = False) -> float:
     random = Random(1)
     gc.collect()
     begin = time.process_time()
