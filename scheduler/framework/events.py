@@ -6,7 +6,7 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntFlag, auto
 from typing import TYPE_CHECKING, Any
 
@@ -92,21 +92,27 @@ class ClusterEvent:
         resource: the kind.
         action: what happened; several, where a plugin registers for them.
         custom_label: the word in metrics and logs, where it is not made of the two.
+        label: the word in metrics and logs, as in `NodeUpdateNodeTaint` or `AssignedPodDelete`.
+        is_wildcard: whether it wakes every pod, whatever plugins say.
     """
 
     resource: EventResource
     action: ActionType
     custom_label: str = ""
+    label: str = field(init=False, compare=False, repr=False)
+    is_wildcard: bool = field(init=False, compare=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)
 
-    @property
-    def label(self) -> str:
-        """The word in metrics and logs, as in `NodeUpdateNodeTaint` or `AssignedPodDelete`."""
-        return self.custom_label or f"{self.resource.value}{self.action.label}"
+    def __post_init__(self) -> None:
+        # There are few of them, and they are looked up and told with every event of a watch.
+        label = self.custom_label or f"{self.resource.value}{self.action.label}"
+        wildcard = self.resource is EventResource.WILDCARD and self.action == ActionType.ALL
+        object.__setattr__(self, "label", label)
+        object.__setattr__(self, "is_wildcard", wildcard)
+        object.__setattr__(self, "_hash", hash((self.resource, self.action, self.custom_label)))
 
-    @property
-    def is_wildcard(self) -> bool:
-        """Whether it wakes every pod, whatever plugins say."""
-        return self.resource is EventResource.WILDCARD and self.action == ActionType.ALL
+    def __hash__(self) -> int:
+        return self._hash
 
     def covers(self, event: ClusterEvent) -> bool:
         """Say whether a plugin registered for this wants to hear of an event.
