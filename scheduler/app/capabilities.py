@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from scheduler.client.http.request import Request
 from scheduler.errors import ApiError
 from scheduler.framework import (
     ApiGet,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from scheduler.app.web_client import WebClient
-    from scheduler.client.connection import Requests
+    from scheduler.client.requests import Requests
     from scheduler.cycle.event_bus import EventBus
     from scheduler.queue.scheduling_queue import SchedulingQueue
     from scheduler.runtime.waiting_pods import WaitingPodsMap
@@ -48,7 +49,7 @@ class ApiReads:
 
     async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
         try:
-            answer = await self._requests.request("GET", path, timeout_seconds=timeout_seconds)
+            answer = await self._requests.send(Request("GET", path, timeout_seconds=timeout_seconds))
         except ApiError as error:
             raise OSError(f"GET {path}: {error}") from error
         return answer.body

@@ -19,11 +19,10 @@ from scheduler.app.victim_review import ExtenderReview
 from scheduler.app.watches import Watches
 from scheduler.app.web_client import WebClient
 from scheduler.client.events import EventRecorder
-from scheduler.client.leadership import GuardedRequests, Leadership, Unopposed
+from scheduler.client.leadership import Leadership, Unopposed
 from scheduler.client.lease import LeaderElector, new_identity
-from scheduler.client.pod_reader import PodReader
-from scheduler.client.rate_limit import RateLimitedRequests
-from scheduler.client.rehearsal import Rehearsal
+from scheduler.client.pod_reader import ApiPodReader
+from scheduler.client.requests import GuardedRequests, RateLimitedRequests, Rehearsal
 from scheduler.client.writer import ApiWriter
 from scheduler.cycle.attempt_log import AttemptLog
 from scheduler.cycle.binding import BindingCycle
@@ -53,7 +52,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping, Sequence
     from random import Random
 
-    from scheduler.client.connection import ApiConnection, Requests
+    from scheduler.client.connection import ApiConnection
+    from scheduler.client.requests import Requests
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import ClientConnection, LeaderElection
@@ -157,7 +157,7 @@ class Daemon:
             is_leading=self.leadership.is_leading,
             newest=self.pod,
         )
-        self._reader = PodReader(connection, random)
+        self._reader = ApiPodReader(connection, random)
         self.cache.pauses.configure(
             initial_seconds=settings.node_pause_initial_seconds,
             max_seconds=settings.node_pause_max_seconds,

@@ -21,8 +21,8 @@ from scheduler.app.victim_review import ExtenderReview
 from scheduler.app.watches import Watches
 from scheduler.app.web_client import WebClient
 from scheduler.client.events import EventRecorder
-from scheduler.client.pod_reader import PodReader
-from scheduler.client.rate_limit import RateLimitedRequests
+from scheduler.client.pod_reader import ApiPodReader
+from scheduler.client.requests import RateLimitedRequests
 from scheduler.client.writer import ApiWriter
 from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.event_handlers import PodHandler
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
     from random import Random
 
-    from scheduler.client.connection import ApiConnection, Requests
+    from scheduler.client.connection import ApiConnection
+    from scheduler.client.requests import Requests
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import ClientConnection
@@ -126,7 +127,7 @@ class ExtenderService:
         self._binding = ExtenderBinding(
             cache=self.cache,
             verdicts=self._verdicts,
-            reader=PodReader(connection, random),
+            reader=ApiPodReader(connection, random),
             newest=self.pod,
             framework_of=self.framework_of,
         )
