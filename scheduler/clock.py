@@ -36,4 +36,4 @@ def rfc3339(moment: datetime) -> str:
 
 def rfc3339_micro(moment: datetime) -> str:
     """Write a moment as `metav1.MicroTime` does: UTC, six decimals."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

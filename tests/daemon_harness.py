@@ -7,11 +7,10 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
-
 from plugins.registry import IN_TREE
 from scheduler.app.daemon import Daemon
 from scheduler.client.connection import ApiConnection
+from scheduler.client.http.endpoint import Endpoint
 from scheduler.configuration.load import default, parse
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.simulator.server import ApiServer
@@ -33,9 +32,9 @@ class GarblingConnection(ApiConnection):
 
     garbled: Mapping[bytes, bytes] = {}
 
-    async def stream(self, *args: Any, **options: Any) -> AsyncGenerator[bytes, None]:
-        async for line in super().stream(*args, **options):
-            yield self._garble(line)
+    async def stream(self, *args: Any, **options: Any) -> AsyncGenerator[list[bytes], None]:
+        async for lines in super().stream(*args, **options):
+            yield [self._garble(line) for line in lines]
 
     def _garble(self, text: bytes) -> bytes:
         for sent, received in self.garbled.items():
@@ -74,8 +73,7 @@ class Cluster:
             leader_elect: whether it waits for the lease.
             no_bind: whether it writes nothing.
         """
-        connector = aiohttp.UnixConnector(path=str(self.server.socket_path))
-        async with GarblingConnection("http://localhost", connector) as connection:
+        async with GarblingConnection(self.endpoint) as connection:
             connection.garbled = self.garbled
             parsed = parse(configuration) if configuration else default()
             daemon = Daemon(
@@ -93,6 +91,11 @@ class Cluster:
             finally:
                 stop.set()
                 await running
+
+    @property
+    def endpoint(self) -> Endpoint:
+        assert self.server.socket_path is not None
+        return Endpoint("http://localhost", unix_socket=self.server.socket_path)
 
     def add_nodes(self, *nodes: Mapping[str, Any]) -> None:
         for node in nodes:

@@ -97,9 +97,8 @@ async def extender_service(
         waits: until everything is read.
         binds: whether pods are bound.
     """
-    connector = aiohttp.UnixConnector(path=str(cluster.server.socket_path))
     stop = asyncio.Event()
-    async with ApiConnection("http://localhost", connector) as connection:
+    async with ApiConnection(cluster.endpoint) as connection:
         service = ExtenderService(
             connection,
             parse(configuration),

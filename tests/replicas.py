@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
-
 from plugins.registry import IN_TREE
 from scheduler.app.daemon import Daemon
 from scheduler.client.connection import ApiConnection
@@ -27,15 +25,6 @@ if TYPE_CHECKING:
 LEASES = "leases.coordination.k8s.io"
 
 
-class NamedConnection(ApiConnection):
-    """A connection that tells the server who is asking."""
-
-    name = ""
-
-    async def _headers(self, extra: Mapping[str, str] | None) -> dict[str, str]:
-        return {**await super()._headers(extra), "User-Agent": self.name}
-
-
 class Replica:
     """A daemon at work.
 
@@ -45,8 +34,8 @@ class Replica:
         ended: its task.
     """
 
-    def __init__(self, cluster: Cluster, connection: NamedConnection, daemon: Daemon) -> None:
-        self.name = connection.name
+    def __init__(self, cluster: Cluster, connection: ApiConnection, daemon: Daemon) -> None:
+        self.name = connection.user_agent
         self.daemon = daemon
         self.freezer = Freezer()
         self._server = cluster.server
@@ -107,9 +96,8 @@ async def replica(
         plugins: in-tree plugins beside the real ones.
         election: fields of `LeaderElection` that differ from the defaults.
     """
-    connector = aiohttp.UnixConnector(path=str(cluster.server.socket_path))
-    async with NamedConnection("http://localhost", connector) as connection:
-        connection.name = name
+    async with ApiConnection(cluster.endpoint) as connection:
+        connection.user_agent = name
         daemon = Daemon(
             connection,
             with_leader_election(default(), leader_elect=True, **election),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from scheduler.client.http.request import Request
 from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
-    from scheduler.client.connection import Requests
+    from scheduler.client.requests import Requests
     from scheduler.objects.pod import PodInfo
 
 
@@ -31,7 +32,7 @@ class ApiReads:
 
     async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
         try:
-            answer = await self._requests.request("GET", path, timeout_seconds=timeout_seconds)
+            answer = await self._requests.send(Request("GET", path, timeout_seconds=timeout_seconds))
         except ApiError as error:
             raise OSError(f"GET {path}: {error}") from error
         return answer.body

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import msgspec
 
 from scheduler.app.reloader import Offer, digest_of, nothing
+from scheduler.client.http.request import Request
 from scheduler.client.recorded_event import ObjectReference
 from scheduler.client.resources import Resource
 from scheduler.configuration.load import parse
@@ -142,7 +143,7 @@ async def read_config_map(connection: ApiConnection, where: ConfigMapKey) -> Con
         ApiError: the API server cannot be asked at present.
     """
     try:
-        answer = await connection.request("GET", CONFIG_MAPS.path(where.namespace, where.name))
+        answer = await connection.send(Request("GET", CONFIG_MAPS.path(where.namespace, where.name)))
     except ApiError as error:
         if error.status not in {401, 403, 404}:
             raise

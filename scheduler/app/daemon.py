@@ -18,11 +18,10 @@ from scheduler.app.needs import needs_of, together
 from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
 from scheduler.client.event_recorders import EventRecorders
-from scheduler.client.leadership import GuardedRequests, Leadership, Unopposed
+from scheduler.client.leadership import Leadership, Unopposed
 from scheduler.client.lease import LeaderElector, new_identity
-from scheduler.client.pod_reader import PodReader
-from scheduler.client.rate_limit import RateLimitedRequests
-from scheduler.client.rehearsal import Rehearsal
+from scheduler.client.pod_reader import ApiPodReader
+from scheduler.client.requests import GuardedRequests, RateLimitedRequests, Rehearsal
 from scheduler.client.writer import ApiWriter
 from scheduler.cycle.sampling import NodeSampling, percentages_of
 from scheduler.errors import LeadershipLostError
@@ -36,8 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from random import Random
 
-    from scheduler.client.connection import ApiConnection, Requests
+    from scheduler.client.connection import ApiConnection
     from scheduler.client.events import EventRecorder
+    from scheduler.client.requests import Requests
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import ClientConnection, LeaderElection
@@ -115,7 +115,7 @@ class Daemon:
             self.parts,
             writer=self.writer,
             recorders=self._recorders,
-            reader=PodReader(connection, random),
+            reader=ApiPodReader(connection, random),
             newest=self._pods.get,
             is_leading=self.leadership.is_leading,
             tasks=self._tasks,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from scheduler.client.http.request import Request
 from scheduler.client.lease_record import Lease
 from scheduler.client.resources import LEASES
 from scheduler.errors import ApiError, ConfigurationError, FieldError
@@ -55,7 +56,7 @@ async def refuse_beside_default_scheduler(connection: ApiConnection, configurati
 
 async def _read(connection: ApiConnection) -> LeaseRecord | None:
     try:
-        answer = await connection.request("GET", LEASES.path(_NAMESPACE, _NAME))
+        answer = await connection.send(Request("GET", LEASES.path(_NAMESPACE, _NAME)))
     except ApiError as error:
         if error.status != 404:
             logger.warning(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from scheduler.cli.event_loop import run_in_loop
 from scheduler.clock import SystemClock
 from scheduler.logs import configure_logging
 from scheduler.simulator.scenarios.clusters import heterogeneous
@@ -60,7 +61,7 @@ def api_server(
     # kubectl shows its token over TLS only.
     tls = tls or rbac
     server = ApiServer(clock=SystemClock(), port=port, tls=tls, rbac=rbac, kubelet=True, controllers=True)
-    asyncio.run(_serve(server, heterogeneous(nodes, seed=seed), plan, kubeconfig.absolute()))
+    run_in_loop(_serve(server, heterogeneous(nodes, seed=seed), plan, kubeconfig.absolute()))
 
 
 async def _serve(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from scheduler.cli.event_loop import run_in_loop
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.demo.given import Given
 from scheduler.demo.show import show
@@ -47,7 +48,7 @@ def demo(
     configure_logging(logging.ERROR, LogFormat.TEXT)
     configuration = default() if config is None else load(config)
     workload = Tour() if apply is None else Given(read_manifests(apply))
-    raise typer.Exit(asyncio.run(_demo(configuration, workload, exit_when_settled=exit_)))
+    raise typer.Exit(run_in_loop(_demo(configuration, workload, exit_when_settled=exit_)))
 
 
 async def _demo(configuration: Configuration, workload: Workload, *, exit_when_settled: bool) -> int:

@@ -19,6 +19,7 @@ from scheduler.app.extender.service import ExtenderService, checked_profile, jud
 from scheduler.app.extender.snippet import points_not_run, snippet
 from scheduler.app.memory import settle_memory
 from scheduler.app.pages import Serving
+from scheduler.cli.event_loop import run_in_loop
 from scheduler.cli.serving import BindAddress, TlsCertFile, TlsPrivateKeyFile
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
@@ -154,7 +155,7 @@ def extender(
     if snippet_only:
         _print_snippet(configuration, profile, where)
         return
-    asyncio.run(_run(configuration, profile, str(kubeconfig) if kubeconfig else None, where))
+    run_in_loop(_run(configuration, profile, str(kubeconfig) if kubeconfig else None, where))
 
 
 def _print_snippet(configuration: Configuration, profile: str, where: ExtenderAddress) -> None:

@@ -24,6 +24,7 @@ from scheduler.app.memory import settle_memory
 from scheduler.app.pages import Serving, serving_pages
 from scheduler.app.reloader import Reloader
 from scheduler.cli.configuration import ConfigFileOption, ConfigMapOption, FollowConfig, WriteConfigTo
+from scheduler.cli.event_loop import run_in_loop
 from scheduler.cli.leader_election import (
     LeaderElect,
     LeaseDuration,
@@ -147,7 +148,7 @@ def run(
         may_replace=no_bind or replace_default_scheduler,
     )
     try:
-        asyncio.run(work)
+        run_in_loop(work)
     except LeadershipLostError as lost:
         logger.error(str(lost))  # noqa: TRY400 - how it came to that was logged where it happened
         raise typer.Exit(1) from lost

@@ -1,5 +1,4 @@
 """Everything that talks to the API server: list-and-watch, stores, writes, events.
 
-`kubernetes_asyncio` carries configuration, authentication, TLS and the connection pool; bytes go straight
-between its pool and our typed structs.
+`http/` moves bytes, over connections that are kept; what is above it deals in our typed structs.
 """

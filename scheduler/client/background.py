@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from scheduler.errors import ApiError, NotLeadingError
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scheduler.client.backoff import Backoff
-    from scheduler.client.connection import Requests
+    from scheduler.client.requests import Requests
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +44,9 @@ class Job(Protocol):
 
 
 J = TypeVar("J", bound=Job)
+_Turn: TypeAlias = "tuple[JobQueue[Any], Job]"
+
+_LENT_AT_MOST = 64
 
 
 class JobQueue(Generic[J]):
@@ -129,7 +132,10 @@ class BackgroundLane:
     """Sends the jobs of several queues, the first queue first.
 
     Of the places at a time, the first queue leaves one free, so that a flood of patches does not stop the
-    events. When the server has too much to do or cannot be reached, all wait together.
+    last queue, the events. Besides, `lend` lets one job of the last queue out beyond all places. When the server has
+    too much to do or cannot be reached, all wait together.
+
+    Jobs are sent by a few tasks that stay, one for each job that was ever under way at a time.
     """
 
     def __init__(
@@ -152,37 +158,70 @@ class BackgroundLane:
         self._queues = queues
         self._places = places
         self._backoff = backoff
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._senders: set[asyncio.Task[None]] = set()
+        self._asleep: list[asyncio.Future[_Turn]] = []  # senders without a job
+        self._busy = 0
+        self._lent = 0
         self._resume: asyncio.TimerHandle | None = None
 
     def wake(self) -> None:
-        """Begin what there is room for; to be called when a job was queued."""
-        while self._resume is None and len(self._tasks) < self._places():
-            found = self._next()
-            if found is None:
-                return
-            queue, job = found
-            task = asyncio.create_task(self._carry_out(queue, job), name=f"write {queue.name} {job.about}")
-            self._tasks.add(task)
-            task.add_done_callback(self._ended)
+        """Begin what there is room for; to be called when a job was queued, or there may be more places."""
+        while (turn := self._next()) is not None:
+            self._busy += 1
+            if self._asleep:
+                self._asleep.pop().set_result(turn)
+            else:
+                sender = asyncio.create_task(self._send(turn), name=f"background writes {len(self._senders)}")
+                self._senders.add(sender)
+
+    def lend(self) -> None:
+        """Let one more job of the last queue out although there is no place, now or as soon as there is one."""
+        self._lent = min(self._lent + 1, _LENT_AT_MOST)
+        self.wake()
 
     async def close(self) -> None:
         """Drop everything."""
         if self._resume is not None:
             self._resume.cancel()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.remove_done_callback(self._ended)
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for sender in self._senders:
+            sender.cancel()
+        await asyncio.gather(*self._senders, return_exceptions=True)
 
-    def _next(self) -> tuple[JobQueue[Any], Job] | None:
+    def _next(self) -> _Turn | None:
+        """Take the next job that has a place."""
+        if self._resume is not None:
+            return None
         *urgent, last = self._queues
-        for queue in urgent:
-            if queue.in_flight < self._places() - 1 and (job := queue.take()) is not None:
-                return queue, job
+        places = self._places()
+        free = places - self._busy
+        if free > 0:
+            self._lent = 0
+            for queue in urgent:
+                if queue.in_flight < places - 1 and (job := queue.take()) is not None:
+                    return queue, job
+        elif not self._lent or free <= -_LENT_AT_MOST:
+            return None
         job = last.take()
-        return None if job is None else (last, job)
+        if job is None:
+            return None
+        if free <= 0:
+            self._lent -= 1
+        return last, job
+
+    async def _send(self, turn: _Turn) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._carry_out(*turn)
+            self._busy -= 1
+            next_turn = self._next()
+            if next_turn is None:
+                asleep: asyncio.Future[_Turn] = loop.create_future()
+                self._asleep.append(asleep)
+                turn = await asleep
+            else:
+                self._busy += 1
+                turn = next_turn
+                self.wake()  # there may be more places than before
 
     async def _carry_out(self, queue: JobQueue[Any], job: Job) -> None:
         failure: ApiError | None = None
@@ -208,10 +247,6 @@ class BackgroundLane:
             failure = ApiError(0, "InternalError", f"{job.about}: {error!r}")
         job.finished(failure)  # which may queue it anew, and then the queue is not idle
         queue.done(job)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self.wake()
 
     def _wait(self, error: ApiError) -> None:
         """Begin nothing for a while."""

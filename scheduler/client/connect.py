@@ -35,13 +35,7 @@ async def connect(kubeconfig: str | None, *, context: str | None = None) -> Asyn
     else:
         credentials = Credentials(f"kubeconfig {kubeconfig}", kubeconfig, context)
     await credentials.load()
-    connection = ApiConnection(
-        credentials.server,
-        credentials.connector(),
-        authorization=credentials,
-        proxy=credentials.proxy,
-        server_hostname=credentials.server_hostname,
-    )
+    connection = ApiConnection(credentials.endpoint(), authorization=credentials)
     refreshing = asyncio.create_task(_keep_fresh(credentials, connection), name="credentials refresh")
     try:
         yield connection
@@ -54,15 +48,14 @@ async def connect(kubeconfig: str | None, *, context: str | None = None) -> Asyn
 
 async def _keep_fresh(credentials: Credentials, connection: ApiConnection) -> None:
     """Read tokens and certificates again for ever; what cannot be read now leaves the old ones in use."""
-    identity = credentials.identity()
+    identity = credentials.login.identity()
     while True:
         await credentials.wait_stale()
         try:
             await credentials.load()
-            found = credentials.identity()
-            if found != identity:
-                await connection.replace_connector(credentials.connector())
-                identity = found
+            if credentials.login.identity() != identity:
+                connection.replace_endpoint(credentials.endpoint())
+                identity = credentials.login.identity()
                 logger.info("Client certificates changed", extra={"source": credentials.source})
         except (ConfigurationError, OSError) as error:
             logger.warning(

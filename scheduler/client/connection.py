@@ -1,32 +1,24 @@
-"""One API server, asked for bytes and answering in bytes.
-
-`kubernetes_asyncio`'s generated calls refuse bytes as a body, parse every answer into models and look up
-proxies and netrc in two threads for every request. So its connector (pool and TLS) is used under a session
-of our own.
-"""
+"""One API server, asked for bytes and answering in bytes."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from contextlib import aclosing
-from contextvars import ContextVar
-from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Protocol, Self
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Protocol, Self
+from urllib.parse import quote, urlencode
 
-import aiohttp
-from yarl import URL
-
+from scheduler.client.http.pool import ConnectionPool
+from scheduler.client.http.request import Request, Response
 from scheduler.client.wire import answer_error
 from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable
 
-    from aiohttp.abc import AbstractStreamWriter
-    from aiohttp.connector import Connection
+    from scheduler.client.http.endpoint import Endpoint
+    from scheduler.client.http.protocol import HttpProtocol
 
 USER_AGENT = f"custom-scheduler/{version('custom-scheduler')}"
 
@@ -37,21 +29,16 @@ CONNECTION_LOST = "ConnectionLost"
 TIMEOUT = "Timeout"
 """An `ApiError.reason` at status 0: no answer in time, or a watch that fell silent."""
 
-_CONNECT_SECONDS = 10.0
-_BEFORE_SENDING: ContextVar[Callable[[], None] | None] = ContextVar("before_sending", default=None)
-_READ_BUFFER_BYTES = 2**21
-_LINES_AT_A_TIME = 100  # then the other tasks get a turn: about a millisecond of events
-_REASONS: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (  # the first that fits
-    (NOT_CONNECTED, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)),
-    (TIMEOUT, (TimeoutError,)),
-    (CONNECTION_LOST, (Exception,)),
-)
+_SENT_TWICE = frozenset({"GET", "PUT", "DELETE"})
+"""Methods that may be carried out twice: sent once more over another connection where not a byte of an answer came."""
+_IN_A_URL = "/?&=%:@!$'()*+,;~[]"
+_LINES_AT_A_TIME = 32  # then the other tasks get a turn: about a millisecond of events
 
 
 class Authorization(Protocol):
     """What makes the API server believe who is asking."""
 
-    async def header(self) -> str | None:
+    def header(self) -> str | None:
         """Return the Authorization header for the next request; None for client certificates and for nobody."""
         ...
 
@@ -75,37 +62,6 @@ class RequestObserver(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    """A 2xx answer."""
-
-    status: int
-    body: bytes
-    headers: Mapping[str, str]
-
-
-class Requests(Protocol):
-    """Where requests are sent: an `ApiConnection`, or one that lets them out under a condition only."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        headers: Mapping[str, str] | None = None,
-        timeout_seconds: float = 30.0,
-    ) -> Response:
-        """Ask once and wait for the whole answer.
-
-        Raises:
-            ApiError: the answer is not 2xx; or, with status 0, there was none. See the reasons above.
-        """
-        ...
-
-
 class ApiConnection:
     """Requests and streams to one API server, over one connection pool.
 
@@ -113,39 +69,24 @@ class ApiConnection:
     kubeconfig or a pod's service account.
 
     Attributes:
-        server: its URL.
         observer: is told of every request, once it is set.
+        user_agent: what this client calls itself; to be set before the first request.
     """
 
-    def __init__(
-        self,
-        server: str,
-        connector: aiohttp.BaseConnector,
-        *,
-        authorization: Authorization | None = None,
-        proxy: str | None = None,
-        server_hostname: str | None = None,
-    ) -> None:
-        """Take over a connector.
+    def __init__(self, endpoint: Endpoint, *, authorization: Authorization | None = None) -> None:
+        """Prepare; nothing is sent yet.
 
         Args:
-            server: its URL, a path included where it lives under one; over a Unix socket `http://localhost`.
-            connector: closed with this object.
+            endpoint: the server.
             authorization: None where the server asks for none, or client certificates do.
-            proxy: URL of an HTTP proxy.
-            server_hostname: the name its certificate must carry, if not the URL's.
         """
-        self.server = server.rstrip("/")
         self.observer: RequestObserver | None = None
-        self._host = URL(self.server).host_port_subcomponent or ""
+        self.user_agent = USER_AGENT
+        self._pool = ConnectionPool(endpoint)
+        self._host = endpoint.host
         self._authorization = authorization
-        self._options: dict[str, Any] = {"allow_redirects": False}
-        if proxy:
-            self._options["proxy"] = proxy
-        if server_hostname:
-            self._options["server_hostname"] = server_hostname
-        self._session = _session(connector)
-        self._retired: aiohttp.ClientSession | None = None
+        self._authorized_by: str | None = None
+        self._head: tuple[str, str] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -153,184 +94,190 @@ class ApiConnection:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where new requests go."""
+        return self._pool.endpoint
+
     async def close(self) -> None:
         """Close all connections; what is under way fails."""
-        for session in (self._session, self._retired):
-            if session is not None:
-                await session.close()
+        await self._pool.close()
 
-    async def replace_connector(self, connector: aiohttp.BaseConnector) -> None:
-        """Use another pool for new requests: the client certificate has changed.
+    def replace_endpoint(self, endpoint: Endpoint) -> None:
+        """Use other connections for new requests: the client certificate has changed. What is under way goes on."""
+        self._pool.replace_endpoint(endpoint)
+        self._head = None
 
-        What is under way goes on over the old pool, which is closed at the next replacement.
+    async def send(self, request: Request, *, before_sending: Callable[[], None] | None = None) -> Response:
+        """Ask as `requests.Requests.send`.
+
+        `before_sending` is called before a connection is opened, and when nothing is left to wait for, right before the
+        request is written; what it raises is raised here, with nothing sent.
         """
-        if self._retired is not None:
-            await self._retired.close()
-        self._retired, self._session = self._session, _session(connector)
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        headers: Mapping[str, str] | None = None,
-        timeout_seconds: float = 30.0,
-        before_sending: Callable[[], None] | None = None,
-    ) -> Response:
-        """Ask as `Requests.request`.
-
-        `before_sending` is called at once, and again when credentials and a connection were waited for, right
-        before the first byte is written; what it raises is raised here, with nothing sent.
-        """
-        if before_sending is not None:
-            before_sending()
-        what = f"{method} {path}"
-        sent = await self._headers(headers)
-        if body is not None:
-            sent["Content-Type"] = content_type
         began = time.perf_counter()
-        token = _BEFORE_SENDING.set(before_sending)
         try:
-            async with self._session.request(
-                method,
-                self._url(path, params),
-                data=body,
-                headers=sent,
-                timeout=aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=_CONNECT_SECONDS),
-                **self._options,
-            ) as answer:
-                content = await answer.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self._tell(method, 0, time.perf_counter() - began)
-            raise _no_answer(what, error) from error
-        finally:
-            _BEFORE_SENDING.reset(token)
-        self._tell(method, answer.status, time.perf_counter() - began)
-        if not 200 <= answer.status <= 299:
-            raise self._refusal(what, answer, content)
-        return Response(answer.status, content, answer.headers)
+            connection = await self._exchange(request, before_sending)
+        except _NoAnswerError as error:
+            self._observe(request, 0, time.perf_counter() - began)
+            raise error.as_api_error(request) from error
+        status, body = connection.status, connection.taken()
+        self._pool.give_back(connection)
+        self._observe(request, status, time.perf_counter() - began)
+        if not 200 <= status <= 299:
+            raise self._refusal(request, connection, body)
+        return Response(status, body)
 
-    async def stream(
-        self, path: str, params: Mapping[str, str], *, silence_seconds: float
-    ) -> AsyncGenerator[bytes, None]:
-        """Ask for a watch and yield its lines without their ends, of any length.
+    async def stream(self, request: Request, *, silence_seconds: float) -> AsyncGenerator[list[bytes], None]:
+        """Ask for a watch and yield its lines, without their ends and of any length, as many as are there.
 
         The end of the iteration is the server's orderly end; a last line it did not finish is yielded as is.
 
         Args:
-            path: as from `Resource.path`.
-            params: the query.
+            request: its time is not limited.
             silence_seconds: how long the server may send nothing at all.
 
         Raises:
             ApiError: refused, or, with status 0, cut off or silent for too long (`TIMEOUT`).
         """
-        what = f"GET {path}"
-        headers = await self._headers(None)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=silence_seconds)
-        told = False
         try:
-            async with self._session.get(
-                self._url(path, params), headers=headers, timeout=timeout, **self._options
-            ) as answer:
-                self._tell("GET", answer.status, None)
-                told = True
-                if answer.status != 200:
-                    raise self._refusal(what, answer, await answer.read())
-                async with aclosing(_lines(answer.content)) as lines:
-                    async for line in lines:
-                        yield line
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            if not told:
-                self._tell("GET", 0, None)
-            raise _no_answer(what, error) from error
+            connection = await self._exchange(request, None, silence_seconds=silence_seconds)
+        except _NoAnswerError as error:
+            self._observe(request, 0, None)
+            raise error.as_api_error(request) from error
+        self._observe(request, connection.status, None)
+        try:
+            if connection.status != 200:
+                pieces = [piece async for piece in _pieces(connection)]
+                raise self._refusal(request, connection, b"".join(pieces))
+            async with aclosing(_lines(connection)) as batches:
+                async for lines in batches:
+                    yield lines
+        except OSError as error:
+            raise _NoAnswerError(error).as_api_error(request) from error
+        finally:
+            self._pool.give_back(connection)
 
-    def _tell(self, method: str, status: int, seconds: float | None) -> None:
+    async def _exchange(
+        self, request: Request, check: Callable[[], None] | None, *, silence_seconds: float | None = None
+    ) -> HttpProtocol:
+        """Send, and return a connection with the whole answer, or, with `silence_seconds`, with its head.
+
+        Raises:
+            _NoAnswerError: there is none.
+        """
+        deadline = asyncio.get_running_loop().time() + request.timeout_seconds
+        lost: _NoAnswerError | None = None
+        may_repeat = request.method in _SENT_TWICE
+        while True:
+            try:
+                connection = self._pool.take() or await self._open(deadline, check)
+                if check is not None:
+                    self._check(check, connection)
+            except Exception:
+                if lost is not None:  # the first time it was sent, and may have been carried out
+                    raise lost from None
+                raise
+            # No other task has had a turn since the check.
+            try:
+                if silence_seconds is None:
+                    await connection.begin(self._encode(request), deadline)
+                else:
+                    await connection.begin_piecewise(self._encode(request), silence_seconds)
+            except OSError as error:
+                self._pool.give_back(connection)
+                lost = _NoAnswerError(error)
+                if not may_repeat or connection.has_answered or isinstance(error, TimeoutError):
+                    raise lost from error
+                may_repeat = False
+            except BaseException:
+                self._pool.give_back(connection)
+                raise
+            else:
+                return connection
+
+    async def _open(self, deadline: float, check: Callable[[], None] | None) -> HttpProtocol:
+        if check is not None:
+            check()
+        try:
+            return await self._pool.open(deadline)
+        except OSError as error:
+            raise _NoAnswerError(error, NOT_CONNECTED) from error
+
+    def _check(self, check: Callable[[], None], connection: HttpProtocol) -> None:
+        try:
+            check()
+        except BaseException:
+            self._pool.give_back(connection)
+            raise
+
+    def _encode(self, request: Request) -> bytes:
+        header = None if self._authorization is None else self._authorization.header()
+        if self._head is None or header != self._authorized_by:
+            self._authorized_by = header
+            self._head = self._build_head(header)
+        prefix, constant = self._head
+        path = request.path
+        if not path.isascii() or not path.isprintable() or " " in path:
+            path = quote(path, safe=_IN_A_URL)
+        query = f"?{urlencode(request.params)}" if request.params else ""
+        head = f"{request.method} {prefix}{path}{query}{constant}"
+        if request.body is None and request.method == "GET":
+            return f"{head}\r\n".encode()
+        body = request.body or b""
+        head = f"{head}Content-Type: {request.content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+        return head.encode() + body
+
+    def _build_head(self, authorization: str | None) -> tuple[str, str]:
+        """Return what comes before and after the path in every request."""
+        endpoint = self._pool.endpoint
+        constant = (
+            f" HTTP/1.1\r\nHost: {endpoint.host}\r\nUser-Agent: {self.user_agent}\r\n"
+            f"Accept: application/json\r\nAccept-Encoding: identity\r\n{endpoint.headers}"
+        )
+        if authorization is not None:
+            constant += f"Authorization: {authorization}\r\n"
+        return endpoint.target_prefix, constant
+
+    def _observe(self, request: Request, status: int, seconds: float | None) -> None:
         if self.observer is not None:
-            self.observer.requested(self._host, method, status, seconds)
+            self.observer.requested(self._host, request.method, status, seconds)
 
-    def _url(self, path: str, params: Mapping[str, str] | None) -> URL:
-        query = f"?{urlencode(params)}" if params else ""
-        return URL(f"{self.server}{path}{query}", encoded=True)
-
-    async def _headers(self, extra: Mapping[str, str] | None) -> dict[str, str]:
-        headers = dict(extra) if extra else {}
-        if self._authorization is not None:
-            value = await self._authorization.header()
-            if value is not None:
-                headers["Authorization"] = value
-        return headers
-
-    def _refusal(self, what: str, answer: aiohttp.ClientResponse, content: bytes) -> ApiError:
-        if answer.status == 401 and self._authorization is not None:
+    def _refusal(self, request: Request, connection: HttpProtocol, body: bytes) -> ApiError:
+        if connection.status == 401 and self._authorization is not None:
             self._authorization.rejected()
-        return answer_error(what, answer.status, answer.headers, content)
+        return answer_error(str(request), connection.status, connection.header(b"retry-after"), body)
 
 
-def _session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=connector,
-        # Large bodies are decompressed in a thread; between a scheduler and its API server bytes are cheap.
-        headers={"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"},
-        cookie_jar=aiohttp.DummyCookieJar(),
-        read_bufsize=_READ_BUFFER_BYTES,
-        trust_env=False,
-        request_class=_GuardedRequest,
-    )
+class _NoAnswerError(Exception):
+    """There was none, because of an error of the system."""
+
+    def __init__(self, error: OSError, reason: str = "") -> None:
+        self._error = error
+        self._reason = reason or (TIMEOUT if isinstance(error, TimeoutError) else CONNECTION_LOST)
+
+    def as_api_error(self, request: Request) -> ApiError:
+        words = str(self._error) or type(self._error).__name__
+        return ApiError(0, self._reason, f"{request}: {self._reason}: {words}")
 
 
-class _GuardedRequest(aiohttp.ClientRequest):
-    """Asks with the connection at hand, right before it is written to."""
-
-    async def send(self, conn: Connection) -> aiohttp.ClientResponse:
-        _check_before_sending()
-        return await super().send(conn)
-
-    async def write_bytes(
-        self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
-    ) -> None:
-        # Before Python 3.12 this is a task of its own, begun when everything else that was ready has had its turn.
-        try:
-            _check_before_sending()
-        except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
-            assert conn.protocol is not None
-            conn.protocol.set_exception(error)
-        else:
-            await super().write_bytes(writer, conn, content_length)
+async def _pieces(connection: HttpProtocol) -> AsyncGenerator[bytes, None]:
+    while piece := await connection.take():
+        yield piece
 
 
-def _check_before_sending() -> None:
-    check = _BEFORE_SENDING.get()
-    if check is not None:
-        check()
-
-
-def _no_answer(what: str, error: Exception) -> ApiError:
-    """Sort the ways of getting no answer by what they say about the request."""
-    reason = next(reason for reason, kinds in _REASONS if isinstance(error, kinds))
-    return ApiError(0, reason, f"{what}: {reason}: {str(error) or type(error).__name__}")
-
-
-async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
+async def _lines(connection: HttpProtocol) -> AsyncGenerator[list[bytes], None]:
     """Split what arrives at newlines; a line may be longer than any buffer."""
-    begun: list[bytes] = []
-    count = 0
-    while chunk := await content.readany():
-        *ends, rest = chunk.split(b"\n")
-        for end in ends:
-            if begun:
-                begun.append(end)
-                yield b"".join(begun)
-                begun.clear()
-            elif end:
-                yield end
-            count += 1
-            if count % _LINES_AT_A_TIME == 0:
-                await asyncio.sleep(0)
+    begun: list[bytes] = []  # of a line whose end has not come
+    async for piece in _pieces(connection):
+        *ends, rest = piece.split(b"\n")
+        if ends and begun:
+            ends[0] = b"".join((*begun, ends[0]))
+            begun.clear()
         if rest:
             begun.append(rest)
+        lines = [line for line in ends if line]
+        for start in range(0, len(lines), _LINES_AT_A_TIME):
+            yield lines[start : start + _LINES_AT_A_TIME]
+            await asyncio.sleep(0)
     if begun:
-        yield b"".join(begun)
+        yield [b"".join(begun)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from scheduler.client.events import FINISH_SECONDS, REFRESHES_AFTER, EventRecorder
 
 if TYPE_CHECKING:
-    from scheduler.client.events import EventSink
+    from scheduler.client.events import EventQueue
     from scheduler.clock import Clock
 
 
@@ -25,7 +25,7 @@ class EventRecorders:
         hostname: of this machine; None to ask it.
     """
 
-    def __init__(self, sink: EventSink, clock: Clock, *, hostname: str | None = None) -> None:
+    def __init__(self, sink: EventQueue, clock: Clock, *, hostname: str | None = None) -> None:
         self._sink = sink
         self._clock = clock
         self._hostname = hostname

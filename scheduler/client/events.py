@@ -37,7 +37,7 @@ _CUT = " ..."
 _NAME_LIMIT = 253
 
 
-class EventSink(Protocol):
+class EventQueue(Protocol):
     """Where events go: the writer's event queue."""
 
     def queue_event(self, job: Job) -> bool:
@@ -49,17 +49,17 @@ class EventRecorder:
     """Records the events of one scheduler name; never waits. What is counted is written by `EventRecorders.run`."""
 
     def __init__(
-        self, sink: EventSink, clock: Clock, controller: str, *, hostname: str | None = None
+        self, queue: EventQueue, clock: Clock, controller: str, *, hostname: str | None = None
     ) -> None:
         """Prepare a recorder.
 
         Args:
-            sink: the writer.
+            queue: the writer.
             clock: for the events' times.
             controller: the scheduler's name.
             hostname: of this machine; None to ask it.
         """
-        self._sink = sink
+        self._queue = queue
         self._clock = clock
         self._controller = controller
         self._instance = f"{controller}-{socket.gethostname() if hostname is None else hostname}"
@@ -115,7 +115,7 @@ class EventRecorder:
                 related=other,
             ),
             now,
-            self._sink.queue_event,
+            self._queue.queue_event,
         )
         if event.queue() and not is_unique:
             self._known[key] = event

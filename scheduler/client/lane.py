@@ -11,10 +11,9 @@ from scheduler.client.connection import TIMEOUT
 from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from scheduler.client.adaptive_limit import AdaptiveLimit
-    from scheduler.client.connection import Response
+    from scheduler.client.http.request import Request, Response
+    from scheduler.client.requests import Requests
 
 MAX_TRIES = 10
 """How often one request is sent while the server asks to come later; as client-go."""
@@ -22,20 +21,24 @@ _DEFAULT_RETRY_SECONDS = 1.0
 
 
 class Lane:
-    """Sends requests of its callers' own tasks, in order of their coming.
+    """Sends requests of its callers' own tasks, in order of their coming; at once where there is room.
 
     A request that the server puts off (429, or 503 with Retry-After: it did not begin with it) stops the
     whole lane for as long as the server asks, and then goes before those that came later.
+
+    Args:
+        requests: where they go when their turn comes.
+        limit: how many may be under way.
     """
 
-    def __init__(self, limit: AdaptiveLimit) -> None:
+    def __init__(self, requests: Requests, limit: AdaptiveLimit) -> None:
+        self._requests = requests
         self._limit = limit
         self._tickets = itertools.count()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []  # a heap by ticket
         self._in_flight = 0
         self._present = 0
-        self._resume_at = float("-inf")
-        self._resume: asyncio.TimerHandle | None = None
+        self._resume: asyncio.TimerHandle | None = None  # the server asked to wait until then
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -58,7 +61,7 @@ class Lane:
         """Wait until nothing is waiting or under way."""
         await self._idle.wait()
 
-    async def send(self, request: Callable[[], Awaitable[Response]]) -> Response:
+    async def send(self, request: Request) -> Response:
         """Send one request when its turn comes, again if the server puts it off.
 
         Raises:
@@ -69,7 +72,10 @@ class Lane:
         self._idle.clear()
         try:
             for tries_left in reversed(range(MAX_TRIES)):
-                await self._wait_turn(ticket)
+                if self._has_room and not self._waiting:
+                    self._in_flight += 1
+                else:
+                    await self._wait_turn(ticket)
                 try:
                     return await self._send_once(request)
                 except ApiError as error:
@@ -84,11 +90,15 @@ class Lane:
             if not self._present:
                 self._idle.set()
 
-    async def _send_once(self, request: Callable[[], Awaitable[Response]]) -> Response:
+    @property
+    def _has_room(self) -> bool:
+        return self._resume is None and self._in_flight < self._limit.value
+
+    async def _send_once(self, request: Request) -> Response:
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
-            response = await request()
+            response = await self._requests.send(request)
         except ApiError as error:
             if _was_put_off(error):
                 self._stop(
@@ -115,9 +125,7 @@ class Lane:
 
     def _grant(self) -> None:
         """Give the free places to those who wait longest, unless the server asked to wait."""
-        if asyncio.get_running_loop().time() < self._resume_at:
-            return
-        while self._waiting and self._in_flight < self._limit.value:
+        while self._waiting and self._has_room:
             _, turn = heapq.heappop(self._waiting)
             if not turn.done():
                 turn.set_result(None)
@@ -126,16 +134,13 @@ class Lane:
     def _stop(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         resume_at = loop.time() + seconds
-        if resume_at <= self._resume_at:
-            return
-        self._resume_at = resume_at
         if self._resume is not None:
+            if resume_at <= self._resume.when():
+                return
             self._resume.cancel()
         self._resume = loop.call_at(resume_at, self._go_on)
 
     def _go_on(self) -> None:
-        # A timer may fire a clock tick early.
-        self._resume_at = float("-inf")
         self._resume = None
         self._grant()
 

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from scheduler.client.connection import ApiConnection, Response
+from typing import Protocol
 
 
 class Leadership(Protocol):
@@ -56,41 +51,3 @@ class Unopposed:
 
     async def release(self) -> None:
         return
-
-
-class GuardedRequests:
-    """Requests over a connection that go out only while a condition holds.
-
-    A request may wait for its turn, for credentials and for a connection, each for seconds, and the process may
-    be stopped meanwhile. So the condition is asked again when all of that is over, right before the first byte.
-
-    Args:
-        check: raises when nothing may go out.
-    """
-
-    def __init__(self, connection: ApiConnection, check: Callable[[], None]) -> None:
-        self._connection = connection
-        self._check = check
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        headers: Mapping[str, str] | None = None,
-        timeout_seconds: float = 30.0,
-    ) -> Response:
-        """Ask as `ApiConnection.request`; raises besides what the check raises, and then nothing was sent."""
-        return await self._connection.request(
-            method,
-            path,
-            params=params,
-            body=body,
-            content_type=content_type,
-            headers=headers,
-            timeout_seconds=timeout_seconds,
-            before_sending=self._check,
-        )

@@ -22,6 +22,7 @@ import msgspec
 
 from scheduler.client.backoff import Backoff
 from scheduler.client.connection import TIMEOUT
+from scheduler.client.http.request import Request
 from scheduler.client.lease_record import Claim, Lease, LeaseRecord, released
 from scheduler.client.lease_watch import watch_lease
 from scheduler.client.resources import LEASES
@@ -30,7 +31,8 @@ from scheduler.errors import ApiError, NotLeadingError, ObjectError
 if TYPE_CHECKING:
     from random import Random
 
-    from scheduler.client.connection import ApiConnection, Response
+    from scheduler.client.connection import ApiConnection
+    from scheduler.client.http.request import Response
     from scheduler.clock import Clock
     from scheduler.configuration.types import LeaderElection
 
@@ -153,7 +155,7 @@ class LeaderElector:
     async def _release(self) -> None:
         while True:
             # A renewal that was cut off may have made a version of which nothing is known here.
-            lease = self._read(await self._connection.request("GET", self._path))
+            lease = self._read(await self._connection.send(Request("GET", self._path)))
             if lease.record.holder != self.identity:
                 return
             body = released(lease, self._clock.utc_now())
@@ -194,7 +196,7 @@ class LeaderElector:
                 return
         began = self._clock.monotonic()
         try:
-            lease = self._read(await self._connection.request("GET", self._path))
+            lease = self._read(await self._connection.send(Request("GET", self._path)))
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -216,7 +218,7 @@ class LeaderElector:
         self._leading_until = sent + self._renew_deadline
 
     async def _request(self, method: str, path: str, body: dict[str, Any]) -> Response:
-        return await self._connection.request(method, path, body=msgspec.json.encode(body))
+        return await self._connection.send(Request(method, path, msgspec.json.encode(body)))
 
     def _read(self, answer: Response) -> Lease:
         """Take in a version of the Lease, and note when its record changed."""

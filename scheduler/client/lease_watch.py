@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import aclosing
 from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.client import wire
 from scheduler.client.resources import LEASES
-from scheduler.client.watch import Query, one_watch
+from scheduler.client.watch import Query, watch
 from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
     from scheduler.client.backoff import Backoff
     from scheduler.client.connection import ApiConnection
+    from scheduler.client.wire import WatchEvent
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +35,15 @@ async def watch_lease(
     query = Query(
         LEASES.path(namespace), {"fieldSelector": f"metadata.name={name}"}, _WATCH_SECONDS, _SILENCE_SECONDS
     )
+
+    def take(event: WatchEvent) -> None:
+        backoff.reset()
+        if event.type != wire.BOOKMARK:
+            changed.set()
+
     while True:
         try:
-            async with aclosing(one_watch(connection, query, {})) as events:
-                async for kind, _, _ in events:
-                    backoff.reset()
-                    if kind != wire.BOOKMARK:
-                        changed.set()
+            await watch(connection, query, {}, take)
         except ApiError as error:
             logger.debug(
                 "Lease is not watched at the moment",

@@ -8,6 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from scheduler.client.backoff import Backoff
+from scheduler.client.http.request import Request
 from scheduler.client.resources import PODS
 from scheduler.errors import ApiError
 from scheduler.objects.decode import decode_pod
@@ -25,7 +26,7 @@ _MAXIMUM_SECONDS = 5.0
 _TRIES_UNTIL_TOLD = 5
 
 
-class PodReader:
+class ApiPodReader:
     """Reads pods one at a time; asked when an answer to a Binding leaves it open whether it took effect."""
 
     def __init__(self, connection: ApiConnection, random: Random) -> None:
@@ -45,7 +46,7 @@ class PodReader:
         backoff = Backoff(self._random, initial_seconds=0.2, maximum_seconds=_MAXIMUM_SECONDS)
         for tries in itertools.count(1):
             try:
-                answer = await self._connection.request("GET", PODS.path(namespace, name))
+                answer = await self._connection.send(Request("GET", PODS.path(namespace, name)))
             except ApiError as error:
                 if error.status == 404:
                     return None

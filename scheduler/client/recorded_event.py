@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from scheduler.client.http.request import Request
 from scheduler.client.resources import EVENTS
 from scheduler.client.status_patch import STRATEGIC_MERGE_PATCH
 from scheduler.clock import rfc3339_micro
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from scheduler.client.connection import Requests
+    from scheduler.client.requests import Requests
 
 _MAX_TRIES = 12
 _RETRIED = frozenset({0, 429, 503, 504})
+_encode = msgspec.json.Encoder().encode
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -136,12 +138,12 @@ class RecordedEvent:
         if self.count > 1:
             body = msgspec.structs.replace(body, series=self._series())
         path = EVENTS.path(body.metadata.namespace)
-        await connection.request("POST", path, body=msgspec.json.encode(body))
+        await connection.send(Request("POST", path, _encode(body)))
 
     async def _patch(self, connection: Requests) -> None:
         path = EVENTS.path(self._body.metadata.namespace, self._body.metadata.name)
-        body = msgspec.json.encode({"series": self._series()})
-        await connection.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
+        body = _encode({"series": self._series()})
+        await connection.send(Request("PATCH", path, body, STRATEGIC_MERGE_PATCH))
 
     def _series(self) -> _Series:
         return _Series(self.count, rfc3339_micro(self.last_observed))

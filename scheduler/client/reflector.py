@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import aclosing
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from scheduler.client.backoff import Backoff
 from scheduler.client.connection import TIMEOUT
 from scheduler.client.store import Handler, Store
-from scheduler.client.watch import Cursor, Mark, Query, list_then_watch
+from scheduler.client.watch import Cursor, Query, list_then_watch
 from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from scheduler.client.connection import ApiConnection
     from scheduler.client.resources import Resource
-    from scheduler.client.watch import Step
+    from scheduler.client.wire import ObjectIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +119,7 @@ class Reflector(Generic[T]):
         self._progressed = False
         self._refusals = 0
         self._lists_once = False  # plainly, because the server could not stream the list for now
-        self._told: int | None = None  # the status last complained about
+        self._complained_of: int | None = None  # a status
 
     @property
     def store(self) -> Mapping[str, T]:
@@ -173,9 +172,7 @@ class Reflector(Generic[T]):
         )
         failure: ApiError | None = None
         try:
-            async with aclosing(list_then_watch(self._connection, query, self._cursor)) as steps:
-                async for step in steps:
-                    self._take(step)
+            await list_then_watch(self._connection, query, self._cursor, self)
         except ApiError as error:
             failure = error
         lived = loop.time() - started
@@ -194,26 +191,33 @@ class Reflector(Generic[T]):
         self._synced.set()
         self._listed.set()
 
-    def _take(self, step: Step) -> None:
-        if step is Mark.REPLACE_BEGINS:
-            self._store.begin_replace()
-            return
-        if step is Mark.REPLACE_ENDS:
-            self._store.end_replace()
-            self._note_listed()
-            if self._lists_once:
-                self._cursor.initial_events, self._lists_once = True, False
-            if self._observer is not None:
-                self._observer.listed(self.resource)
-        elif not isinstance(step, Mark):
-            if step.deleted:
-                self._store.delete(step.identity)
-            else:
-                self._store.put(step.identity, step.raw)
+    # What is listed and watched: `watch.Changes`.
+
+    def begin_replace(self) -> None:
+        self._store.begin_replace()
+
+    def end_replace(self) -> None:
+        self._store.end_replace()
+        self._note_listed()
+        if self._lists_once:
+            self._cursor.initial_events, self._lists_once = True, False
+        if self._observer is not None:
+            self._observer.listed(self.resource)
+        self.alive()
+
+    def put(self, identity: ObjectIdentity, raw: bytes) -> None:
+        self._store.put(identity, raw)
+        self.alive()
+
+    def delete(self, identity: ObjectIdentity) -> None:
+        self._store.delete(identity)
+        self.alive()
+
+    def alive(self) -> None:
         # The objects of a list that is never completed are no progress.
         if self._cursor.resource_version:
             self._progressed = True
-            self._told = None
+            self._complained_of = None
 
     def _after(self, error: ApiError, *, at_once: bool) -> float:
         """Decide what an ended watch means for the cursor; return the seconds to wait."""
@@ -253,9 +257,9 @@ class Reflector(Generic[T]):
 
     def _complain(self, error: ApiError) -> None:
         """Say once, until it works again, what has to be done."""
-        if self._told == error.status:
+        if self._complained_of == error.status:
             return
-        self._told = error.status
+        self._complained_of = error.status
         if error.status == 404:
             logger.log(
                 logging.INFO if self._optional else logging.ERROR,

@@ -27,15 +27,11 @@ class Resource:
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Return the URL's path to one object, to all of a namespace, or to all there are."""
-        parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
-        if namespace:
-            parts += ["namespaces", namespace]
-        parts.append(self.plural)
+        path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        path = f"{path}/namespaces/{namespace}/{self.plural}" if namespace else f"{path}/{self.plural}"
         if name:
-            parts.append(name)
-        if subresource:
-            parts.append(subresource)
-        return "/".join(parts)
+            path = f"{path}/{name}"
+        return f"{path}/{subresource}" if subresource else path
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural

@@ -7,13 +7,14 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from scheduler.client.background import JobQueue
+from scheduler.client.http.request import Request
 from scheduler.client.resources import PODS
 from scheduler.client.status_patch import STRATEGIC_MERGE_PATCH, status_patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.client.connection import Requests
+    from scheduler.client.requests import Requests
     from scheduler.clock import Clock
     from scheduler.errors import ApiError
     from scheduler.objects.pod import PodCondition, PodInfo
@@ -70,7 +71,7 @@ class StatusPatch:
         body = self.body()
         if body is not None and not self._is_outdated():
             path = PODS.path(self.pod.namespace, self.pod.name, "status")
-            await connection.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
+            await connection.send(Request("PATCH", path, body, STRATEGIC_MERGE_PATCH))
 
     def _is_outdated(self) -> bool:
         """Whether it would be said of another pod by that name, or of one that somebody has bound meanwhile."""
@@ -140,6 +141,8 @@ class StatusQueue(JobQueue[StatusPatch]):
         self._by_uid[job.pod.uid] = job
 
     def _pop(self) -> StatusPatch | None:
+        if not self._by_uid:
+            return None
         uid = next((uid for uid in self._by_uid if uid not in self._sent), None)
         if uid is None:
             return None

@@ -110,19 +110,19 @@ class Store(Generic[T]):
         try:
             new = self._decode(raw)
         except ObjectError as error:
-            self._tell("on_undecodable", key, identity, error)
+            self._tell(self._handler.on_undecodable, key, identity, error)
             return
         except Exception as error:
             logger.exception("Decoder failed", extra={"kind": self._kind, "object": key})
             reported = ObjectError(self._kind, key, "", f"decoder failed: {error!r}")
-            self._tell("on_undecodable", key, identity, reported)
+            self._tell(self._handler.on_undecodable, key, identity, reported)
             return
         old = self._objects.get(key)
         self._objects[key] = new
         if old is None:
-            self._tell("on_add", key, new)
+            self._tell(self._handler.on_add, key, new)
         else:
-            self._tell("on_update", key, old, new)
+            self._tell(self._handler.on_update, key, old, new)
 
     def delete(self, identity: ObjectIdentity) -> None:
         """Take note that an object is gone."""
@@ -135,12 +135,11 @@ class Store(Generic[T]):
         del self._versions[key]
         self._unseen.discard(key)
         if key in self._objects:
-            self._tell("on_delete", key, self._objects.pop(key))
+            self._tell(self._handler.on_delete, key, self._objects.pop(key))
 
-    def _tell(self, method: str, key: str, *arguments: object) -> None:
+    def _tell(self, method: Callable[..., None], key: str, *arguments: object) -> None:
         try:
-            getattr(self._handler, method)(*arguments)
+            method(*arguments)
         except Exception:
-            logger.exception(
-                "Event handler failed", extra={"kind": self._kind, "object": key, "handler": method}
-            )
+            fields = {"kind": self._kind, "object": key, "handler": method.__name__}
+            logger.exception("Event handler failed", extra=fields)

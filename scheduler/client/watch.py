@@ -1,53 +1,58 @@
-"""List and watch, in two generators: one watch connection, and the list that comes before it.
+"""List and watch, once: one watch connection, and the list that comes before it.
 
-The third part, for ever, is `reflector.Reflector`.
+That it goes on for ever is `reflector.Reflector`'s part.
 """
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
-from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from scheduler.client import wire
 from scheduler.client.connection import CONNECTION_LOST
+from scheduler.client.http.request import Request
 from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import Callable, Mapping
 
     from scheduler.client.connection import ApiConnection
-    from scheduler.client.wire import ObjectIdentity
+    from scheduler.client.wire import ObjectIdentity, WatchEvent
 
 LIST_LIMIT = 500
 """Objects asked for at a time; as client-go."""
 
-BROKEN = (msgspec.DecodeError, UnicodeDecodeError)
+_BROKEN = (msgspec.DecodeError, UnicodeDecodeError)
+_LIST_SECONDS = 60.0
+_OBJECTS_AT_A_TIME = 32  # of a list, then the other tasks get a turn
 
 
-class Mark(Enum):
-    """What is not about one object."""
+class Changes(Protocol):
+    """Who takes in what is listed and watched."""
 
-    REPLACE_BEGINS = auto()
-    """A full list follows, as PUTs."""
-    REPLACE_ENDS = auto()
-    """What the full list did not name is gone."""
-    ALIVE = auto()
-    """The watch goes on: a bookmark."""
+    def begin_replace(self) -> None:
+        """A full list follows, as `put`s."""
+        ...
 
+    def end_replace(self) -> None:
+        """What the full list did not name is gone."""
+        ...
 
-class Change(NamedTuple):
-    """One object as it is now, or, with `deleted`, as it was."""
+    def put(self, identity: ObjectIdentity, raw: bytes) -> None:
+        """This is an object now."""
+        ...
 
-    identity: ObjectIdentity
-    raw: bytes
-    deleted: bool = False
+    def delete(self, identity: ObjectIdentity) -> None:
+        """An object is gone; this was its last version."""
+        ...
 
-
-Step: TypeAlias = Change | Mark
+    def alive(self) -> None:
+        """Nothing is new: a bookmark."""
+        ...
 
 
 @dataclass(slots=True)
@@ -73,10 +78,10 @@ class Cursor:
     initial_events: bool = True
 
 
-async def one_watch(
-    connection: ApiConnection, query: Query, params: Mapping[str, str]
-) -> AsyncGenerator[tuple[str, ObjectIdentity, msgspec.Raw], None]:
-    """Open one watch and yield (type, identity, object) until the server ends it in order.
+async def watch(
+    connection: ApiConnection, query: Query, params: Mapping[str, str], take: Callable[[WatchEvent], None]
+) -> None:
+    """Open one watch and hand over its events until the server ends it in order.
 
     Raises:
         ApiError: refused, cut off or silent; also for an ERROR event, with the status inside it.
@@ -89,79 +94,102 @@ async def one_watch(
         **query.selectors,
         **params,
     }
-    lines = connection.stream(query.path, params, silence_seconds=query.silence_seconds)
-    async with aclosing(lines):
-        async for line in lines:
-            try:
-                event = wire.decode_watch_event(line)
+    stream = connection.stream(
+        Request("GET", query.path, params=params), silence_seconds=query.silence_seconds
+    )
+    async with aclosing(stream):
+        async for lines in stream:
+            for line in lines:
+                try:
+                    event = wire.decode_watch_event(line)
+                except _BROKEN as error:
+                    # The usual cause is a connection cut in the middle of a line.
+                    raise ApiError(0, CONNECTION_LOST, f"{what}: unreadable line: {error}") from error
                 if event.type == wire.ERROR:
                     raise wire.event_error(what, event.object)
-                yield event.type, wire.decode_identity(event.object), event.object
-            except BROKEN as error:
-                # The usual cause is a connection cut in the middle of a line.
-                raise ApiError(0, CONNECTION_LOST, f"{what}: unreadable line: {error}") from error
+                take(event)
 
 
-async def list_then_watch(
-    connection: ApiConnection, query: Query, cursor: Cursor
-) -> AsyncGenerator[Step, None]:
-    """Yield all objects if the cursor has nothing to go on from, then their changes; move the cursor along.
+async def list_then_watch(connection: ApiConnection, query: Query, cursor: Cursor, changes: Changes) -> None:
+    """Tell all objects if the cursor has nothing to go on from, then their changes; move the cursor along.
 
     Ends when the server ends the watch in order.
 
     Raises:
-        ApiError: as `one_watch`; the cursor tells from where to go on.
+        ApiError: as `watch`; the cursor tells from where to go on.
     """
-    params: dict[str, str]
-    listing = False
     if cursor.resource_version:
         params = {"resourceVersion": cursor.resource_version}
     elif cursor.initial_events:
         params = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        listing = True
-        yield Mark.REPLACE_BEGINS
+        changes.begin_replace()
     else:
-        yield Mark.REPLACE_BEGINS
-        async with aclosing(_full_list(connection, query, cursor)) as items:
-            async for item in items:
-                yield item
-        yield Mark.REPLACE_ENDS
+        changes.begin_replace()
+        await _list(connection, query, cursor, changes)
+        changes.end_replace()
         params = {"resourceVersion": cursor.resource_version}
-    events = one_watch(connection, query, params)
-    async with aclosing(events):
-        async for kind, identity, raw in events:
-            if kind == wire.BOOKMARK:
-                ended = listing and wire.ends_initial_events(raw)
-                if ended or not listing:
-                    cursor.resource_version = identity.resource_version
-                listing = listing and not ended
-                yield Mark.REPLACE_ENDS if ended else Mark.ALIVE
-                continue
-            yield Change(identity, bytes(raw), deleted=kind == wire.DELETED)
-            # The versions of the objects a watch begins with are in no order.
-            if not listing and identity.resource_version:
-                cursor.resource_version = identity.resource_version
-    if listing:
+    progress = _Progress(cursor, changes, is_listing="sendInitialEvents" in params)
+    await watch(connection, query, params, progress.take)
+    if progress.is_listing:
         raise ApiError(0, CONNECTION_LOST, f"watch {query.path}: ended before all objects were sent")
 
 
-async def _full_list(connection: ApiConnection, query: Query, cursor: Cursor) -> AsyncGenerator[Step, None]:
-    """Yield all objects, page by page; when the pages expire meanwhile, once more in one piece."""
+@dataclass(slots=True)
+class _Progress:
+    """What the events of one watch mean.
+
+    Attributes:
+        is_listing: whether they are of the objects the watch begins with.
+    """
+
+    cursor: Cursor
+    changes: Changes
+    is_listing: bool
+
+    def take(self, event: WatchEvent) -> None:
+        if event.type == wire.BOOKMARK:
+            self._take_bookmark(event)
+            return
+        if event.type == wire.DELETED:
+            self.changes.delete(event.identity)
+        else:
+            self.changes.put(event.identity, event.object)
+        version = event.identity.resource_version
+        # The versions of the objects a watch begins with are in no order.
+        if version and not self.is_listing:
+            self.cursor.resource_version = version
+
+    def _take_bookmark(self, event: WatchEvent) -> None:
+        if not self.is_listing:
+            self.cursor.resource_version = event.identity.resource_version
+            self.changes.alive()
+        elif wire.ends_initial_events(event.object):
+            self.is_listing = False
+            self.cursor.resource_version = event.identity.resource_version
+            self.changes.end_replace()
+
+
+async def _list(connection: ApiConnection, query: Query, cursor: Cursor, changes: Changes) -> None:
+    """Tell all objects, page by page; when the pages expire meanwhile, once more in one piece."""
     params = {**query.selectors, "limit": str(LIST_LIMIT)}
     while True:
         try:
-            answer = await connection.request("GET", query.path, params=params, timeout_seconds=60.0)
+            answer = await connection.send(
+                Request("GET", query.path, params=params, timeout_seconds=_LIST_SECONDS)
+            )
         except ApiError as error:
             if error.status != 410 or "continue" not in params:
                 raise
             params = dict(query.selectors)
-            yield Mark.REPLACE_BEGINS  # what the first pages named may be gone by now
+            changes.begin_replace()  # what the first pages named may be gone by now
             continue
         try:
             page = wire.decode_list_page(answer.body)
-            for item in page.items or ():
-                yield Change(wire.decode_identity(item), bytes(item))
-        except BROKEN as error:
+            for number, item in enumerate(page.items or (), 1):
+                changes.put(wire.decode_identity(item), bytes(item))
+                if number % _OBJECTS_AT_A_TIME == 0:
+                    await asyncio.sleep(0)
+        except _BROKEN as error:
             raise ApiError(0, CONNECTION_LOST, f"list {query.path}: unreadable answer: {error}") from error
         if not page.metadata.continue_token:
             cursor.resource_version = page.metadata.resource_version

@@ -6,20 +6,19 @@ nobody understands does not take its neighbours with it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from scheduler.errors import ApiError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"
 DELETED = "DELETED"
 BOOKMARK = "BOOKMARK"
 ERROR = "ERROR"
+
+_OPENINGS = {
+    type_: f'{{"type":"{type_}","object":'.encode() for type_ in (ADDED, MODIFIED, DELETED, BOOKMARK, ERROR)
+}
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends the objects a watch began with."""
@@ -43,9 +42,20 @@ class _Identified(msgspec.Struct, frozen=True, gc=False):
     metadata: ObjectIdentity
 
 
-class WatchEvent(msgspec.Struct, frozen=True):
-    """One line of a watch."""
+class WatchEvent(msgspec.Struct, frozen=True, gc=False):
+    """One line of a watch: what happened to which object, and the object's own JSON."""
 
+    type: str
+    identity: ObjectIdentity
+    object: bytes
+
+
+class _Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    type: str
+    object: _Identified
+
+
+class _RawEnvelope(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
 
@@ -81,11 +91,31 @@ class _Status(msgspec.Struct, frozen=True):
     details: _Details | None = None
 
 
-decode_watch_event = msgspec.json.Decoder(WatchEvent).decode
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decode_raw_envelope = msgspec.json.Decoder(_RawEnvelope).decode
 decode_list_page = msgspec.json.Decoder(ListPage).decode
 _decode_identified = msgspec.json.Decoder(_Identified).decode
 _decode_bookmark = msgspec.json.Decoder(_Bookmark).decode
 _decode_status = msgspec.json.Decoder(_Status).decode
+
+
+def decode_watch_event(line: bytes) -> WatchEvent:
+    """Read what a line of a watch is about; the object in it stays as it is.
+
+    Raises:
+        msgspec.DecodeError: it is no JSON, or no event.
+        UnicodeDecodeError: it is no UTF-8.
+    """
+    try:
+        envelope = _decode_envelope(line)
+    except msgspec.ValidationError:  # the object does not name itself as all do, or there is more in the line
+        raw = _decode_raw_envelope(line)
+        return WatchEvent(raw.type, decode_identity(raw.object), bytes(raw.object))
+    # As Go writes it, the object is the rest of the line: it need not be read once more to see where it ends.
+    opening = _OPENINGS.get(envelope.type)
+    if opening is not None and line.startswith(opening) and line.endswith(b"}"):
+        return WatchEvent(envelope.type, envelope.object.metadata, line[len(opening) : -1])
+    return WatchEvent(envelope.type, envelope.object.metadata, bytes(_decode_raw_envelope(line).object))
 
 
 def decode_identity(raw: bytes | msgspec.Raw) -> ObjectIdentity:
@@ -112,30 +142,30 @@ def decode_identity(raw: bytes | msgspec.Raw) -> ObjectIdentity:
         )
 
 
-def ends_initial_events(bookmark: msgspec.Raw) -> bool:
+def ends_initial_events(bookmark: bytes) -> bool:
     """Say whether a bookmark tells that all objects the watch began with have been sent."""
     annotations = _decode_bookmark(bookmark).metadata.annotations or {}
     return annotations.get(INITIAL_EVENTS_END) == "true"
 
 
-def answer_error(request: str, status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+def answer_error(request: str, status: int, retry_after: str | None, body: bytes) -> ApiError:
     """Turn a refusal into an error.
 
     Args:
         request: what was asked, as in `POST /api/v1/...`.
         status: the answer's HTTP status.
-        headers: the answer's.
+        retry_after: the answer's header, None for none.
         body: a Status object, if it comes from the API server itself.
     """
     parsed = _parse_status(body)
-    retry_after = _seconds(headers.get("Retry-After"))
-    if retry_after is None and parsed.details is not None:
-        retry_after = parsed.details.retry_after_seconds
+    seconds = _seconds(retry_after)
+    if seconds is None and parsed.details is not None:
+        seconds = parsed.details.retry_after_seconds
     said = parsed.message or body[:256].decode(errors="replace").strip() or "no explanation"
-    return ApiError(status, parsed.reason, f"{request}: {status}: {said}", retry_after_seconds=retry_after)
+    return ApiError(status, parsed.reason, f"{request}: {status}: {said}", retry_after_seconds=seconds)
 
 
-def event_error(request: str, status_object: msgspec.Raw) -> ApiError:
+def event_error(request: str, status_object: bytes) -> ApiError:
     """Turn the Status inside a watch's ERROR event into an error."""
     parsed = _parse_status(status_object)
     retry_after = parsed.details.retry_after_seconds if parsed.details is not None else None
@@ -146,7 +176,7 @@ def event_error(request: str, status_object: msgspec.Raw) -> ApiError:
     )
 
 
-def _parse_status(body: bytes | msgspec.Raw) -> _Status:
+def _parse_status(body: bytes) -> _Status:
     """Read a Status; proxies on the way answer with anything, so what is none is an empty one."""
     try:
         return _decode_status(body)

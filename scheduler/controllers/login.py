@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import kopf
 
 from scheduler.client.credentials import Credentials
+
+if TYPE_CHECKING:
+    from scheduler.client.login import Pem
 
 
 async def connection_info(kubeconfig: str | None) -> kopf.ConnectionInfo:
@@ -15,15 +22,22 @@ async def connection_info(kubeconfig: str | None) -> kopf.ConnectionInfo:
     """
     credentials = Credentials(f"kubeconfig {kubeconfig}" if kubeconfig else "as a pod", kubeconfig, None)
     await credentials.load()
-    scheme, _, token = (await credentials.header() or "").partition(" ")
-    files = credentials.files
+    login = credentials.login
+    scheme, _, token = (login.authorization or "").partition(" ")
     return kopf.ConnectionInfo(
-        server=credentials.server,
-        ca_path=files.authority,
-        insecure=not files.verifies,
-        certificate_path=files.certificate,
-        private_key_path=files.key,
+        server=login.server,
+        insecure=not login.verifies,
+        **_pem("ca", login.authority),
+        **_pem("certificate", login.certificate),
+        **_pem("private_key", login.key),
         scheme=scheme if token else None,
         token=token or None,
-        proxy_url=credentials.proxy,
+        proxy_url=credentials.proxy or None,
     )
+
+
+def _pem(what: str, pem: Pem | None) -> dict[str, Any]:
+    """Return what kopf calls a file, or what stands in none, which it wants in base64."""
+    if pem is None:
+        return {}
+    return {f"{what}_path": pem} if isinstance(pem, Path) else {f"{what}_data": base64.b64encode(pem)}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 from aiohttp import web
 
+from scheduler.client.http.request import Request
 from scheduler.client.resources import Resource
 from scheduler.errors import ApiError
 
@@ -157,8 +158,8 @@ class Access:
             ApiError: it refused, did not answer, or answered something else.
         """
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
-        answer = await self._connection.request(
-            "POST", resource.path(), body=msgspec.json.encode(body), timeout_seconds=_PATIENCE_SECONDS
+        answer = await self._connection.send(
+            Request("POST", resource.path(), msgspec.json.encode(body), timeout_seconds=_PATIENCE_SECONDS)
         )
         try:
             return msgspec.json.decode(answer.body, type=kind)

@@ -6,10 +6,9 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING
 
-import aiohttp
-
 from plugins.registry import IN_TREE
 from scheduler.app.daemon import Daemon
+from scheduler.client.http.endpoint import Endpoint
 from scheduler.client.resources import NODES, PODS
 from scheduler.configuration.load import parse
 from scheduler.errors import LeadershipLostError
@@ -51,10 +50,12 @@ class Life:
         self.ledger = Ledger(stage, self)
         self._stage = stage
         self._stop = asyncio.Event()
-        connector = aiohttp.UnixConnector(path=str(stage.server.socket_path))
-        self.connection = GarblingConnection("http://localhost", connector)
+        assert stage.server.socket_path is not None
+        self.connection = GarblingConnection(
+            Endpoint("http://localhost", unix_socket=stage.server.socket_path)
+        )
         self.connection.garbled = stage.garbled
-        self.connection._session.headers["User-Agent"] = self.name
+        self.connection.user_agent = self.name
         self.daemon = self._build(stage.random_of(self.name), self._plugins())
         self._task: asyncio.Task[None] | None = None
 

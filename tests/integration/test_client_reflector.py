@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-import aiohttp
 import pytest
 
 from scheduler.client.connection import ApiConnection
+from scheduler.client.http.endpoint import Endpoint
 from scheduler.client.reflector import Reflector
 from scheduler.client.resources import PODS
 from scheduler.objects.decode import decode_pod
@@ -101,7 +101,7 @@ async def story(seed: int = 7) -> AsyncIterator[Story]:
         path = str(Path(folder) / "s")
         async with (
             ApiServer(clock=LoopClock(), socket_path=path) as server,
-            ApiConnection(server.url, aiohttp.UnixConnector(path)) as connection,
+            ApiConnection(Endpoint(server.url, unix_socket=path)) as connection,
         ):
             reflector = Reflector(connection, PODS, decode=decode_pod, handler=believer, random=Random(seed))
             running = asyncio.create_task(reflector.run())

@@ -7,13 +7,14 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import msgspec
 import pytest
 
 from scheduler.client.connect import connect
 from scheduler.client.connection import ApiConnection
 from scheduler.client.events import EventRecorder
+from scheduler.client.http.endpoint import Endpoint
+from scheduler.client.http.request import Request
 from scheduler.client.writer import ApiWriter
 from scheduler.errors import ApiError
 from scheduler.objects.decode import decode_pod
@@ -53,7 +54,7 @@ async def story() -> AsyncIterator[Story]:
         path = str(Path(folder) / "s")
         async with (
             ApiServer(clock=LoopClock(), socket_path=path) as server,
-            ApiConnection(server.url, aiohttp.UnixConnector(path)) as connection,
+            ApiConnection(Endpoint(server.url, unix_socket=path)) as connection,
             ApiWriter(connection, LoopClock(), random=Random(7)) as writer,
         ):
             recorder = EventRecorder(writer, LoopClock(), "custom-scheduler", hostname="host")
@@ -215,10 +216,10 @@ def test_a_kubeconfig_with_a_token_leads_to_the_server(tmp_path: Path):
         async with ApiServer(token="secret") as server:
             kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
             async with connect(str(kubeconfig)) as connection:
-                answer = await connection.request("GET", "/api/v1/namespaces")
-            async with ApiConnection(server.url, aiohttp.TCPConnector()) as nobody:
+                answer = await connection.send(Request("GET", "/api/v1/namespaces"))
+            async with ApiConnection(Endpoint(server.url)) as nobody:
                 with pytest.raises(ApiError) as caught:
-                    await nobody.request("GET", "/api/v1/namespaces")
+                    await nobody.send(Request("GET", "/api/v1/namespaces"))
             return answer.status, caught.value.status
 
     assert asyncio.run(ask()) == (200, 403)

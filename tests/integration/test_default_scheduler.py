@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import aiohttp
 import pytest
 
 from scheduler.app.default_scheduler import refuse_beside_default_scheduler
@@ -42,9 +41,8 @@ def start(folder: Path, *, holder: str | None, renewed: bool, name: str = "defau
             if holder is not None:
                 hold_lease(it, holder)
             renewing = asyncio.create_task(renew(it)) if renewed else None
-            connector = aiohttp.UnixConnector(path=str(it.server.socket_path))
             try:
-                async with ApiConnection("http://localhost", connector) as connection:
+                async with ApiConnection(it.endpoint) as connection:
                     begin = asyncio.get_running_loop().time()
                     await refuse_beside_default_scheduler(connection, default(name))
                     return asyncio.get_running_loop().time() - begin

@@ -20,8 +20,8 @@ from scheduler.app.needs import needs_of
 from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
 from scheduler.client.event_recorders import EventRecorders
-from scheduler.client.pod_reader import PodReader
-from scheduler.client.rate_limit import RateLimitedRequests
+from scheduler.client.pod_reader import ApiPodReader
+from scheduler.client.requests import RateLimitedRequests
 from scheduler.client.writer import ApiWriter
 from scheduler.errors import ConfigurationError, FieldError, SchedulerError
 from scheduler.framework import ApiGet, PodBinder, PodEvents
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from random import Random
 
-    from scheduler.client.connection import ApiConnection, Requests
+    from scheduler.client.connection import ApiConnection
+    from scheduler.client.requests import Requests
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import ClientConnection
@@ -114,7 +115,7 @@ class ExtenderService:
         self._binding = ExtenderBinding(
             cache=self.parts.cache,
             verdicts=self._verdicts,
-            reader=PodReader(connection, random),
+            reader=ApiPodReader(connection, random),
             newest=self.pods.get,
             framework_of=self.framework_of,
         )

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
-
 from scheduler.client.connection import ApiConnection
+from scheduler.client.http.endpoint import Endpoint
 from scheduler.client.lease import LeaderElector
 from scheduler.configuration.types import LeaderElection
 from scheduler.objects.durations import Duration
@@ -65,9 +64,8 @@ class Candidates:
         self._stack = stack
 
     async def elector(self, identity: str, *, seed: int = 1, **settings: Any) -> LeaderElector:
-        connection = ApiConnection(
-            "http://localhost", aiohttp.UnixConnector(path=str(self.server.socket_path))
-        )
+        assert self.server.socket_path is not None
+        connection = ApiConnection(Endpoint("http://localhost", unix_socket=self.server.socket_path))
         await self._stack.enter_async_context(connection)
         election = LeaderElection(
             **{

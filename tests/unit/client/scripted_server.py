@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 from aiohttp import web
 
 from scheduler.client.connection import ApiConnection
+from scheduler.client.http.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -95,8 +95,12 @@ class ScriptedServer:
     def script(self, method: str, path: str, *steps: Step) -> None:
         self._script[method, path].extend(steps)
 
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint("http://localhost", unix_socket=self.socket)
+
     def connection(self, **options: Any) -> ApiConnection:
-        return ApiConnection("http://localhost", aiohttp.UnixConnector(self.socket), **options)
+        return ApiConnection(self.endpoint, **options)
 
     def of(self, method: str, path: str = "") -> list[Received]:
         return [each for each in self.received if each.method == method and each.path.startswith(path)]

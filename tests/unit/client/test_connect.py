@@ -11,10 +11,11 @@ from typing import Any, Self
 import pytest
 import yaml
 from aiohttp import web
-from kubernetes_asyncio.config import incluster_config
 
+from scheduler.client import login
 from scheduler.client.connect import connect
 from scheduler.client.credentials import REFRESH_SECONDS, Credentials
+from scheduler.client.http.request import Request
 from scheduler.errors import ApiError, ConfigurationError
 from tests.virtually import virtually
 
@@ -158,25 +159,24 @@ async def test_a_service_accounts_token_is_read_again(tmp_path: Path, monkeypatc
     authority.write_text("a certificate")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
+    monkeypatch.setattr(login, "SERVICE_ACCOUNT", tmp_path)
     credentials = Credentials("pod", None, None)
 
     await credentials.load()
-    assert credentials.server == "https://[fd00::1]:443"
-    assert await credentials.header() == "Bearer one"
+    assert credentials.login.server == "https://[fd00::1]:443"
+    assert credentials.header() == "Bearer one"
     token.write_text("two\n")
     await credentials.wait_stale()
     await credentials.load()
 
-    assert await credentials.header() == "Bearer two"
+    assert credentials.header() == "Bearer two"
 
 
 def test_a_token_of_the_kubeconfig_is_sent(tmp_path: Path):
     async def attempt() -> list[str | None]:
         async with Listener() as listener:
             async with connect(kubeconfig(tmp_path, server=listener.url, token="secret")) as connection:
-                await connection.request("GET", "/version")
+                await connection.send(Request("GET", "/version"))
             return listener.tokens
 
     assert asyncio.run(attempt()) == ["Bearer secret"]
@@ -189,10 +189,10 @@ async def test_a_token_file_is_read_again(tmp_path: Path):
     async with Listener() as listener:
         path = kubeconfig(tmp_path, server=listener.url, tokenFile=str(token))
         async with connect(path) as connection:
-            await connection.request("GET", "/version")
+            await connection.send(Request("GET", "/version"))
             token.write_text("two\n")
             await asyncio.sleep(REFRESH_SECONDS + 1.0)
-            await connection.request("GET", "/version")
+            await connection.send(Request("GET", "/version"))
 
         assert listener.tokens == ["Bearer one", "Bearer two"]
 
@@ -208,7 +208,7 @@ async def test_credentials_that_cannot_be_read_again_stay_in_use(
             token.unlink()
             with caplog.at_level(logging.WARNING):
                 await asyncio.sleep(REFRESH_SECONDS + 1.0)
-            await connection.request("GET", "/version")
+            await connection.send(Request("GET", "/version"))
 
         assert listener.tokens == ["Bearer one"]
         assert [record.message for record in caplog.records] == ["Credentials could not be read again"]
@@ -236,15 +236,15 @@ def test_a_rejected_token_makes_the_exec_plugin_run_again(tmp_path: Path):
         async with Listener() as listener:
             user = exec_plugin(tmp_path, expires="2999-01-01T00:00:00Z")
             async with connect(kubeconfig(tmp_path, server=listener.url, **user)) as connection:
-                await connection.request("GET", "/version")
+                await connection.send(Request("GET", "/version"))
                 listener.status = 401
                 with pytest.raises(ApiError):
-                    await connection.request("GET", "/version")
+                    await connection.send(Request("GET", "/version"))
                 listener.status = 200
                 async with asyncio.timeout(10.0):
                     while listener.tokens[-1] == "Bearer run-1":
                         await asyncio.sleep(0.05)
-                        await connection.request("GET", "/version")
+                        await connection.send(Request("GET", "/version"))
             return listener.tokens
 
     tokens = asyncio.run(attempt())
@@ -262,6 +262,7 @@ def test_client_certificates_of_the_kubeconfig_reach_the_pool(tmp_path: Path):
 def test_strict_verification_is_the_default(tmp_path: Path):
     async def attempt() -> ssl.SSLContext:
         async with connect(kubeconfig(tmp_path, server="https://127.0.0.1:1")) as connection:
-            return connection._session.connector._ssl
+            assert connection.endpoint.tls is not None
+            return connection.endpoint.tls
 
     assert asyncio.run(attempt()).verify_mode == ssl.CERT_REQUIRED

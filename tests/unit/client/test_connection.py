@@ -3,10 +3,11 @@ from __future__ import annotations
 import asyncio
 import re
 
-import aiohttp
 import pytest
 
 from scheduler.client.connection import CONNECTION_LOST, NOT_CONNECTED, TIMEOUT, ApiConnection
+from scheduler.client.http.endpoint import Endpoint
+from scheduler.client.http.request import Request
 from scheduler.errors import ApiError
 from tests.unit.client.scripted_server import Answer, NoAnswer, Stream, failure, scripted_server
 from tests.virtually import virtually
@@ -19,7 +20,7 @@ class Token:
         self.value = "Bearer one"
         self.was_rejected = False
 
-    async def header(self) -> str | None:
+    def header(self) -> str | None:
         return self.value
 
     def rejected(self) -> None:
@@ -27,18 +28,20 @@ class Token:
 
 
 async def lines_of(connection: ApiConnection, *, silence_seconds: float = 60.0) -> list[bytes]:
-    stream = connection.stream(PODS, {"watch": "true"}, silence_seconds=silence_seconds)
-    return [line async for line in stream]
+    request = Request("GET", PODS, params={"watch": "true"})
+    return [
+        line async for lines in connection.stream(request, silence_seconds=silence_seconds) for line in lines
+    ]
 
 
 @virtually
-async def test_an_answer_carries_status_bytes_and_headers():
+async def test_an_answer_carries_status_and_bytes():
     async with scripted_server() as server, server.connection() as connection:
         server.script("POST", PODS, Answer(201, b'{"a":1}', {"X-Thing": "y"}))
 
-        answer = await connection.request("POST", PODS, body=b"{}", params={"dryRun": "All"})
+        answer = await connection.send(Request("POST", PODS, b"{}", params={"dryRun": "All"}))
 
-        assert (answer.status, answer.body, answer.headers["x-thing"]) == (201, b'{"a":1}', "y")
+        assert (answer.status, answer.body) == (201, b'{"a":1}')
         received = server.received[0]
         assert (received.body, received.query) == (b"{}", {"dryRun": "All"})
         assert received.headers["Content-Type"] == "application/json"
@@ -51,7 +54,7 @@ async def test_a_refusal_is_an_error_with_the_words_of_the_server():
         server.script("POST", PODS, failure(429, "TooManyRequests", Retry_After="7"))
 
         with pytest.raises(ApiError) as caught:
-            await connection.request("POST", PODS, body=b"{}")
+            await connection.send(Request("POST", PODS, b"{}"))
 
         error = caught.value
         assert (error.status, error.reason, error.retry_after_seconds) == (429, "TooManyRequests", 7.0)
@@ -64,7 +67,7 @@ async def test_a_refusal_by_a_proxy_that_speaks_no_status_is_still_an_error():
         server.script("GET", PODS, Answer(502, b"<html>Bad gateway</html>", {"Retry-After": "tomorrow"}))
 
         with pytest.raises(ApiError) as caught:
-            await connection.request("GET", PODS)
+            await connection.send(Request("GET", PODS))
 
         assert (caught.value.status, caught.value.retry_after_seconds) == (502, None)
         assert "<html>Bad gateway</html>" in str(caught.value)
@@ -72,9 +75,9 @@ async def test_a_refusal_by_a_proxy_that_speaks_no_status_is_still_an_error():
 
 @virtually
 async def test_no_listener_means_the_request_was_never_sent():
-    async with ApiConnection("http://localhost", aiohttp.UnixConnector("/nowhere/s")) as connection:
+    async with ApiConnection(Endpoint("http://localhost", unix_socket="/nowhere/s")) as connection:
         with pytest.raises(ApiError) as caught:
-            await connection.request("POST", PODS, body=b"{}")
+            await connection.send(Request("POST", PODS, b"{}"))
 
     assert (caught.value.status, caught.value.reason) == (0, NOT_CONNECTED)
 
@@ -85,7 +88,7 @@ async def test_a_lost_answer_is_an_error_without_status_and_is_not_sent_again():
         server.script("POST", PODS, NoAnswer(), Answer(201))
 
         with pytest.raises(ApiError) as caught:
-            await connection.request("POST", PODS, body=b"{}")
+            await connection.send(Request("POST", PODS, b"{}"))
 
         assert (caught.value.status, caught.value.reason) == (0, CONNECTION_LOST)
         assert len(server.received) == 1
@@ -97,7 +100,7 @@ async def test_an_answer_that_takes_too_long_is_a_timeout():
         server.script("POST", PODS, Answer(201, after=100.0))
 
         with pytest.raises(ApiError) as caught:
-            await connection.request("POST", PODS, body=b"{}", timeout_seconds=4.0)
+            await connection.send(Request("POST", PODS, b"{}", timeout_seconds=4.0))
 
         assert (caught.value.status, caught.value.reason) == (0, TIMEOUT)
         assert asyncio.get_running_loop().time() == pytest.approx(4.0)
@@ -109,25 +112,25 @@ async def test_every_request_carries_the_token_of_its_time():
     async with scripted_server() as server, server.connection(authorization=token) as connection:
         server.script("GET", PODS, Answer(), failure(401, "Unauthorized"))
 
-        await connection.request("GET", PODS)
+        await connection.send(Request("GET", PODS))
         token.value = "Bearer two"
         with pytest.raises(ApiError, match="401"):
-            await connection.request("GET", PODS)
+            await connection.send(Request("GET", PODS))
 
         assert [each.headers["Authorization"] for each in server.received] == ["Bearer one", "Bearer two"]
         assert token.was_rejected
 
 
 @virtually
-async def test_new_requests_use_a_replaced_connector_while_old_streams_go_on():
+async def test_new_requests_go_to_a_replaced_endpoint_while_old_streams_go_on():
     async with scripted_server() as first, scripted_server() as second, first.connection() as connection:
         first.script("GET", PODS, Stream([{"n": 1}, 5.0, {"n": 2}], then="close"))
         second.script("GET", PODS, Answer(200, b"second"))
         old = asyncio.create_task(lines_of(connection))
         await asyncio.sleep(1.0)
 
-        await connection.replace_connector(aiohttp.UnixConnector(second.socket))
-        answer = await connection.request("GET", PODS)
+        connection.replace_endpoint(second.endpoint)
+        answer = await connection.send(Request("GET", PODS))
 
         assert answer.body == b"second"
         assert await old == [b'{"n": 1}', b'{"n": 2}']
@@ -188,12 +191,12 @@ async def test_other_tasks_get_their_turn_during_a_flood_of_lines():
 
     async with scripted_server() as server, server.connection() as connection:
         server.script("GET", PODS, Stream([b"x\n" * 10_000], then="close"))
-        stream = connection.stream(PODS, {}, silence_seconds=60.0)
-        assert await anext(stream) == b"x"
+        stream = connection.stream(Request("GET", PODS), silence_seconds=60.0)
+        first = await anext(stream)
         task = asyncio.create_task(take_turns())
         turns_before = turns
 
-        count = 1 + len([line async for line in stream])
+        count = len(first) + sum([len(lines) async for lines in stream])
 
         task.cancel()
         assert count == 10_000

@@ -1,20 +1,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from scheduler.client.adaptive_limit import AdaptiveLimit
-from scheduler.client.connection import TIMEOUT, Response
+from scheduler.client.connection import TIMEOUT
+from scheduler.client.http.request import Request, Response
 from scheduler.client.lane import MAX_TRIES, Lane
 from scheduler.errors import ApiError
 from tests.virtually import virtually
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-DONE = Response(201, b"", {})
+DONE = Response(201, b"")
 
 
 def busy(seconds: float | None = None, status: int = 429) -> ApiError:
@@ -30,35 +27,34 @@ class Server:
         self.under_way = 0
         self.most_under_way = 0
 
-    def request(self, name: str) -> Callable[[], Awaitable[Response]]:
-        async def ask() -> Response:
-            self.came.append((name, asyncio.get_running_loop().time()))
-            self.under_way += 1
-            self.most_under_way = max(self.most_under_way, self.under_way)
-            try:
-                if self.refusals.get(name):
-                    raise self.refusals[name].pop(0)
-                await asyncio.sleep(1.0)
-            finally:
-                self.under_way -= 1
-            return DONE
-
-        return ask
+    async def send(self, request: Request) -> Response:
+        name = request.path
+        self.came.append((name, asyncio.get_running_loop().time()))
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            if self.refusals.get(name):
+                raise self.refusals[name].pop(0)
+            await asyncio.sleep(1.0)
+        finally:
+            self.under_way -= 1
+        return DONE
 
     @property
     def names(self) -> str:
         return "".join(name for name, _ in self.came)
 
 
-def lane(limit: int, *, maximum: int | None = None) -> Lane:
-    return Lane(AdaptiveLimit(initial=limit, maximum=maximum or limit, slow_seconds=5.0))
+def lane(server: Server, limit: int, *, maximum: int | None = None) -> Lane:
+    return Lane(server, AdaptiveLimit(initial=limit, maximum=maximum or limit, slow_seconds=5.0))
 
 
 @virtually
 async def test_requests_go_in_the_order_they_came_and_no_more_than_the_limit_at_a_time():
-    server, at = Server(), lane(3)
+    server = Server()
+    at = lane(server, 3)
 
-    await asyncio.gather(*(at.send(server.request(name)) for name in "abcdefgh"))
+    await asyncio.gather(*(at.send(Request("POST", name)) for name in "abcdefgh"))
 
     assert server.names == "abcdefgh"
     assert server.most_under_way == 3
@@ -67,10 +63,11 @@ async def test_requests_go_in_the_order_they_came_and_no_more_than_the_limit_at_
 
 @virtually
 async def test_a_request_put_off_stops_the_lane_and_then_goes_first():
-    server, at = Server(), lane(2)
+    server = Server()
+    at = lane(server, 2)
     server.refusals["b"] = [busy(10.0)]
 
-    await asyncio.gather(*(at.send(server.request(name)) for name in "abcd"))
+    await asyncio.gather(*(at.send(Request("POST", name)) for name in "abcd"))
 
     assert server.names == "abbcd"
     # Half as many since, and one more after each round trip.
@@ -79,11 +76,12 @@ async def test_a_request_put_off_stops_the_lane_and_then_goes_first():
 
 @virtually
 async def test_503_with_retry_after_is_put_off_and_without_it_is_an_error():
-    server, at = Server(), lane(1)
+    server = Server()
+    at = lane(server, 1)
     server.refusals["a"] = [busy(3.0, 503), busy(None, 503)]
 
     with pytest.raises(ApiError) as caught:
-        await at.send(server.request("a"))
+        await at.send(Request("POST", "a"))
 
     assert caught.value.status == 503
     assert [when for _, when in server.came] == [0, 3]
@@ -91,11 +89,12 @@ async def test_503_with_retry_after_is_put_off_and_without_it_is_an_error():
 
 @virtually
 async def test_a_server_that_puts_off_for_ever_is_given_up():
-    server, at = Server(), lane(4)
+    server = Server()
+    at = lane(server, 4)
     server.refusals["a"] = [busy() for _ in range(100)]
 
     with pytest.raises(ApiError) as caught:
-        await at.send(server.request("a"))
+        await at.send(Request("POST", "a"))
 
     assert caught.value.status == 429
     assert len(server.came) == MAX_TRIES
@@ -105,11 +104,12 @@ async def test_a_server_that_puts_off_for_ever_is_given_up():
 @pytest.mark.parametrize("error", [ApiError(409, "Conflict", "bound"), ApiError(0, TIMEOUT, "lost")])
 @virtually
 async def test_a_refusal_is_for_the_caller_alone(error: ApiError):
-    server, at = Server(), lane(1)
+    server = Server()
+    at = lane(server, 1)
     server.refusals["a"] = [error]
 
     results = await asyncio.gather(
-        at.send(server.request("a")), at.send(server.request("b")), return_exceptions=True
+        at.send(Request("POST", "a")), at.send(Request("POST", "b")), return_exceptions=True
     )
 
     assert results == [error, DONE]
@@ -118,8 +118,9 @@ async def test_a_refusal_is_for_the_caller_alone(error: ApiError):
 
 @virtually
 async def test_whoever_is_cancelled_leaves_the_place_to_the_next():
-    server, at = Server(), lane(1)
-    first, second, third = (asyncio.create_task(at.send(server.request(name))) for name in "abc")
+    server = Server()
+    at = lane(server, 1)
+    first, second, third = (asyncio.create_task(at.send(Request("POST", name))) for name in "abc")
     await asyncio.sleep(0.5)
 
     first.cancel()
@@ -132,15 +133,16 @@ async def test_whoever_is_cancelled_leaves_the_place_to_the_next():
 
 @virtually
 async def test_whoever_is_cancelled_at_the_moment_of_its_turn_leaves_the_place_to_the_next():
-    server, at = Server(), lane(1)
+    server = Server()
+    at = lane(server, 1)
 
     async def first() -> None:
-        await at.send(server.request("a"))
+        await at.send(Request("POST", "a"))
         second.cancel()  # its turn has come, but it does not know yet
 
     beginning = asyncio.create_task(first())
     await asyncio.sleep(0)
-    second, third = (asyncio.create_task(at.send(server.request(name))) for name in "bc")
+    second, third = (asyncio.create_task(at.send(Request("POST", name))) for name in "bc")
 
     assert await third == DONE
     await beginning
@@ -150,9 +152,10 @@ async def test_whoever_is_cancelled_at_the_moment_of_its_turn_leaves_the_place_t
 
 @virtually
 async def test_idle_means_nothing_waits_and_nothing_is_under_way():
-    server, at = Server(), lane(1)
+    server = Server()
+    at = lane(server, 1)
     await at.wait_idle()
-    tasks = [asyncio.create_task(at.send(server.request(name))) for name in "abc"]
+    tasks = [asyncio.create_task(at.send(Request("POST", name))) for name in "abc"]
     await asyncio.sleep(0)
 
     await at.wait_idle()
@@ -163,9 +166,10 @@ async def test_idle_means_nothing_waits_and_nothing_is_under_way():
 
 @virtually
 async def test_a_crowded_lane_grows_while_answers_are_quick():
-    server, at = Server(), lane(4, maximum=20)
+    server = Server()
+    at = lane(server, 4, maximum=20)
 
-    await asyncio.gather(*(at.send(server.request("x")) for _ in range(200)))
+    await asyncio.gather(*(at.send(Request("POST", "x")) for _ in range(200)))
 
     assert 8 <= server.most_under_way <= 20
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import pytest
 
 from scheduler.client.connection import ApiConnection
-from scheduler.client.leadership import GuardedRequests, Unopposed
+from scheduler.client.http.endpoint import Endpoint
+from scheduler.client.http.request import Request
+from scheduler.client.leadership import Unopposed
+from scheduler.client.requests import GuardedRequests
 from scheduler.client.writer import ApiWriter
 from scheduler.errors import NotLeadingError
 from scheduler.objects.pod import PodCondition
@@ -38,37 +41,25 @@ class Right:
             raise NotLeadingError("kube-system/custom-scheduler")
 
 
-class SlowConnector(aiohttp.UnixConnector):
+@dataclass(frozen=True)
+class SlowEndpoint(Endpoint):
     """Takes its time for every new connection."""
 
-    seconds = 0.0
+    seconds: float = 0.0
 
-    async def connect(self, *arguments: Any, **options: Any) -> Any:
+    async def connect(self, protocol_factory: Callable[[], Any]) -> Any:
         await asyncio.sleep(self.seconds)
-        return await super().connect(*arguments, **options)
-
-
-class SlowCredentials:
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-
-    async def header(self) -> str:
-        await asyncio.sleep(self.seconds)
-        return "Bearer t"
-
-    def rejected(self) -> None:
-        raise AssertionError("nobody rejects them")
+        return await super().connect(protocol_factory)
 
 
 @asynccontextmanager
 async def guarded(
-    *, connecting_seconds: float = 0.0, **options: Any
+    *, connecting_seconds: float = 0.0
 ) -> AsyncIterator[tuple[ScriptedServer, GuardedRequests, Right]]:
     async with scripted_server() as server:
-        connector = SlowConnector(server.socket)
-        connector.seconds = connecting_seconds
+        endpoint = SlowEndpoint("http://localhost", unix_socket=server.socket, seconds=connecting_seconds)
         right = Right()
-        async with ApiConnection("http://localhost", connector, **options) as connection:
+        async with ApiConnection(endpoint) as connection:
             yield server, GuardedRequests(connection, right.check), right
 
 
@@ -86,18 +77,11 @@ async def test_while_the_right_is_held_requests_go_out_as_they_are():
     async with guarded() as (server, requests, _):
         server.script("POST", "/a", Answer(201, {"b": 1}))
 
-        answer = await requests.request(
-            "POST", "/a", params={"q": "1"}, body=b"{}", content_type="text/x", headers={"X": "y"}
-        )
+        answer = await requests.send(Request("POST", "/a", b"{}", "text/x", {"q": "1"}))
 
         (got,) = server.received
         assert (answer.status, answer.body) == (201, b'{"b": 1}')
-        assert (got.query, got.body, got.headers["Content-Type"], got.headers["X"]) == (
-            {"q": "1"},
-            b"{}",
-            "text/x",
-            "y",
-        )
+        assert (got.query, got.body, got.headers["Content-Type"]) == ({"q": "1"}, b"{}", "text/x")
 
 
 @virtually
@@ -106,7 +90,7 @@ async def test_without_the_right_nothing_is_sent_and_the_error_says_so():
         right.is_held = False
 
         with pytest.raises(NotLeadingError, match=r"not leading any more.*nothing was sent") as caught:
-            await requests.request("POST", "/a", body=b"{}")
+            await requests.send(Request("POST", "/a", b"{}"))
 
         assert caught.value.status not in {0, 404, 409, 500, 504}, "it is certain to have had no effect"
         assert not server.received
@@ -116,7 +100,7 @@ async def test_without_the_right_nothing_is_sent_and_the_error_says_so():
 @virtually
 async def test_a_request_that_waited_for_a_connection_asks_again(body: bytes | None):
     async with guarded(connecting_seconds=9.0) as (server, requests, right):
-        asking = asyncio.create_task(requests.request("POST", "/a", body=body))
+        asking = asyncio.create_task(requests.send(Request("POST", "/a", body)))
         await asyncio.sleep(5.0)
         right.is_held = False
 
@@ -128,60 +112,43 @@ async def test_a_request_that_waited_for_a_connection_asks_again(body: bytes | N
 
         right.is_held = True
         server.script("POST", "/a", Answer(201))
-        assert (await requests.request("POST", "/a", body=b"{}")).status == 201, "the pool is none the worse"
+        assert (await requests.send(Request("POST", "/a", b"{}"))).status == 201, "the pool is none the worse"
 
 
-class WrittenTo(SlowConnector):
+@dataclass(frozen=True)
+class WrittenTo(Endpoint):
     """Notes when something is written to its connections."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.story: list[str] = []
+    story: list[str] = field(default_factory=list)
 
-    async def connect(self, *arguments: Any, **options: Any) -> Any:
-        connection = await super().connect(*arguments, **options)
-        transport = connection.protocol.transport
-        for name in ("write", "writelines"):
-            setattr(transport, name, self._noting(getattr(transport, name)))
-        return connection
+    async def connect(self, protocol_factory: Callable[[], Any]) -> Any:
+        protocol = await super().connect(protocol_factory)
+        write = protocol._transport.write
 
-    def _noting(self, write: Callable[[Any], None]) -> Callable[[Any], None]:
-        def noting(data: Any) -> None:
+        def noting(data: bytes) -> None:
             self.story.append("written")
             write(data)
 
-        return noting
+        protocol._transport.write = noting
+        return protocol
 
 
 @pytest.mark.parametrize("body", [b"{}", None], ids=["with a body", "without"])
 @virtually
 async def test_nothing_else_gets_a_turn_between_the_last_question_and_the_first_byte(body: bytes | None):
     async with scripted_server() as server:
-        connector = WrittenTo(server.socket)
+        endpoint = WrittenTo("http://localhost", unix_socket=server.socket)
 
         def ask() -> None:
-            connector.story.append("asked")
-            asyncio.get_running_loop().call_soon(connector.story.append, "others had their turn")
+            endpoint.story.append("asked")
+            asyncio.get_running_loop().call_soon(endpoint.story.append, "others had their turn")
 
-        async with ApiConnection("http://localhost", connector) as connection:
+        async with ApiConnection(endpoint) as connection:
             server.script("POST", "/a", Answer(201))
-            await GuardedRequests(connection, ask).request("POST", "/a", body=body)
+            await GuardedRequests(connection, ask).send(Request("POST", "/a", body))
 
-        first_byte = connector.story.index("written")
-        assert connector.story[first_byte - 1] == "asked"
-
-
-@virtually
-async def test_a_request_that_waited_for_credentials_asks_again():
-    async with guarded(authorization=SlowCredentials(9.0)) as (server, requests, right):
-        asking = asyncio.create_task(requests.request("POST", "/a", body=b"{}"))
-        await asyncio.sleep(5.0)
-        right.is_held = False
-
-        with pytest.raises(NotLeadingError):
-            await asking
-
-        assert not server.received
+        assert endpoint.story.count("written") == 1
+        assert endpoint.story[endpoint.story.index("written") - 1] == "asked"
 
 
 @virtually

@@ -462,20 +462,20 @@ async def test_an_answer_nobody_understands_is_a_failed_try(tmp_path: Path, capl
     async with candidates(tmp_path) as they:
         me = await they.elector("me")
         they.hold("other")
-        read = me._connection.request
+        read = me._connection.send
 
         async def garbled(*arguments: Any, **options: Any) -> Any:
             answer = await read(*arguments, **options)
-            return type(answer)(answer.status, b"<html>", answer.headers)
+            return type(answer)(answer.status, b"<html>")
 
-        me._connection.request = garbled  # type: ignore[method-assign]
+        me._connection.send = garbled  # type: ignore[method-assign]
         acquiring = asyncio.create_task(me.acquire())
         await asyncio.sleep(60)
         assert not acquiring.done()
         errors = [vars(record).get("error") for record in caplog.records]
         assert any("Lease kube-system/custom-scheduler: unreadable" in str(error) for error in errors)
 
-        me._connection.request = read  # type: ignore[method-assign]
+        me._connection.send = read  # type: ignore[method-assign]
 
         async with asyncio.timeout(20):
             await acquiring

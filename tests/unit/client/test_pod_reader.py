@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from scheduler.client.pod_reader import PodReader
+from scheduler.client.pod_reader import ApiPodReader
 from scheduler.errors import ApiError, ObjectError
 from tests.builders import pod_object
 from tests.unit.client.scripted_server import Answer, NoAnswer, failure, scripted_server
@@ -19,7 +19,7 @@ async def read(*answers: Answer | NoAnswer) -> tuple[str | None, list[float]]:
     async with scripted_server() as server, server.connection() as connection:
         server.script("GET", PATH, *answers)
         try:
-            found = await PodReader(connection, Random(7)).read_pod("default", "web")
+            found = await ApiPodReader(connection, Random(7)).read_pod("default", "web")
         finally:
             asked = [each.at for each in server.received]
         return (None if found is None else found.node_name), asked

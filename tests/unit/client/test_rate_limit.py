@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
-from scheduler.client.connection import Response
-from scheduler.client.rate_limit import RateLimitedRequests
+from scheduler.client.http.request import Request, Response
+from scheduler.client.requests import RateLimitedRequests
 from tests import virtual_time
 
 
@@ -14,19 +13,19 @@ class Answering:
     def __init__(self) -> None:
         self.times: list[float] = []
 
-    async def request(self, method: str, path: str, **_: Any) -> Response:
+    async def send(self, request: Request) -> Response:
         self.times.append(asyncio.get_running_loop().time())
-        return Response(200, b"", {})
+        return Response(200, b"")
 
 
 def sent_at(count: int, *, qps: float, burst: int, pause_seconds: float = 0.0) -> list[float]:
     async def scenario() -> list[float]:
         answering = Answering()
         limited = RateLimitedRequests(answering, qps=qps, burst=burst)
-        await asyncio.gather(*(limited.request("GET", "/") for _ in range(count)))
+        await asyncio.gather(*(limited.send(Request("GET", "/")) for _ in range(count)))
         await asyncio.sleep(pause_seconds)
         if pause_seconds:
-            await asyncio.gather(*(limited.request("GET", "/") for _ in range(count)))
+            await asyncio.gather(*(limited.send(Request("GET", "/")) for _ in range(count)))
         return [round(time, 3) for time in answering.times]
 
     return virtual_time.run(scenario())

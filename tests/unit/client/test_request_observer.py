@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import aiohttp
 import pytest
 
 from scheduler.client.connection import ApiConnection
+from scheduler.client.http.endpoint import Endpoint
+from scheduler.client.http.request import Request
 from scheduler.errors import ApiError
 from tests.unit.client.scripted_server import Answer, NoAnswer, Stream, failure, scripted_server
 from tests.virtually import virtually
@@ -43,7 +44,7 @@ async def test_a_request_is_told_with_its_status_and_time(step: Step, status: in
         connection.observer = told = Told()
         server.script("POST", PODS, step)
         with suppress(ApiError):
-            await connection.request("POST", PODS, body=b"{}")
+            await connection.send(Request("POST", PODS, b"{}"))
 
         assert told.requests == [("localhost", "POST", status, True)]
 
@@ -63,7 +64,7 @@ async def test_a_watch_is_told_when_it_begins_and_not_timed(step: Step, status: 
         connection.observer = told = Told()
         server.script("GET", PODS, step)
         with suppress(ApiError):
-            async for _ in connection.stream(PODS, {}, silence_seconds=5):
+            async for _ in connection.stream(Request("GET", PODS), silence_seconds=5):
                 pass
 
         assert told.requests == [("localhost", "GET", status, False)]
@@ -77,7 +78,7 @@ async def test_what_was_never_sent_is_not_told() -> None:
     async with scripted_server() as server, server.connection() as connection:
         connection.observer = told = Told()
         with pytest.raises(RuntimeError):
-            await connection.request("POST", PODS, before_sending=no_more)
+            await connection.send(Request("POST", PODS), before_sending=no_more)
 
         assert told.requests == []
 
@@ -87,10 +88,11 @@ async def test_what_was_never_sent_is_not_told() -> None:
     [
         ("https://10.0.0.1:6443", "10.0.0.1:6443"),
         ("https://api.example/clusters/c1", "api.example"),
+        ("https://api.example:443", "api.example"),
         ("https://[fd00::1]:6443/", "[fd00::1]:6443"),
     ],
 )
 @virtually
 async def test_the_host_is_named_with_its_port(server: str, host: str) -> None:
-    async with ApiConnection(server, aiohttp.TCPConnector()) as connection:
+    async with ApiConnection(Endpoint(server)) as connection:
         assert connection._host == host

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.client.connection import CONNECTION_LOST
+from scheduler.client.http.request import Request
 from scheduler.client.writer import ApiWriter
 from scheduler.errors import ApiError
 from scheduler.objects.pod import PodCondition
@@ -49,7 +50,7 @@ class Note:
         self.tries = 0
 
     async def send(self, connection: Any) -> None:
-        await connection.request("POST", f"/notes/{self.about}", body=b"{}")
+        await connection.send(Request("POST", f"/notes/{self.about}", b"{}"))
 
     def should_retry(self, error: ApiError) -> bool:
         self.tries += 1
@@ -429,3 +430,60 @@ async def test_draining_gives_up_in_time_and_tells_what_is_left(caplog: pytest.L
 
         assert asyncio.get_running_loop().time() == pytest.approx(5.0)
         assert caplog.records[0].pending == {"binds": 0, "status": 0, "events": 1}
+
+
+@virtually
+async def test_the_events_of_a_burst_follow_its_bindings_by_the_time_of_an_answer():
+    async with writing() as (server, writer):
+
+        async def bind(name: str) -> float:
+            await writer.bind(pod(name), "n1")
+            writer.queue_event(Note(name))
+            return asyncio.get_running_loop().time()
+
+        names = [f"p{n}" for n in range(400)]
+        for name in names:
+            server.script("POST", f"{PODS}/{name}/binding", Answer(201, after=0.1))
+            server.script("POST", f"/notes/{name}", Answer(201, after=0.1))
+        bound = dict(zip(names, await asyncio.gather(*map(bind, names)), strict=True))
+        assert await writer.drain(10.0)
+
+        sent = {each.path.split("/")[-1]: each.at for each in server.of("POST", "/notes")}
+        assert max(bound.values()) > 1.0, "the burst takes a while"
+        assert max(sent[name] - bound[name] for name in names) < 0.11
+
+
+@virtually
+async def test_events_that_are_not_answered_do_not_pile_up_on_the_server():
+    async with writing() as (server, writer):
+
+        async def bind(name: str) -> None:
+            await writer.bind(pod(name), "n1")
+            writer.queue_event(Note(name))
+
+        for n in range(400):
+            server.script("POST", f"{PODS}/p{n}/binding", Answer(201, after=0.1))
+        await asyncio.gather(*(bind(f"p{n}") for n in range(400)))
+
+        assert 16 <= len(server.of("POST", "/notes")) <= 16 + 64
+
+
+@virtually
+async def test_once_no_bind_waits_any_more_the_rest_has_all_its_places():
+    async with writing() as (server, writer):
+        for n in range(40):
+            server.script("POST", f"/notes/e{n}", Answer(after=1.0))
+        binds = [asyncio.create_task(writer.bind(pod(f"b{n}"), "n1")) for n in range(20)]
+        await asyncio.sleep(0)
+        for n in range(40):
+            writer.queue_event(Note(f"e{n}"))
+        await asyncio.sleep(0.5)
+        assert len(server.of("POST", "/notes")) == 4
+        for bind in binds[4:]:
+            bind.cancel()
+        await asyncio.sleep(1.0)
+
+        assert len(server.of("POST", "/notes")) == 4 + 16
+        for bind in binds:
+            bind.cancel()
+        await asyncio.gather(*binds, return_exceptions=True)

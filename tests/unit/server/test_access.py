@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from scheduler.client.connection import ApiConnection
+from scheduler.client.http.endpoint import Endpoint
 from scheduler.server.access import Access
 from scheduler.server.http_server import serving
 from tests.unit.server.asking import some_pages
@@ -107,9 +108,7 @@ async def scene(folder: Path, **options: Any) -> AsyncIterator[Scene]:
         return made[0].now
 
     try:
-        async with ApiConnection(
-            "http://localhost", aiohttp.UnixConnector(str(folder / "api"))
-        ) as connection:
+        async with ApiConnection(Endpoint("http://localhost", unix_socket=folder / "api")) as connection:
             guarded = some_pages(access=Access(connection, clock=now, **options))
             async with serving(guarded, "127.0.0.1", 0) as port:
                 made.append(Scene(reviewer, port))

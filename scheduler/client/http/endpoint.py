@@ -1,0 +1,150 @@
+"""Where a server is, and how to come to it: TCP or a Unix socket, TLS, a proxy between."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+import ssl
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import aiohappyeyeballs
+
+from scheduler.client.http.protocol import HttpProtocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+_PORTS = {"http": 80, "https": 443}
+_SECOND_FAMILY_AFTER_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One server.
+
+    Attributes:
+        server: its URL, a path included where it lives under one; over a Unix socket `http://localhost`.
+        tls: for https; None for what the system trusts.
+        server_hostname: the name its certificate must carry, if not the URL's.
+        proxy: URL of an HTTP proxy, `http://user:password@host:port`; "" for none.
+        unix_socket: path of the socket it listens on; "" for TCP.
+    """
+
+    server: str
+    tls: ssl.SSLContext | None = None
+    server_hostname: str | None = None
+    proxy: str = ""
+    unix_socket: str | Path = ""
+
+    @property
+    def host(self) -> str:
+        """The server's name, and its port where it is not the scheme's own, as in the header `Host`."""
+        url = urlsplit(self.server)
+        host = url.netloc.rpartition("@")[2]
+        return host.rpartition(":")[0] if url.port == _PORTS.get(url.scheme) else host
+
+    @property
+    def target_prefix(self) -> str:
+        """What comes before a path in a request line: the URL's own path, and for a proxy that is to read it all."""
+        url = urlsplit(self.server)
+        path = url.path.rstrip("/")
+        return f"http://{self.host}{path}" if self._is_read_by_proxy else path
+
+    @property
+    def headers(self) -> str:
+        """Header lines that every request over such a connection carries."""
+        return _authorization(urlsplit(self.proxy)) if self._is_read_by_proxy else ""
+
+    async def connect(self, protocol_factory: Callable[[], P]) -> P:
+        """Open a connection.
+
+        Raises:
+            OSError: nobody took it; `ssl.SSLError` is one.
+        """
+        loop = asyncio.get_running_loop()
+        url = urlsplit(self.server)
+        secured = self._tls(url)
+        if self.unix_socket:
+            _, protocol = await loop.create_unix_connection(
+                protocol_factory, str(self.unix_socket), **secured
+            )
+        elif self.proxy:
+            protocol = await self._connect_by_proxy(protocol_factory, url, secured)
+        else:
+            where = await _where(url)
+            _, protocol = await loop.create_connection(protocol_factory, **where, **secured)
+        return protocol
+
+    @property
+    def _is_read_by_proxy(self) -> bool:
+        return bool(self.proxy) and urlsplit(self.server).scheme == "http"
+
+    def _tls(self, url: SplitResult) -> dict[str, Any]:
+        if url.scheme != "https":
+            return {}
+        context = self.tls or ssl.create_default_context()
+        return {"ssl": context, "server_hostname": self.server_hostname or url.hostname}
+
+    async def _connect_by_proxy(
+        self, protocol_factory: Callable[[], P], url: SplitResult, secured: dict[str, Any]
+    ) -> P:
+        loop = asyncio.get_running_loop()
+        proxy = urlsplit(self.proxy)
+        if proxy.scheme not in _PORTS or not proxy.hostname:
+            raise ConnectionError(f"{self.proxy!r} is no URL of an HTTP proxy")
+        to_proxy = {"ssl": ssl.create_default_context(), "server_hostname": proxy.hostname}
+        options = {**await _where(proxy), **(to_proxy if proxy.scheme == "https" else {})}
+        if not secured:
+            _, protocol = await loop.create_connection(protocol_factory, **options)
+            return protocol
+        transport, tunnel = await loop.create_connection(HttpProtocol, **options)
+        try:
+            authority = self.host if url.port not in {None, 443} else f"{self.host}:443"
+            head = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{_authorization(proxy)}\r\n"
+            await tunnel.begin_piecewise(head.encode())
+            _check_opened(tunnel, proxy)
+            protocol = protocol_factory()
+            secure = await loop.start_tls(
+                transport, protocol, secured["ssl"], server_hostname=secured["server_hostname"]
+            )
+        except BaseException:
+            transport.abort()
+            raise
+        assert secure is not None
+        protocol.connection_made(secure)
+        return protocol
+
+
+def _check_opened(tunnel: HttpProtocol, proxy: SplitResult) -> None:
+    if tunnel.status != 200:
+        raise ConnectionError(f"proxy {proxy.hostname} answered {tunnel.status}")
+
+
+async def _where(url: SplitResult) -> dict[str, Any]:
+    """Return where to connect to; of a name with several addresses a socket to the one that answers first."""
+    assert url.hostname is not None
+    port = url.port or _PORTS[url.scheme]
+    try:
+        ip_address(url.hostname)
+    except ValueError:
+        loop = asyncio.get_running_loop()
+        addresses = await loop.getaddrinfo(url.hostname, port, type=socket.SOCK_STREAM)
+        connected = await aiohappyeyeballs.start_connection(
+            addresses, happy_eyeballs_delay=_SECOND_FAMILY_AFTER_SECONDS
+        )
+        return {"sock": connected}
+    return {"host": url.hostname, "port": port}
+
+
+def _authorization(proxy: SplitResult) -> str:
+    if proxy.username is None:
+        return ""
+    user = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return f"Proxy-Authorization: Basic {base64.b64encode(user.encode()).decode()}\r\n"

@@ -1,0 +1,222 @@
+"""One kept connection: a request goes out in one write, its answer is parsed by llhttp as it comes in."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import cast
+
+import httptools
+
+_READ_AHEAD_BYTES = 2**21
+
+
+class HttpProtocol(asyncio.Protocol):
+    """One connection, with one request under way at a time.
+
+    `begin` a request and await what it returns, then take what was `taken`; or `begin_piecewise` and `take` the body as
+    it comes.
+
+    Attributes:
+        status: of the answer; 0 as long as there is none.
+        headers: of the answer, as they came.
+        has_answered: whether any byte of an answer came.
+        idle_since: the loop's time when the last request ended.
+    """
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.has_answered = False
+        self.idle_since = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._error: Exception | None = None  # why nothing can be sent any more
+        self._keeps_alive = True
+        self._is_busy = False  # until the answer is complete
+        self._waiter: asyncio.Future[None] | None = None
+        self._body: list[bytes] = []
+        self._is_piecewise = False
+        self._ahead_bytes = 0  # of a body that is taken piecewise
+        self._is_paused = False
+        self._silence_seconds: float | None = None
+        self._deadline = 0.0
+        self._watchdog: asyncio.TimerHandle | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another request can be sent."""
+        return (
+            self._keeps_alive
+            and not self._is_busy
+            and self._error is None
+            and self._transport is not None
+            and not self._transport.is_closing()
+        )
+
+    def header(self, name: bytes) -> str | None:
+        """Return a header of the answer by its name in lower case."""
+        for each, value in self.headers:
+            if each.lower() == name:
+                return value.decode("latin-1")
+        return None
+
+    def begin(self, request: bytes, deadline: float) -> asyncio.Future[None]:
+        """Send head and body of a request: what the system takes at once is with it when this returns.
+
+        Args:
+            request: all of it.
+            deadline: the loop's time when the answer must be complete.
+
+        Returns:
+            Done when it is; its error is a TimeoutError, or an OSError where the connection was lost or what came is no
+            HTTP.
+        """
+        self._silence_seconds = None
+        self._is_piecewise = False
+        self._watch(deadline)
+        return self._write(request)
+
+    def begin_piecewise(self, request: bytes, silence_seconds: float | None = None) -> asyncio.Future[None]:
+        """Send a request as `begin` does, whose answer is taken as it comes.
+
+        Args:
+            request: all of it.
+            silence_seconds: how long nothing at all may come; None for ever.
+
+        Returns:
+            Done when status and headers are there; errors as of `begin`.
+        """
+        self._silence_seconds = silence_seconds
+        self._is_piecewise = True
+        if silence_seconds is not None:
+            self._watch(self._loop.time() + silence_seconds)
+        return self._write(request)
+
+    async def take(self) -> bytes:
+        """Wait for more of the body and return all there is, b"" at its end; raises errors as of `begin`."""
+        while not self._body and self._is_busy:
+            if self._error is not None:
+                raise self._error
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        return self.taken()
+
+    def taken(self) -> bytes:
+        """Return what there is of the body and was not taken yet."""
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        self._body.clear()
+        self._ahead_bytes = 0
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+        return body
+
+    def abort(self) -> None:
+        """Close the connection, whatever is under way."""
+        self._fail(ConnectionAbortedError("closed on this side"))
+
+    # What the transport tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        connected = transport.get_extra_info("socket")
+        if connected is not None and connected.family in {socket.AF_INET, socket.AF_INET6}:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_busy:
+            # An answer to nothing, as the 408 of a server that has waited long enough.
+            self.abort()
+            return
+        self.has_answered = True
+        if self._silence_seconds is not None:
+            self._deadline = self._loop.time() + self._silence_seconds
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(ConnectionError(f"unreadable answer: {error!r}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._is_busy and exc is None and self.status and self._ends_with_connection():
+            self._complete()
+        self._fail(exc or ConnectionResetError("Server disconnected"))
+
+    # What the parser tells.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200:  # not the answer yet
+            self.headers.clear()
+            return
+        self.status = status
+        if self._is_piecewise:
+            self._wake()
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+        if not self._is_piecewise:
+            return
+        self._ahead_bytes += len(body)
+        if self._ahead_bytes > _READ_AHEAD_BYTES and self._transport is not None and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def on_message_complete(self) -> None:
+        if self.status:
+            self._keeps_alive = self._parser.should_keep_alive()
+            self._complete()
+
+    def _write(self, request: bytes) -> asyncio.Future[None]:
+        assert self._transport is not None
+        self.status = 0
+        self.headers = []
+        self.has_answered = False
+        self._is_busy = True
+        self._waiter = self._loop.create_future()
+        self._transport.write(request)
+        return self._waiter
+
+    def _complete(self) -> None:
+        self._is_busy = False
+        self.idle_since = self._loop.time()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _fail(self, error: Exception) -> None:
+        if self._error is None:
+            self._error = error
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(self._error)
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _ends_with_connection(self) -> bool:
+        return self.header(b"content-length") is None and self.header(b"transfer-encoding") is None
+
+    def _watch(self, deadline: float) -> None:
+        """See that the answer comes in time, with a timer that outlives the requests: they are many and quick."""
+        self._deadline = deadline
+        if self._watchdog is None or deadline < self._watchdog.when():
+            if self._watchdog is not None:
+                self._watchdog.cancel()
+            self._watchdog = self._loop.call_at(deadline, self._look)
+
+    def _look(self) -> None:
+        self._watchdog = None
+        if not self._is_busy:
+            return
+        if self._loop.time() < self._deadline:
+            self._watchdog = self._loop.call_at(self._deadline, self._look)
+        else:
+            self._fail(TimeoutError("no answer in time"))

@@ -1,0 +1,39 @@
+"""A request and its answer, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+JSON = "application/json"
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """One request to the API server.
+
+    Attributes:
+        method: of HTTP.
+        path: from the server's root, as `Resource.path` gives it.
+        body: None for a request without one.
+        content_type: of the body.
+        params: the query.
+        timeout_seconds: until the answer is there, connecting included.
+    """
+
+    method: str
+    path: str
+    body: bytes | None = None
+    content_type: str = JSON
+    params: Mapping[str, str] = {}
+    timeout_seconds: float = 30.0
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class Response(msgspec.Struct, frozen=True, gc=False):
+    """A 2xx answer."""
+
+    status: int
+    body: bytes

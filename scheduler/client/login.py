@@ -1,0 +1,244 @@
+"""How to log in at a server, as a kubeconfig or a pod's service account says it in plain words.
+
+These are what nearly everybody uses. What a kubeconfig leaves to others, exec plugins and auth providers, is read by
+`kubernetes_asyncio`, see `login_by_plugin`: it takes as long to import as all the rest together.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Pem: TypeAlias = Path | bytes
+"""Certificates or a key: the file they are in, or themselves."""
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class LoginError(Exception):
+    """It cannot be read, or makes no sense; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """One server, and what it needs to know and to show.
+
+    Attributes:
+        server: its URL.
+        authorization: the header of that name; None for none.
+        authority: who signed the server's certificate; None for whom the system trusts.
+        certificate: the client's; None for none.
+        key: the client's, where it is not beside the certificate.
+        verifies: whether the server's certificate matters.
+        server_hostname: the name the server's certificate must carry, if not the URL's.
+        proxy: URL of an HTTP proxy; "" for none.
+    """
+
+    server: str
+    authorization: str | None = None
+    authority: Pem | None = None
+    certificate: Pem | None = None
+    key: Pem | None = None
+    verifies: bool = True
+    server_hostname: str | None = None
+    proxy: str = ""
+
+    def check(self) -> None:
+        """Raise what no connection can be made with.
+
+        Raises:
+            LoginError: the server or the token makes no sense.
+        """
+        if not self.server:
+            raise LoginError("the cluster of the context has no server")
+        try:
+            url = urlsplit(self.server)
+            is_url = url.scheme in {"http", "https"} and url.hostname is not None and url.port != 0
+        except ValueError:  # a port that is none
+            is_url = False
+        if not is_url:
+            raise LoginError(f"{self.server!r} is no URL of a server")
+        if self.authorization is not None and not self.authorization.isprintable():
+            raise LoginError("the token is more than one line of text")
+
+    def tls(self) -> ssl.SSLContext:
+        """Return the context of connections.
+
+        Raises:
+            OSError: a file is not there, a certificate is none, or the key is another's.
+        """
+        with ExitStack() as stack:
+            authority, certificate, key = (
+                None if pem is None else stack.enter_context(_as_file(pem))
+                for pem in (self.authority, self.certificate, self.key)
+            )
+            context = ssl.create_default_context(cafile=authority)
+            if certificate is not None:
+                context.load_cert_chain(certificate, key)
+        if not self.verifies:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    def identity(self) -> tuple[bytes, ...]:
+        """What connections are made with, to see whether it changed: certificates and key.
+
+        Raises:
+            OSError: a file is not there.
+        """
+        return tuple(
+            pem.read_bytes() if isinstance(pem, Path) else pem or b""
+            for pem in (self.authority, self.certificate, self.key)
+        )
+
+
+def login_of_pod() -> Login:
+    """Log in as a pod in its cluster.
+
+    Raises:
+        LoginError: this is no pod, or its service account is broken.
+    """
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise LoginError("Service host/port is not set")
+    token = _read(SERVICE_ACCOUNT / "token").decode(errors="replace").strip()
+    authority = SERVICE_ACCOUNT / "ca.crt"
+    if not token or not _read(authority):
+        raise LoginError(f"{SERVICE_ACCOUNT}: the token or the certificate is empty")
+    name = f"[{host}]" if ":" in host else host
+    return Login(f"https://{name}:{port}", f"Bearer {token}", authority)
+
+
+class Kubeconfig:
+    """One context of a kubeconfig.
+
+    Args:
+        path: of the file.
+        context: its name; None for the current one.
+
+    Raises:
+        LoginError: it cannot be read, or something is missing in it.
+    """
+
+    def __init__(self, path: Path, context: str | None) -> None:
+        self._folder = path.expanduser().parent
+        content = _parse(path.expanduser())
+        name = context or content.get("current-context")
+        if not name:
+            raise LoginError("current-context is missing")
+        chosen = _named(content, "contexts", name)
+        self._cluster = _named(content, "clusters", chosen.get("cluster"))
+        user = chosen.get("user")
+        known = [each["name"] for each in _mappings(content.get("users")) if "name" in each]
+        self._user = _named(content, "users", user) if user in known else {}
+
+    @property
+    def asks_plugin(self) -> bool:
+        """Whether another program says who the user is."""
+        return "exec" in self._user or "auth-provider" in self._user
+
+    def login(self) -> Login:
+        """Log in as it says.
+
+        Raises:
+            LoginError: something makes no sense.
+        """
+        cluster, user = self._cluster, self._user
+        server = str(cluster.get("server") or "").rstrip("/")
+        is_secure = server.startswith("https")
+        return Login(
+            server,
+            self._authorization(),
+            self._pem(cluster, "certificate-authority") if is_secure else None,
+            self._pem(user, "client-certificate") if is_secure else None,
+            self._pem(user, "client-key") if is_secure else None,
+            verifies=not cluster.get("insecure-skip-tls-verify"),
+            server_hostname=cluster.get("tls-server-name"),
+            proxy=cluster.get("proxy-url") or "",
+        )
+
+    def _authorization(self) -> str | None:
+        user = self._user
+        token = user.get("token")
+        if not token and user.get("tokenFile"):
+            token = _read(self._folder / user["tokenFile"]).decode(errors="replace")
+        if token:
+            return f"Bearer {str(token).strip()}"
+        if "username" in user and "password" in user:
+            password = f"{user['username']}:{user['password']}"
+            return f"Basic {base64.b64encode(password.encode()).decode()}"
+        return None
+
+    def _pem(self, where: dict[str, Any], field: str) -> Pem | None:
+        """Return what stands there in base64, or the file that is named instead."""
+        if data := where.get(f"{field}-data"):
+            try:
+                return base64.b64decode("".join(str(data).split()), validate=True)
+            except ValueError as error:
+                raise LoginError(f"{field}-data: {error}") from error
+        if not (name := where.get(field)):
+            return None
+        file = self._folder / str(name)
+        if not file.is_file():
+            raise LoginError(f"{file}: no such file")
+        return file
+
+
+@contextmanager
+def _as_file(pem: Pem) -> Iterator[Path]:
+    """Return a file for OpenSSL, which reads certificates and keys from nothing else."""
+    if isinstance(pem, Path):
+        yield pem
+        return
+    with NamedTemporaryFile() as file:
+        file.write(pem)
+        file.flush()
+        yield Path(file.name)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise LoginError(f"{path}: {_problem(error)}") from error
+
+
+def _problem(error: OSError) -> str:
+    return "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+
+
+def _parse(kubeconfig: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LoginError(_problem(error)) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise LoginError(f"is not YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise LoginError(f"should hold a mapping, holds {type(content).__name__}")
+    return content
+
+
+def _mappings(items: object) -> list[dict[str, Any]]:
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _named(content: dict[str, Any], items: str, name: object) -> dict[str, Any]:
+    """Return what stands under one of the names of a list: `contexts` -> `context`."""
+    for item in _mappings(content.get(items)):
+        inner = item.get(items.removesuffix("s")) or {}
+        if item.get("name") == name and isinstance(inner, dict):
+            return inner
+    raise LoginError(f"{items}: there is none called {name!r}")

@@ -1,0 +1,123 @@
+"""Plain kubeconfigs and service accounts, and that they need no more than themselves."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from scheduler.certificates.made import issue
+from scheduler.client.login import Kubeconfig, Login, LoginError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def login(folder: Path, *, cluster: dict[str, Any] | None = None, **user: Any) -> Login:
+    path = folder / "kubeconfig"
+    content = {
+        "current-context": "here",
+        "contexts": [
+            {"name": "here", "context": {"cluster": "c", "user": "u"}},
+            {"name": "elsewhere", "context": {"cluster": "other"}},
+        ],
+        "clusters": [
+            {"name": "other", "cluster": {"server": "https://other"}},
+            {"name": "c", "cluster": {"server": "https://h:6443/", **(cluster or {})}},
+        ],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(yaml.safe_dump(content))
+    return Kubeconfig(path, None).login()
+
+
+@pytest.mark.parametrize(
+    ("user", "header"),
+    [
+        pytest.param({}, None, id="nobody"),
+        pytest.param({"token": "t\n"}, "Bearer t", id="a token"),
+        pytest.param({"token": "t", "tokenFile": "nowhere"}, "Bearer t", id="a token before a file"),
+        pytest.param({"tokenFile": "token"}, "Bearer of the file", id="a file beside the kubeconfig"),
+        pytest.param({"username": "me", "password": "p"}, "Basic bWU6cA==", id="a password"),
+    ],
+)
+def test_a_user_is_known_by_what_its_kubeconfig_says(
+    tmp_path: Path, user: dict[str, Any], header: str | None
+):
+    (tmp_path / "token").write_text("of the file\n")
+
+    assert login(tmp_path, **user).authorization == header
+
+
+def test_a_cluster_is_reached_as_its_kubeconfig_says(tmp_path: Path):
+    found = login(
+        tmp_path,
+        cluster={
+            "insecure-skip-tls-verify": True,
+            "tls-server-name": "api.example",
+            "proxy-url": "http://proxy:3128",
+        },
+    )
+
+    assert found == Login(
+        "https://h:6443", verifies=False, server_hostname="api.example", proxy="http://proxy:3128"
+    )
+
+
+def test_another_context_can_be_asked_for(tmp_path: Path):
+    login(tmp_path)
+
+    assert Kubeconfig(tmp_path / "kubeconfig", "elsewhere").login() == Login("https://other")
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["in the kubeconfig", "in files"])
+def test_certificates_and_keys_are_used_wherever_they_are(tmp_path: Path, *, inside: bool):
+    issued = issue("me", dns_names=["me"])
+    pems = {
+        "certificate-authority": issued.authority,
+        "client-certificate": issued.serving,
+        "client-key": issued.serving,
+    }
+    fields = {}
+    for name, pem in pems.items():
+        (tmp_path / name).write_bytes(pem)
+        fields |= {f"{name}-data": base64.encodebytes(pem).decode()} if inside else {name: name}
+    authority = {name: value for name, value in fields.items() if name.startswith("certificate")}
+    user = {name: value for name, value in fields.items() if name.startswith("client")}
+    found = login(tmp_path, cluster=authority, **user)
+
+    assert found.identity() == tuple(pems.values())
+    assert len(found.tls().get_ca_certs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("server", "token", "problem"),
+    [
+        ("", "", "no server"),
+        ("h:6443", "", "no URL"),
+        ("https://h:99999", "", "no URL"),
+        ("ftp://h", "", "no URL"),
+        ("https://h", "a\nX-Remote-User: root", "more than one line"),
+    ],
+)
+def test_what_no_request_can_be_made_of_is_named(server: str, token: str, problem: str):
+    with pytest.raises(LoginError, match=problem):
+        Login(server, f"Bearer {token}").check()
+
+
+def test_neither_needs_what_others_need(tmp_path: Path):
+    login(tmp_path, token="t")
+    code = (
+        "import asyncio, sys\n"
+        "from scheduler.client.connect import connect\n"
+        "async def main():\n"
+        "    async with connect(sys.argv[1]): pass\n"
+        "asyncio.run(main())\n"
+        "assert not {'kubernetes_asyncio', 'aiohttp'} & sys.modules.keys()\n"
+    )
+
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "kubeconfig")], check=True)
