@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from scheduler.objects.pod import PodCondition, PodInfo
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.v1 import PodCondition
 
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from scheduler.client.requests import Requests
     from scheduler.clock import Clock
     from scheduler.errors import ApiError
-    from scheduler.objects.pod import PodCondition, PodInfo
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.v1 import PodCondition
 
     Newest = Callable[[str], PodInfo | None]
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from scheduler.client.requests import Requests
     from scheduler.client.status_queue import Newest
     from scheduler.clock import Clock
-    from scheduler.objects.pod import PodCondition, PodInfo
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.v1 import PodCondition
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from scheduler.cycle.reporting import StatusWriter
 from scheduler.errors import ApiError
-from scheduler.objects.pod import PodCondition
+from scheduler.objects.v1 import PodCondition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from scheduler.objects.pod import PodCondition
+from scheduler.objects.v1 import PodCondition
 
 if TYPE_CHECKING:
     from collections.abc import Callable

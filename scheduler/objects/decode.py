@@ -12,9 +12,10 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from scheduler.errors import ObjectError
-from scheduler.objects.node import Node, NodeObject
+from scheduler.objects.node import NodeObject
 from scheduler.objects.nulls import without_nulls
-from scheduler.objects.pod import Pod, PodInfo
+from scheduler.objects.pod import PodInfo
+from scheduler.objects.v1 import Node, Pod
 
 _T = TypeVar("_T", Pod, Node)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scheduler.objects.pod import Pod
+    from scheduler.objects.v1 import Pod
 
 ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - what a pod means that names no address; nothing listens here
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+ResourceList = dict[str, str | int | float]
+"""v1.ResourceList as it is written; quantities are parsed where they are read."""
+
 
 class ApiStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """The base of all decoded API objects: immutable, camelCase on the wire, unknown fields skipped.

@@ -1,4 +1,4 @@
-"""Nodes: the decoded object, and `NodeObject`, which adds what is computed from it once."""
+"""A node with what scheduling computes from it once."""
 
 from __future__ import annotations
 
@@ -8,50 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scheduler.objects.images import node_images
-from scheduler.objects.meta import ApiStruct, ObjectMeta
-from scheduler.objects.resources import ResourceList, node_allocatable
-from scheduler.objects.taints import Taint
+from scheduler.objects.resources import node_allocatable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-class NodeSpec(ApiStruct, frozen=True):
-    """v1.NodeSpec, as far as scheduling reads it."""
-
-    unschedulable: bool = False
-    taints: tuple[Taint, ...] = ()
-
-
-class NodeCondition(ApiStruct, frozen=True):
-    """v1.NodeCondition."""
-
-    type: str = ""
-    status: str = ""
-
-
-class NodeAddress(ApiStruct, frozen=True):
-    """v1.NodeAddress."""
-
-    type: str = ""
-    address: str = ""
-
-
-class NodeStatus(ApiStruct, frozen=True):
-    """v1.NodeStatus, as far as scheduling reads it."""
-
-    allocatable: ResourceList = msgspec.field(default_factory=dict)
-    conditions: tuple[NodeCondition, ...] = ()
-    addresses: tuple[NodeAddress, ...] = ()
-    declared_features: tuple[str, ...] = ()
-
-
-class Node(ApiStruct, frozen=True):
-    """v1.Node."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
+    from scheduler.objects.taints import Taint
+    from scheduler.objects.v1 import Node
 
 
 class NodeObject:

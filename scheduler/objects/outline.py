@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from scheduler.objects.meta import ObjectMeta
-from scheduler.objects.pod import Pod, PodCondition, PodInfo, PodSchedulingGate, PodSpec, PodStatus
+from scheduler.objects.pod import PodInfo
+from scheduler.objects.v1 import Pod, PodCondition, PodSchedulingGate, PodSpec, PodStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from scheduler.objects.pod import ResourceRequirements
 from scheduler.objects.pod_requests import parsed, pod_requests
 from scheduler.objects.resource_names import is_pod_level_resource
+from scheduler.objects.v1 import ResourceRequirements
 
 if TYPE_CHECKING:
-    from scheduler.objects.pod import Container, Pod
     from scheduler.objects.quantity import Quantity
+    from scheduler.objects.v1 import Container, Pod
 
 
 def pod_limits(pod: Pod) -> dict[str, Quantity]:

@@ -10,8 +10,8 @@ from scheduler.objects.resource_names import is_pod_level_resource
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.objects.pod import Container, ContainerStatus, Pod
-    from scheduler.objects.resources import ResourceList
+    from scheduler.objects.meta import ResourceList
+    from scheduler.objects.v1 import Container, ContainerStatus, Pod
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 

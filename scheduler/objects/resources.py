@@ -26,14 +26,13 @@ from scheduler.objects.resource_names import (
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
 
-    from scheduler.objects.node import Node
-    from scheduler.objects.pod import Pod, ResourceRequirements
+    from scheduler.objects.meta import ResourceList
+    from scheduler.objects.v1 import Node, Pod, ResourceRequirements
 
 __all__ = [
     "DEFAULT_MEMORY_REQUEST_BYTES",
     "DEFAULT_MILLI_CPU_REQUEST",
     "PodResources",
-    "ResourceList",
     "is_dra_extended_resource_name",
     "is_extended_resource_name",
     "is_scalar_resource_name",
@@ -41,9 +40,6 @@ __all__ = [
     "pod_requests",
     "pod_resources",
 ]
-
-ResourceList = dict[str, str | int | float]
-"""v1.ResourceList as it is written; quantities are parsed where they are read."""
 
 DEFAULT_MILLI_CPU_REQUEST: Final = 100
 DEFAULT_MEMORY_REQUEST_BYTES: Final = 200 * 1024 * 1024

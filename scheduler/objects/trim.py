@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scheduler.objects.pod import Pod, PodInfo, PodStatus
+from scheduler.objects.pod import PodInfo
+from scheduler.objects.v1 import Pod, PodStatus
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 

@@ -22,8 +22,9 @@ from scheduler.objects.resource_names import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from scheduler.objects.pod import Pod, PodInfo
+    from scheduler.objects.pod import PodInfo
     from scheduler.objects.quantity import Quantity
+    from scheduler.objects.v1 import Pod
 
     Amounts = Sequence[tuple[str, float]]  # labels of a resource as text, amount
 

@@ -8,11 +8,10 @@ from scheduler.snapshot.affinity_index import TermKind, TermsInUse
 from scheduler.snapshot.arrays import Bools, Float64s, Int32s, Int64s, Rows, UInt16s, wrapped
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.interning import Interned
-from scheduler.snapshot.node_info import NodeInfo
 from scheduler.snapshot.object_store import Objects, ObjectStore
 from scheduler.snapshot.pod_counts import PodQuery, PodsIn
 from scheduler.snapshot.selection import nodes_of, nodes_of_any, nodes_required
-from scheduler.snapshot.snapshot import ResourceArrays, Snapshot
+from scheduler.snapshot.snapshot import NodeInfo, ResourceArrays, Snapshot
 from scheduler.snapshot.table import ClusterTable
 
 __all__ = [

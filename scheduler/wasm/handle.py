@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from scheduler.objects.meta import ObjectMeta
-from scheduler.objects.pod import Pod, PodInfo
+from scheduler.objects.pod import PodInfo
+from scheduler.objects.v1 import Pod
 from scheduler.wasm.guest import GuestError
 from scheduler.wasm.scene import pod_bytes
 

@@ -11,7 +11,7 @@ from scheduler.client.resources import Resource
 from scheduler.errors import ObjectError
 from scheduler.objects.decode import decode_node, decode_object, decode_pod
 from scheduler.objects.nulls import without_nulls
-from scheduler.objects.pod import Pod
+from scheduler.objects.v1 import Pod
 from scheduler.simulator.kinds.pod_defaults import default_pod
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from scheduler.client.http.request import Request
 from scheduler.client.writer import ApiWriter
 from scheduler.errors import ApiError
 from scheduler.objects.decode import decode_pod
-from scheduler.objects.pod import PodCondition, PodInfo
+from scheduler.objects.v1 import PodCondition
 from scheduler.simulator.faults import binds, requests
 from scheduler.simulator.server import ApiServer
 from tests.builders import pod_object
@@ -27,6 +27,8 @@ from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from scheduler.objects.pod import PodInfo
 
 
 class Story:

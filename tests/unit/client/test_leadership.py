@@ -18,7 +18,7 @@ from scheduler.client.leadership import Unopposed
 from scheduler.client.requests import GuardedRequests
 from scheduler.client.writer import ApiWriter
 from scheduler.errors import NotLeadingError
-from scheduler.objects.pod import PodCondition
+from scheduler.objects.v1 import PodCondition
 from tests.builders import pod
 from tests.unit.client.scripted_server import Answer, ScriptedServer, failure, scripted_server
 from tests.virtual_time import LoopClock

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.client.status_patch import status_patch
 from scheduler.objects.decode import decode_pod
-from scheduler.objects.pod import PodCondition
+from scheduler.objects.v1 import PodCondition
 from tests.builders import pod_object
 
 NOW = datetime(2026, 11, 21, 1, 34, 13, 843610, tzinfo=UTC)

@@ -11,7 +11,7 @@ from scheduler.client.connection import CONNECTION_LOST
 from scheduler.client.http.request import Request
 from scheduler.client.writer import ApiWriter
 from scheduler.errors import ApiError
-from scheduler.objects.pod import PodCondition
+from scheduler.objects.v1 import PodCondition
 from tests.builders import pod
 from tests.unit.client.scripted_server import Answer, NoAnswer, ScriptedServer, failure, scripted_server
 from tests.virtual_time import LoopClock

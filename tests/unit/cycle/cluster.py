@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from scheduler.cycle.decision import Decision
     from scheduler.cycle.pod_handlers import PodHandler
     from scheduler.framework import Plugin, QueuedPodInfo
-    from scheduler.objects.pod import PodCondition, PodInfo
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.v1 import PodCondition
     from scheduler.queue import Place
 
 PROFILE = "custom-scheduler"

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.errors import ObjectError
-from scheduler.objects.pod import Container, Pod, PodSpec, ResourceRequirements
 from scheduler.objects.quantity import Quantity
 from scheduler.objects.resources import pod_requests, pod_resources
+from scheduler.objects.v1 import Container, Pod, PodSpec, ResourceRequirements
 from tests.builders import node, pod
 from tests.reference import pod_requests as judge
 from tests.reference.quantity import MILLI, integer

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import given
 
-from scheduler.objects.pod import PodInfo  # noqa: TC001 - read by hypothesis
 from scheduler.objects.selectors import required_node_affinity
 from scheduler.snapshot import nodes_required
 from tests.clusters import Cluster, wild_clusters, wild_pods
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
 
 
 @given(wild_clusters("labels"), wild_pods("labels"))

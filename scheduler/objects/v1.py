@@ -1,0 +1,207 @@
+"""Pods and nodes as the API server writes them, as far as scheduling reads them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.objects.meta import ApiStruct, ObjectMeta, ResourceList
+from scheduler.objects.pod_affinity import PodAffinity
+from scheduler.objects.selectors import NodeAffinity
+from scheduler.objects.taints import Taint, Toleration
+from scheduler.objects.topology_spread import TopologySpreadConstraint
+
+# Pods.
+
+
+class ResourceRequirements(ApiStruct, frozen=True):
+    """v1.ResourceRequirements; quantities as written, parsed by `objects.resources`."""
+
+    requests: ResourceList = msgspec.field(default_factory=dict)
+    limits: ResourceList = msgspec.field(default_factory=dict)
+
+
+class ContainerPort(ApiStruct, frozen=True):
+    """v1.ContainerPort; a `host_port` of 0 asks nothing of the node."""
+
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    host_port: int = 0
+    protocol: str = ""
+
+
+class ContainerRestartRule(ApiStruct, frozen=True):
+    """v1.ContainerRestartRule, without the exit codes it is for."""
+
+    action: str = ""
+
+
+class Container(ApiStruct, frozen=True):
+    """v1.Container; a `restart_policy` of Always on an init container makes it a sidecar."""
+
+    name: str = ""
+    image: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str = ""
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+
+
+class PodSchedulingGate(ApiStruct, frozen=True):
+    """v1.PodSchedulingGate."""
+
+    name: str = ""
+
+
+class Affinity(ApiStruct, frozen=True):
+    """v1.Affinity, as far as scheduling reads it."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class ImageVolumeSource(ApiStruct, frozen=True):
+    """v1.ImageVolumeSource: an image mounted as a volume."""
+
+    reference: str = ""
+
+
+class Volume(ApiStruct, frozen=True):
+    """v1.Volume, as far as scheduling reads it."""
+
+    name: str = ""
+    image: ImageVolumeSource | None = None
+
+
+class PodResourceClaim(ApiStruct, frozen=True):
+    """v1.PodResourceClaim, as far as scheduling reads it."""
+
+    name: str = ""
+
+
+class PodSpec(ApiStruct, frozen=True):
+    """v1.PodSpec, as far as scheduling reads it."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: ResourceList = msgspec.field(default_factory=dict)
+    resources: ResourceRequirements | None = None
+    node_name: str = ""
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    affinity: Affinity | None = None
+    volumes: tuple[Volume, ...] = ()
+    host_network: bool = False
+    host_users: bool = True
+    scheduler_name: str = "default-scheduler"
+    priority: int = 0
+    preemption_policy: str = "PreemptLowerPriority"
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    termination_grace_period_seconds: int = 30
+
+
+class PodCondition(ApiStruct, frozen=True):
+    """v1.PodCondition."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+
+
+class ContainerStatus(ApiStruct, frozen=True):
+    """v1.ContainerStatus: what in-place resize has allocated and put into effect."""
+
+    name: str = ""
+    allocated_resources: ResourceList = msgspec.field(default_factory=dict)
+    resources: ResourceRequirements | None = None
+
+
+class PodResourceClaimStatus(ApiStruct, frozen=True):
+    """v1.PodResourceClaimStatus: the claim that was made for one of the pod's; no name means none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ContainerExtendedResourceRequest(ApiStruct, frozen=True):
+    """v1.ContainerExtendedResourceRequest: which request of a claim stands for a container's resource."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(ApiStruct, frozen=True):
+    """v1.PodExtendedResourceClaimStatus: the claim that was made for the pod's extended resources."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+
+
+class PodStatus(ApiStruct, frozen=True):
+    """v1.PodStatus, as far as scheduling reads it."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    nominated_node_name: str = ""
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    allocated_resources: ResourceList = msgspec.field(default_factory=dict)
+    resources: ResourceRequirements | None = None
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+    start_time: str = ""
+
+
+class Pod(ApiStruct, frozen=True):
+    """v1.Pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+# Nodes.
+
+
+class NodeSpec(ApiStruct, frozen=True):
+    """v1.NodeSpec, as far as scheduling reads it."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeCondition(ApiStruct, frozen=True):
+    """v1.NodeCondition."""
+
+    type: str = ""
+    status: str = ""
+
+
+class NodeAddress(ApiStruct, frozen=True):
+    """v1.NodeAddress."""
+
+    type: str = ""
+    address: str = ""
+
+
+class NodeStatus(ApiStruct, frozen=True):
+    """v1.NodeStatus, as far as scheduling reads it."""
+
+    allocatable: ResourceList = msgspec.field(default_factory=dict)
+    conditions: tuple[NodeCondition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class Node(ApiStruct, frozen=True):
+    """v1.Node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
