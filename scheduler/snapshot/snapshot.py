@@ -7,7 +7,7 @@ removes pods. Both make a column only when somebody reads it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
