@@ -47,6 +47,7 @@ J = TypeVar("J", bound=Job)
 _Turn: TypeAlias = "tuple[JobQueue[Any], Job]"
 
 _LENT_AT_MOST = 64
+"""How many jobs of the last queue may be under way beyond all places."""
 
 
 class JobQueue(Generic[J]):
@@ -183,6 +184,7 @@ class BackgroundLane:
         """Drop everything."""
         if self._resume is not None:
             self._resume.cancel()
+        self._asleep.clear()
         for sender in self._senders:
             sender.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)
@@ -211,8 +213,10 @@ class BackgroundLane:
     async def _send(self, turn: _Turn) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await self._carry_out(*turn)
-            self._busy -= 1
+            try:
+                await self._carry_out(*turn)
+            finally:
+                self._busy -= 1
             next_turn = self._next()
             if next_turn is None:
                 asleep: asyncio.Future[_Turn] = loop.create_future()

@@ -23,7 +23,7 @@ _RETRIED = frozenset({0, 429, 503, 504})
 _encode = msgspec.json.Encoder().encode
 
 
-class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """v1.ObjectReference: what an event is about."""
 
     kind: str = ""
@@ -34,7 +34,7 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     resource_version: str = ""
 
 
-class EventMetadata(msgspec.Struct, frozen=True):
+class EventMetadata(msgspec.Struct, frozen=True, gc=False):
     """The metadata of an event to be created."""
 
     name: str
@@ -46,7 +46,7 @@ class _Series(msgspec.Struct, frozen=True, rename="camel"):
     last_observed_time: str
 
 
-class EventBody(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class EventBody(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """An events.k8s.io/v1 Event; very many are held for some minutes, hence no dict."""
 
     kind: str
@@ -72,6 +72,18 @@ class RecordedEvent:
         count: how often it happened.
         last_observed: when it happened last.
     """
+
+    __slots__ = (
+        "_body",
+        "_is_created",
+        "_is_sending",
+        "_queue",
+        "_sent_count",
+        "_tries",
+        "_waits",
+        "count",
+        "last_observed",
+    )
 
     def __init__(self, body: EventBody, event_time: datetime, queue: Callable[[RecordedEvent], bool]) -> None:
         self.count = 1
