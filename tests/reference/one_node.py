@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scheduler.runtime.asking import scores_of
 from tests.reference.go import wrap
 
 if TYPE_CHECKING:
@@ -77,5 +78,5 @@ def scored(plugin: Plugin, pod: PodInfo, snapshot: Snapshot) -> list[int] | str:
         if answer is not None and not answer.is_success:
             return answer.code.value
     assert isinstance(plugin, ScorePlugin)
-    scores = plugin.score(state, pod, snapshot, rows)
+    scores = scores_of(plugin, state, pod, snapshot, rows)
     return plugin.normalize(state, pod, scores, rows).tolist()  # type: ignore[no-any-return]
