@@ -35,7 +35,7 @@ _PAST_OUTCOMES = 4096
 
 
 class KeptVerdicts:
-    """What one plugin said of nodes for pods of one signature.
+    """What one plugin said of nodes for pods of one signature; of a scorer, its scores before normalisation.
 
     Attributes:
         version: of the plugin, when it was asked.
@@ -166,10 +166,6 @@ class KeptOutcomes(KeptVerdicts):
         self.known[rows] = False
         self.misses += len(rows)
         self.failed.update(rows)
-
-
-class KeptScores(KeptVerdicts):
-    """What a plugin's `score` gave, before normalisation."""
 
 
 class KeptBySignature(Generic[K]):

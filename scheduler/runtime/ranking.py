@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.asking import AskScorer
     from scheduler.runtime.calls import PluginCalls
-    from scheduler.runtime.kept_verdicts import KeptScores
+    from scheduler.runtime.kept_verdicts import KeptVerdicts
     from scheduler.runtime.standing import Standing
     from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
 
@@ -148,7 +148,7 @@ class _Part:
         constant: the one value at all rows that were normalised; None if there are several.
     """
 
-    def __init__(self, asking: AskScorer, weight: int, kept: KeptScores) -> None:
+    def __init__(self, asking: AskScorer, weight: int, kept: KeptVerdicts) -> None:
         self.asking = asking
         self.weight = weight
         self.kept = kept
@@ -206,15 +206,14 @@ class Ranking:
     Kept are the sums of the plugins that do not normalise; what others say is added where it differs from node to node.
     """
 
-    def __init__(self, calls: PluginCalls, scorers: Sequence[tuple[AskScorer, int, KeptScores]]) -> None:
+    def __init__(self, calls: PluginCalls, scorers: Sequence[tuple[AskScorer, int, KeptVerdicts]]) -> None:
         self._call = calls
         parts = [_Part(*scorer) for scorer in scorers]
         self._plain = [part for part in parts if not part.asking.normalizes]
         self._normalizing = [part for part in parts if part.asking.normalizes]
         self._parts = parts
-        self._total: Int64s = np.zeros(
-            0, dtype=np.int64
-        )  # _UNRANKED where it is not known, or the node refused
+        # _UNRANKED where it is not known, or the node refused.
+        self._total: Int64s = np.zeros(0, dtype=np.int64)
         self._known: Bools = np.zeros(0, dtype=np.bool_)
         self._is_complete = False  # every feasible node is ranked, but for the ones that are left
         self._left: set[int] = set()

@@ -14,7 +14,7 @@ from scheduler.runtime.answers import signature_of
 from scheduler.runtime.asking import AskScorer
 from scheduler.runtime.calls import SKIPS, PluginError
 from scheduler.runtime.equivalence_classes import Prepared, class_of, standing_of
-from scheduler.runtime.kept_verdicts import KeptBySignature, KeptScores, gives_signatures
+from scheduler.runtime.kept_verdicts import KeptBySignature, KeptVerdicts, gives_signatures
 from scheduler.runtime.ranking import PluginScores, Ranking, Scores, normalized
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Scoring:
         self._weights = weights
         self._places = {plugin.name: place for place, plugin in enumerate(scorers)}
         self._kept = {
-            plugin.name: KeptBySignature(KeptScores) for plugin in scorers if gives_signatures(plugin)
+            plugin.name: KeptBySignature(KeptVerdicts) for plugin in scorers if gives_signatures(plugin)
         }
 
     @property
@@ -94,7 +94,9 @@ class Scoring:
             return
         if alike.pre_score is None:
             own = [plugin for plugin in self._pre_score if plugin.name in alike.signatures]
+            assert alike.pre_filter is not None, "a class is remembered once PreFilter was asked"
             prepared = CycleState()
+            prepared.take_over(alike.pre_filter.state)
             skipped = self._pre_score_all(own, prepared, pod, snapshot, feasible)
             alike.pre_score = Prepared(
                 prepared, skipped, [each for each in self._pre_score if each not in own]
@@ -168,7 +170,7 @@ class Scoring:
         in_order = sorted(scores.plugins, key=lambda each: self._places[each.plugin])
         return replace(scores, plugins=in_order)
 
-    def _kept_by(self, alike: EquivalenceClass, asking: AskScorer) -> KeptScores:
+    def _kept_by(self, alike: EquivalenceClass, asking: AskScorer) -> KeptVerdicts:
         name = asking.plugin.name
         return self._kept[name].of(alike.signatures[name], alike.versions.get(name, 0))
 

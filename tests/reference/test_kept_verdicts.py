@@ -10,7 +10,7 @@ from plugins.node_resources.fit import NodeResourcesFit
 from plugins.taint_toleration import TaintToleration
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo
-from scheduler.runtime.kept_verdicts import KeptScores
+from scheduler.runtime.kept_verdicts import KeptVerdicts
 from scheduler.runtime.standing import Standing
 from scheduler.snapshot import ClusterTable
 from scheduler.snapshot.change_log import ChangeLog
@@ -80,7 +80,7 @@ def _the_oldest_of_many_changes_is_missed(patch: pytest.MonkeyPatch) -> None:
         pytest.param(_rows_are_not_ranked_again, id="changed rows are not ranked again"),
         pytest.param(_the_oldest_of_many_changes_is_missed, id="the oldest of many changes is missed"),
         pytest.param(
-            lambda patch: patch.setattr(KeptScores, "notes", property(lambda _: 0, lambda *_: None), raising=False),
+            lambda patch: patch.setattr(KeptVerdicts, "notes", property(lambda _: 0, lambda *_: None), raising=False),
             id="scores that other classes asked for are not normalised again",
         ),
         pytest.param(

@@ -487,3 +487,24 @@ class TestLimits:
 
         assert len(kept.table) == 2
         assert Outcomes(kept.values, tuple(kept.table)).of(0).reasons == ("1",)
+
+
+def test_what_a_plugin_wrote_at_pre_filter_is_there_at_pre_score_and_score_for_every_pod_of_its_class():
+    class Remembers(Kept, PreFilter, PreScore, NodeScore):
+        def pre_filter(self, state: Any, *_: Any) -> None:
+            state.write("Remembers", 7)
+
+        def pre_score(self, state: Any, *_: Any) -> None:
+            assert state.read("Remembers", int) == 7
+
+        def score_node(self, state: Any, *_: Any) -> int:
+            return state.read("Remembers", int)  # type: ignore[no-any-return]
+
+    framework, snapshot = framework_of(Remembers()), snapshot_of("n0", "n1")
+    for name in ("web-0", "web-1"):
+        state, diagnosis = CycleState(), Diagnosis.blank(2)
+        framework.filtering.run_pre_filter(state, of_class(name), snapshot, diagnosis)
+        rows = framework.filtering.find_feasible(
+            state, of_class(name), snapshot, diagnosis, rows=snapshot.all_rows, nominated={}
+        )
+        assert framework.scoring.run(state, of_class(name), snapshot, rows).total.tolist() == [7, 7]
