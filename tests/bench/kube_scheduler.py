@@ -1,159 +1,217 @@
-"""Ours beside kube-scheduler, on this machine: `python -m tests.bench.kube_scheduler /path/to/kube-scheduler`.
+"""Ours beside kube-scheduler on an API server of yours: `python -m tests.bench.kube_scheduler KUBE_SCHEDULER KUBECONFIG`.
 
-Each binds the same pods on the same simulated cluster, over HTTP, in a process of its own. kube-scheduler runs twice:
-as it comes, when it looks at a sample of the nodes of a large cluster, and told to score all, as ours does.
-
-A decision is what the metric `scheduler_scheduling_algorithm_duration_seconds` says. How long all pods took includes the
-simulated API server, which is Python, and slower than either scheduler.
+The API server is one to play with: nodes, pods, Services and events in it are deleted and made anew, and nothing else
+may be at work there; a kube-apiserver with an etcd, or `custom-scheduler api-server` without kubelets. Both schedulers
+bind the same pods in turn. What counts is pods a second, until every pod has its `Scheduled` event, and the CPU time of
+the scheduler's whole process from its start. Machines differ, and so do runs: compare the lines of one run.
 """
 
 from __future__ import annotations
 
-import http.client
+import asyncio
 import json
-import socket
-import ssl
+import os
 import subprocess
 import sys
 import time
-import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-from urllib.parse import urlsplit
 
 import typer
-import yaml
+
+from scheduler.client.connect import connect
+from scheduler.client.http.request import Request
+from tests.builders import node_object, pod_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-_OURS = (sys.executable, "-m", "scheduler")
-_PATIENCE_SECONDS = 120.0
-_SETTLE_SECONDS = 5.0
-"""After a scheduler has read the nodes, so that none is measured while it starts."""
+    from scheduler.client.connection import ApiConnection
+
+_PATIENCE_SECONDS = 300.0
+_AT_A_TIME = 32
+_APPS = 50
+_ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+_PODS = "/api/v1/namespaces/default/pods"
+_SERVICES = "/api/v1/namespaces/default/services"
+_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+_MIXED = ("plain", "zone spread", "zone affinity", "preferred affinity", "node affinity")
 
 
 class Result(NamedTuple):
-    """What one scheduler needed: seconds for all pods, and for a decision."""
+    """What one scheduler did: pods a second, and milliseconds of CPU for each."""
 
-    took_seconds: float
-    decision_seconds: float
+    pods_per_second: float
+    cpu_milliseconds: float
 
 
-class Cluster:
-    """The simulated API server, in a process of its own."""
+# The pods.
 
-    def __init__(self, kubeconfig: Path) -> None:
-        self.kubeconfig = kubeconfig
-        found = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-        where = urlsplit(found)
-        self._connection = http.client.HTTPConnection(where.hostname or "", where.port)
 
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Ask, and return the decoded answer."""
-        headers = {"Content-Type": "application/json"}
-        self._connection.request(method, path, None if body is None else json.dumps(body), headers)
-        answer = self._connection.getresponse()
-        content = answer.read()
-        assert answer.status in {200, 201}, content
-        return json.loads(content)
+def _near(key: str, **more: Any) -> dict[str, Any]:
+    return {"labelSelector": {"matchLabels": {"color": "blue"}}, "topologyKey": key, **more}
 
-    def has_pending_pods(self) -> bool:
-        return bool(self.ask("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3D&limit=1")["items"])
+
+def _required(key: str, **more: Any) -> dict[str, Any]:
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [_near(key, **more)]}
+
+
+_EVERY_NAMESPACE = {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "Exists"}]}
+_SPREAD = _near(_ZONE, maxSkew=5, whenUnsatisfiable="DoNotSchedule")
+_PREFERRED = [{"weight": 1, "podAffinityTerm": _near(_HOST)}]
+_POOL = {"key": "pool", "operator": "In", "values": [f"p{number}" for number in range(5)]}
+
+_WISHES: Mapping[str, Mapping[str, Any]] = {
+    "plain": {},
+    "no two alike": {},
+    "zone spread": {"topologySpreadConstraints": [_SPREAD]},
+    "zone affinity": {"affinity": {"podAffinity": _required(_ZONE)}},
+    "namespace selector": {"affinity": {"podAffinity": _required(_ZONE, namespaceSelector=_EVERY_NAMESPACE)}},
+    "preferred affinity": {
+        "affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": _PREFERRED}}
+    },
+    "anti-affinity": {"affinity": {"podAntiAffinity": _required(_HOST)}},
+    "node affinity": {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [_POOL]}]
+                }
+            }
+        }
+    },
+    "mixed": {},
+}
+
+
+def _pod(kind: str, number: int, scheduler_name: str) -> dict[str, Any]:
+    cpu, memory = "100m", "500Mi"
+    if kind == "no two alike":
+        cpu, memory = f"{50 + number % 97}m", f"{100 + number % 193}Mi"
+    wish = _WISHES[_MIXED[number % len(_MIXED)] if kind == "mixed" else kind]
+    labels = {"app": f"a{number % _APPS}", "color": "blue"}
+    made = pod_object(
+        f"pod-{number}", cpu=cpu, memory=memory, labels=labels, schedulerName=scheduler_name, **wish
+    )
+    return {**made, "metadata": {"name": made["metadata"]["name"], "labels": labels}, "status": {}}
+
+
+def _node(number: int) -> dict[str, Any]:
+    labels = {_HOST: f"node-{number}", _ZONE: f"zone-{number % 3}", "pool": f"p{number % 10}"}
+    made = node_object(f"node-{number}", cpu="4", memory="32Gi", labels=labels)
+    return {**made, "metadata": {"name": f"node-{number}", "labels": labels}}
+
+
+def _service(number: int) -> dict[str, Any]:
+    spec = {"selector": {"app": f"a{number}"}, "ports": [{"port": 80}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"a{number}"}, "spec": spec}
+
+
+# The API server.
+
+
+async def _create(api: ApiConnection, path: str, objects: Sequence[dict[str, Any]]) -> None:
+    left = iter(objects)
+
+    async def some() -> None:
+        for each in left:
+            await api.send(Request("POST", path, json.dumps(each).encode()))
+
+    await asyncio.gather(*(some() for _ in range(_AT_A_TIME)))
+
+
+async def _delete_all(api: ApiConnection, path: str) -> None:
+    await api.send(Request("DELETE", path, params={"gracePeriodSeconds": "0"}, timeout_seconds=300))
+
+
+async def _events(api: ApiConnection) -> int:
+    """Return how many there are: one for each pod that is bound, if nothing goes wrong."""
+    found = json.loads((await api.send(Request("GET", _EVENTS, params={"limit": "1"}))).body)
+    return len(found["items"] or ()) + (found["metadata"].get("remainingItemCount") or 0)
+
+
+async def _prepare(api: ApiConnection, kind: str, nodes: int, pods: int, scheduler_name: str) -> None:
+    for path in (_PODS, _EVENTS):
+        await _delete_all(api, path)
+    if len(json.loads((await api.send(Request("GET", "/api/v1/nodes"))).body)["items"]) != nodes:
+        await _delete_all(api, "/api/v1/nodes")
+        await _create(api, "/api/v1/nodes", [_node(number) for number in range(nodes)])
+    for service in json.loads((await api.send(Request("GET", _SERVICES))).body)["items"]:
+        await api.send(Request("DELETE", f"{_SERVICES}/{service['metadata']['name']}"))
+    if kind == "mixed":
+        await _create(api, _SERVICES, [_service(number) for number in range(_APPS)])
+    await _create(api, _PODS, [_pod(kind, number, scheduler_name) for number in range(pods)])
+
+
+async def _wait_for_events(api: ApiConnection, count: int) -> float:
+    """Return when so many are there; asking costs the API server something, so it is not done all the time."""
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while await _events(api) < count:
+        assert time.monotonic() < end, "the pods were not bound in time"
+        await asyncio.sleep(0.1)
+    return time.monotonic()
+
+
+# The schedulers.
 
 
 @contextmanager
-def _running(command: Sequence[str | Path], log: Path) -> Iterator[None]:
+def _running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
-            yield
+            yield process
         finally:
             process.terminate()
 
 
-def _wait_for(path: Path) -> None:
-    end = time.monotonic() + _PATIENCE_SECONDS
-    while not path.exists():
-        assert time.monotonic() < end, f"{path} was not written"
-        time.sleep(0.1)
+def _cpu_seconds(process: subprocess.Popen[bytes]) -> float:
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
-
-
-def _pod(number: int) -> dict[str, Any]:
-    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}}
-    return {"metadata": {"name": f"pod-{number}"}, "spec": {"containers": [container]}}
-
-
-def _decision_seconds(port: int) -> float:
-    """Return the mean of the decisions that the process has made so far."""
-    trusting = ssl._create_unverified_context()  # noqa: S323 - its own certificate, on this machine
-    page = urllib.request.urlopen(f"https://127.0.0.1:{port}/metrics", context=trusting).read().decode()
-    name = "scheduler_scheduling_algorithm_duration_seconds"
-    total, count = (
-        sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(f"{name}_{part}"))
-        for part in ("sum", "count")
-    )
-    return total / count
-
-
-def _measure(command: Sequence[str], percentage: int, nodes: int, pods: int, folder: Path) -> Result:
-    kubeconfig, configuration, port = folder / "kubeconfig", folder / "scheduler.yaml", _free_port()
-    api_server: list[str | Path] = [*_OURS, "api-server", "--nodes", str(nodes), "--kubeconfig", kubeconfig]
-    serving = ["--secure-port", str(port), "--authorization-always-allow-paths=/metrics"]
-    configuration.write_text(
-        "apiVersion: kubescheduler.config.k8s.io/v1\n"
-        "kind: KubeSchedulerConfiguration\n"
-        f"clientConnection: {{kubeconfig: {kubeconfig}, contentType: application/json, qps: 5000, burst: 10000}}\n"
-        "leaderElection: {leaderElect: false}\n"
-        f"percentageOfNodesToScore: {percentage}\n"
-        "profiles: [{schedulerName: default-scheduler}]\n"
-    )
-    with _running(api_server, folder / "api-server.log"):
-        _wait_for(kubeconfig)
-        cluster = Cluster(kubeconfig)
-        started = [*command, "--config", str(configuration), *serving]
-        with _running(started, folder / "scheduler.log"):
-            cluster.ask("POST", "/api/v1/namespaces/default/pods", _pod(0))
-            while cluster.has_pending_pods():
-                time.sleep(0.1)
-            time.sleep(_SETTLE_SECONDS)
-            begin = time.perf_counter()
-            for number in range(1, pods + 1):
-                cluster.ask("POST", "/api/v1/namespaces/default/pods", _pod(number))
-            while cluster.has_pending_pods():
-                time.sleep(0.05)
-            return Result(time.perf_counter() - begin, _decision_seconds(port))
+async def _measure(kubeconfig: Path, command: Sequence[str], kind: str, nodes: int, pods: int) -> Result:
+    scheduler_name = "custom-scheduler" if command[0] == sys.executable else "default-scheduler"
+    async with connect(str(kubeconfig)) as api:
+        await _prepare(api, kind, nodes, pods, scheduler_name)
+        with TemporaryDirectory() as folder:
+            configuration = Path(folder) / "scheduler.yaml"
+            # kube-scheduler limits itself to 50 requests a second unless it is told otherwise.
+            limit = "" if scheduler_name == "custom-scheduler" else ", qps: 5000, burst: 5000"
+            configuration.write_text(
+                "apiVersion: kubescheduler.config.k8s.io/v1\n"
+                "kind: KubeSchedulerConfiguration\n"
+                "leaderElection: {leaderElect: false}\n"
+                f"clientConnection: {{kubeconfig: {kubeconfig}{limit}}}\n"
+            )
+            started = [*command, "--config", str(configuration), "--secure-port", "0"]
+            with _running(started, Path(folder) / "log") as process:
+                begin = await _wait_for_events(api, 1)
+                end = await _wait_for_events(api, pods)
+                return Result(pods / (end - begin), 1000 * _cpu_seconds(process) / pods)
 
 
 def main(
     kube_scheduler: Annotated[Path, typer.Argument(help="The binary.", exists=True)],
-    nodes: Annotated[list[int] | None, typer.Option(help="How many nodes; may be given again.")] = None,
+    kubeconfig: Annotated[Path, typer.Argument(help="Of the API server.", exists=True)],
+    kinds: Annotated[list[str] | None, typer.Option("--kind", help=f"One of {', '.join(_WISHES)}.")] = None,
+    nodes: Annotated[int, typer.Option(help="How many nodes.")] = 5000,
     pods: Annotated[int, typer.Option(help="How many pods are bound.")] = 2000,
 ) -> None:
-    """Print how long a decision and all pods took, and the ratio to ours."""
-    cases = {
-        "ours, all nodes scored": ([*_OURS, "run", "--replace-default-scheduler"], 100),
-        "kube-scheduler, as it comes": ([str(kube_scheduler)], 0),
-        "kube-scheduler, all nodes scored": ([str(kube_scheduler)], 100),
-    }
-    print(f"{'':48}{'one decision':>14}{'':9}{f'{pods} pods':>11}")
-    for size in nodes or [100, 1000, 5000]:
-        ours: Result | None = None
-        for label, (command, percentage) in cases.items():
-            with TemporaryDirectory() as folder:
-                found = _measure(command, percentage, size, pods, Path(folder))
-            ours = ours or found
-            print(
-                f"{f'{size} nodes, {label}':48}{found.decision_seconds * 1e3:11.2f} ms"
-                f"{found.decision_seconds / ours.decision_seconds:8.2f}x"
-                f"{found.took_seconds:9.1f} s{found.took_seconds / ours.took_seconds:8.2f}x"
-            )
+    """Print pods a second and CPU a pod of both, and what ours is of the other's."""
+    commands = ([sys.executable, "-m", "scheduler", "run"], [str(kube_scheduler)])
+    for kind in kinds or [kind for kind in _WISHES if kind != "node affinity"]:
+        ours, theirs = (
+            asyncio.run(_measure(kubeconfig.absolute(), command, kind, nodes, pods)) for command in commands
+        )
+        print(
+            f"{f'{nodes} nodes, {kind}':34}{ours.pods_per_second:6.0f} /{theirs.pods_per_second:6.0f} pods/s"
+            f" = {ours.pods_per_second / theirs.pods_per_second:4.2f}"
+            f"{ours.cpu_milliseconds:8.2f} /{theirs.cpu_milliseconds:6.2f} ms of CPU a pod"
+            f" = {ours.cpu_milliseconds / theirs.cpu_milliseconds:4.2f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -65,8 +65,12 @@ def known() -> set[str]:
         for suffix in (histogram if family.kind == "histogram" else {""})
     }
     process = re.findall(r"^# TYPE (\w+)", metrics.text()[0].decode(), re.MULTILINE)
-    daemon = OF_THE_DAEMON.findall((ROOT / "scheduler" / "app" / "daemon.py").read_text())
-    return names | {*process} | {*daemon}
+    shown = [
+        name
+        for file in ("daemon.py", "gauges.py")
+        for name in OF_THE_DAEMON.findall((ROOT / "scheduler" / "app" / file).read_text())
+    ]
+    return names | {*process} | {*shown}
 
 
 def expressions() -> list[str]:
