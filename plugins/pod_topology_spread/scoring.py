@@ -125,9 +125,12 @@ def _crowding(pods: Int64s, constraint: SpreadConstraint, domains: int) -> Float
 
 def go_round(numbers: Float64s) -> Float64s:
     """Round half away from zero, as Go's math.Round."""
-    whole = np.trunc(numbers)
-    away = np.abs(numbers - whole) >= 0.5
-    return whole + np.copysign(away.astype(np.float64), numbers)
+    whole: Float64s = np.floor(numbers)
+    fraction = numbers - whole
+    whole += fraction >= 0.5
+    if numbers.min(initial=0) < 0:
+        whole -= (fraction == 0.5) & (numbers < 0)
+    return whole
 
 
 @lru_cache(maxsize=4096)

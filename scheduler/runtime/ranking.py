@@ -124,9 +124,12 @@ def check_range(scores: Int64s, rows: Rows, snapshot: Snapshot) -> None:
     Raises:
         ValueError: naming one of them.
     """
-    for wrong in (int(scores.min(initial=0)), int(scores.max(initial=0))):
-        if not 0 <= wrong <= MAX_NODE_SCORE:
-            raise out_of_range(wrong, int(rows[np.flatnonzero(scores == wrong)[0]]), snapshot)
+    if (
+        scores.view(np.uint64).max(initial=0) <= MAX_NODE_SCORE
+    ):  # one look: numbers below 0 are very large ones there
+        return
+    place = int(np.flatnonzero((scores < 0) | (scores > MAX_NODE_SCORE))[0])
+    raise out_of_range(int(scores[place]), int(rows[place]), snapshot)
 
 
 def out_of_range(score: int, row: int, snapshot: Snapshot) -> ValueError:
@@ -215,8 +218,8 @@ class Ranking:
         # _UNRANKED where it is not known, or the node refused.
         self._total: Int64s = np.zeros(0, dtype=np.int64)
         self._known: Bools = np.zeros(0, dtype=np.bool_)
-        self._is_complete = False  # every feasible node is ranked, but for the ones that are left
-        self._left: set[int] = set()
+        # The rows that may not be ranked though nobody refuses them; None if nobody has kept count.
+        self._left: set[int] | None = None
 
     def follow(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, standing: Standing, rows: Rows
@@ -251,8 +254,7 @@ class Ranking:
             for row in missing:
                 self._rank(int(row), state, pod, snapshot)
         if rows is standing.feasible:
-            self._is_complete = True
-            self._left.clear()
+            self._left = set()
         for part in self._normalizing:
             self._call.raising(
                 part.asking.plugin,
@@ -266,18 +268,21 @@ class Ranking:
 
     def _missing(self, standing: Standing, rows: Rows) -> Rows | Sequence[int]:
         changed, standing.unranked = standing.unranked, set()
+        n_nodes = len(self._total)
+        if changed is None or (self._left is not None and len(self._left) > n_nodes):
+            self._left = None
         if changed is None:
             self._known[:] = False
             self._total[:] = _UNRANKED
-            self._is_complete = False
-            self._left.clear()
             return rows
-        self._left = {row for row in self._left | changed if row < len(self._total)}  # nodes may be gone
-        for row in self._left:
-            self._known[row] = False
-            self._total[row] = _UNRANKED
-        if self._is_complete and rows is standing.feasible:
-            return [row for row in self._left if standing.rejected_by[row] == FEASIBLE]
+        for row in changed:
+            if row < n_nodes:  # else the node is gone
+                self._known[row] = False
+                self._total[row] = _UNRANKED
+        if self._left is not None:
+            self._left |= changed
+            if rows is standing.feasible:
+                return [row for row in self._left if row < n_nodes and standing.rejected_by[row] == FEASIBLE]
         unknown: Rows = rows[~self._known[rows]]
         return unknown
 
