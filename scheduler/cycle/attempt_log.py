@@ -25,7 +25,7 @@ _RECORD_BYTES = 2048  # of an attempt without its arrays, generously
 
 
 @dataclass(frozen=True, slots=True)
-class Attempted:
+class PastAttempt:
     """One attempt.
 
     Attributes:
@@ -55,12 +55,12 @@ class AttemptLog:
     def note(self, decision: Decision, snapshot: Snapshot, *, number: int, at: datetime) -> None:
         """Keep an attempt instead of the one before at the same pod."""
         key = decision.pod.key
-        kept = Attempted(at, number, replace(decision, state=CycleState()), snapshot.names)
+        kept = PastAttempt(at, number, replace(decision, state=CycleState()), snapshot.names)
         shelf, other = (self._placed, self._waiting) if decision.node_name else (self._waiting, self._placed)
         other.drop(key)
         shelf.put(key, kept, _bytes_of(decision))
 
-    def last(self, key: str) -> Attempted | None:
+    def last(self, key: str) -> PastAttempt | None:
         """Return the last attempt at a pod, by `namespace/name`; None if there was none or it is long ago."""
         return self._waiting.get(key) or self._placed.get(key)
 
@@ -75,10 +75,10 @@ class _Shelf:
 
     def __init__(self, budget_bytes: int) -> None:
         self._budget = budget_bytes
-        self._kept: OrderedDict[str, tuple[Attempted, int]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[PastAttempt, int]] = OrderedDict()
         self.bytes = 0
 
-    def put(self, key: str, attempted: Attempted, size: int) -> None:
+    def put(self, key: str, attempted: PastAttempt, size: int) -> None:
         self.drop(key)
         self._kept[key] = (attempted, size)
         self.bytes += size
@@ -91,7 +91,7 @@ class _Shelf:
         if found is not None:
             self.bytes -= found[1]
 
-    def get(self, key: str) -> Attempted | None:
+    def get(self, key: str) -> PastAttempt | None:
         found = self._kept.get(key)
         return found and found[0]
 
