@@ -30,7 +30,7 @@ format: $(VENV)/dev ## Rewrite the code as `make check` wants it
 conformance: $(VENV)/dev ## Compare with what kube-scheduler says, by family
 	@$(BIN)/python -m tests.conformance $(ARGS)
 
-bench: $(VENV)/dev ## Decisions a second at 100, 1000 and 5000 nodes
+bench: $(VENV)/dev ## What each kind of decision and a whole pod cost, at 100, 1000 and 5000 nodes
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 image: ## Build the container image (needs a Docker engine; IMAGE=name:tag to name it)

@@ -1,7 +1,8 @@
-"""`make bench`: decisions a second in one process, at 100, 1000 and 5000 nodes.
+"""`make bench`: decisions a second in one process, at 100, 1000 and 5000 nodes, of each kind, and whole pods.
 
 A decision is everything between the queue and the Binding: snapshot, PreFilter to Score, the choice, and counting
-the pod on its node. Machines differ; compare the lines of one run with each other.
+the pod on its node; a whole pod is that with Binding, event and watch, see `whole_pod`. What counts is CPU time.
+Machines differ; compare the lines of one run with each other.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from scheduler.objects.decode import decode_pod
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.state.cache import Cache
+from tests.bench import whole_pod
 from tests.bench.across_nodes import KINDS, pending, running_cluster
 from tests.bench.preemption import full_cluster, urgent
 from tests.builders import node, pod, pod_object
@@ -107,6 +109,7 @@ def main() -> None:
             decode_pod(raw)
         seconds.append((time.process_time() - begin) / _DECISIONS)
     _show("a pod parsed", seconds, base)
+    whole_pod.main()
 
 
 if __name__ == "__main__":
