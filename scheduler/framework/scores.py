@@ -23,16 +23,15 @@ def divide(dividend: Int64s, divisor: Int64s | int) -> Int64s:
         dividend: (n_nodes,).
         divisor: (n_nodes,) or one for all; never 0.
     """
-    quotient: Int64s
-    if dividend.min(initial=0) >= 0 and np.min(divisor, initial=1) > 0:
-        if isinstance(divisor, int) or dividend.max(initial=0) >= _EXACT_IN_FLOAT:
-            quotient = dividend // divisor
-        else:
-            quotient = divide_small(dividend, divisor)
-        return quotient
+    if dividend.min(initial=0) >= 0:
+        if isinstance(divisor, int):
+            if divisor > 0 and divisor & (divisor - 1) == 0:  # a power of two, which mostly is 1 or 2
+                return dividend >> (divisor.bit_length() - 1)
+        elif divisor.min(initial=1) > 0 and dividend.max(initial=0) < _EXACT_IN_FLOAT:
+            return divide_small(dividend, divisor)
     # The lowest int64 divided by -1 wraps around, in Go without a word.
     with np.errstate(over="ignore"):
-        quotient = dividend // divisor
+        quotient: Int64s = dividend // divisor
     inexact = quotient * divisor != dividend
     quotient += inexact & ((dividend < 0) != (np.asarray(divisor) < 0))
     return quotient

@@ -35,7 +35,7 @@ _PAST_OUTCOMES = 4096
 
 
 class KeptVerdicts:
-    """What one plugin said of nodes for pods of one signature; of a scorer, its scores before normalisation.
+    """What one plugin said of nodes for pods of one signature; of a scorer that normalises, its raw scores.
 
     Attributes:
         version: of the plugin, when it was asked.
@@ -101,6 +101,12 @@ class KeptVerdicts:
         self.known[row] = True
         self.misses -= 1
         self.notes += 1
+
+
+class KeptScores(KeptVerdicts):
+    """What a scorer said that does not normalise: 0 to 100."""
+
+    dtype = np.uint8
 
 
 class KeptOutcomes(KeptVerdicts):

@@ -97,6 +97,27 @@ class Scores:
         return int(self.rows.nbytes + self.best.nbytes + of_plugins + of_others)
 
 
+def ask_scores(
+    asking: AskScorer,
+    kept: KeptVerdicts,
+    state: CycleState,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    rows: Rows,
+) -> None:
+    """Ask a scorer about those of the rows that are not known.
+
+    Raises:
+        ValueError: scores that are not normalised are out of range.
+    """
+    unknown = kept.unknown(rows)
+    if unknown.size:
+        scores = asking.each(state, pod, snapshot, unknown)
+        if not asking.normalizes:
+            check_range(scores, unknown, snapshot)
+        kept.note(unknown, scores)
+
+
 def normalized(
     asking: AskScorer, state: CycleState, pod: PodInfo, snapshot: Snapshot, raw: Int64s | int, rows: Rows
 ) -> UInt8s | int:
@@ -105,17 +126,15 @@ def normalized(
     Raises:
         ValueError: they are still out of range, or malformed.
     """
-    if isinstance(raw, int):
-        if not asking.normalizes:
-            if not 0 <= raw <= MAX_NODE_SCORE:
-                raise out_of_range(raw, int(rows[0]), snapshot)
-            return raw
-        raw = np.full(snapshot.n_nodes, raw, dtype=np.int64)
-    scores = raw
     if asking.normalizes:
-        scores = checked_scores(asking.plugin.normalize(state, pod, raw, rows), snapshot.n_nodes, "normalize")
-    check_range(scores if len(rows) == len(scores) else scores[rows], rows, snapshot)
-    return scores.astype(np.uint8)
+        scores = np.full(snapshot.n_nodes, raw, dtype=np.int64) if isinstance(raw, int) else raw
+        raw = checked_scores(asking.plugin.normalize(state, pod, scores, rows), snapshot.n_nodes, "normalize")
+    if isinstance(raw, int):
+        if not 0 <= raw <= MAX_NODE_SCORE:
+            raise out_of_range(raw, int(rows[0]), snapshot)
+        return raw
+    check_range(raw if len(rows) == len(raw) else raw[rows], rows, snapshot)
+    return raw.astype(np.uint8)
 
 
 def check_range(scores: Int64s, rows: Rows, snapshot: Snapshot) -> None:
@@ -146,8 +165,8 @@ class _Part:
     Attributes:
         asking: the plugin.
         weight: what its scores are multiplied with.
-        kept: its raw scores.
-        values: uint8 (n_nodes,), brought into range.
+        kept: its scores, before normalisation if it has one.
+        values: uint8 (n_nodes,), normalised.
         constant: the one value at all rows that were normalised; None if there are several.
     """
 
@@ -162,28 +181,18 @@ class _Part:
 
     def rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Int64s | int:
         """Return what the plugin says of rows, weighted, (len(rows),); 0 of one that normalises, which comes later."""
-        unknown = self.kept.unknown(rows)
-        if unknown.size:
-            self.kept.note(unknown, self.asking.each(state, pod, snapshot, unknown))
-        if self.asking.normalizes:
-            return 0
-        scores: Int64s = self.kept.values[rows]
-        check_range(scores, rows, snapshot)
-        self.values[rows] = scores
-        return scores * self.weight
+        ask_scores(self.asking, self.kept, state, pod, snapshot, rows)
+        return 0 if self.asking.normalizes else self.kept.values[rows] * np.int64(self.weight)
 
     def rank(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> int:
         """Return the same of one row."""
-        kept = self.kept
+        asking, kept = self.asking, self.kept
         if kept.misses and not kept.known[row]:
-            kept.note_one(row, self.asking.at(state, pod, snapshot, row))
-        if self.asking.normalizes:
-            return 0
-        score = int(kept.values[row])
-        if not 0 <= score <= MAX_NODE_SCORE:
-            raise out_of_range(score, row, snapshot)
-        self.values[row] = score
-        return score * self.weight
+            score = asking.at(state, pod, snapshot, row)
+            if not (asking.normalizes or 0 <= score <= MAX_NODE_SCORE):
+                raise out_of_range(score, row, snapshot)
+            kept.note_one(row, score)
+        return 0 if asking.normalizes else int(kept.values[row]) * self.weight
 
     def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> None:
         """Bring the raw scores of rows into range, unless nothing has changed since the last time."""
@@ -199,7 +208,11 @@ class _Part:
 
     def shown(self) -> PluginScores:
         """Return what it says now."""
-        values = self.values.copy() if self.constant is None else self.constant
+        values: UInt8s | int
+        if not self.asking.normalizes:
+            values = self.kept.values.copy()
+        else:
+            values = self.values if self.constant is None else self.constant
         return PluginScores(self.asking.plugin.name, self.weight, values)
 
 
@@ -245,8 +258,6 @@ class Ranking:
                 resized(self._total, snapshot.n_nodes),
                 resized(self._known, snapshot.n_nodes),
             )
-            for part in self._plain:
-                part.values = resized(part.values, snapshot.n_nodes)
         missing = self._missing(standing, rows)
         if len(missing) > FEW_ROWS:
             self._rank_all(np.asarray(missing), state, pod, snapshot)

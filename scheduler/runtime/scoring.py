@@ -14,8 +14,8 @@ from scheduler.runtime.answers import signature_of
 from scheduler.runtime.asking import AskScorer
 from scheduler.runtime.calls import SKIPS, PluginError
 from scheduler.runtime.equivalence_classes import Prepared, class_of, standing_of
-from scheduler.runtime.kept_verdicts import KeptBySignature, KeptVerdicts, gives_signatures
-from scheduler.runtime.ranking import PluginScores, Ranking, Scores, normalized
+from scheduler.runtime.kept_verdicts import KeptBySignature, KeptScores, KeptVerdicts, gives_signatures
+from scheduler.runtime.ranking import PluginScores, Ranking, Scores, ask_scores, normalized
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.calls import PluginCalls
     from scheduler.runtime.equivalence_classes import EquivalenceClass
+    from scheduler.runtime.ranking import UInt8s
     from scheduler.runtime.standing import Standing
-    from scheduler.snapshot import Int64s, Rows, Snapshot
+    from scheduler.snapshot import Rows, Snapshot
 
 __all__ = ["PluginScores", "Scores", "Scoring"]
 
@@ -49,8 +50,10 @@ class Scoring:
         self._score = [AskScorer(plugin, calls) for plugin in scorers]
         self._weights = weights
         self._places = {plugin.name: place for place, plugin in enumerate(scorers)}
-        self._kept = {
-            plugin.name: KeptBySignature(KeptVerdicts) for plugin in scorers if gives_signatures(plugin)
+        self._kept: Mapping[str, KeptBySignature[KeptVerdicts]] = {
+            asking.plugin.name: KeptBySignature(KeptVerdicts if asking.normalizes else KeptScores)
+            for asking in self._score
+            if gives_signatures(asking.plugin)
         }
 
     @property
@@ -181,25 +184,23 @@ class Scoring:
         self, asking: AskScorer, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows
     ) -> PluginScores:
         def ask() -> PluginScores:
-            raw = self._raw(asking, state, pod, snapshot, feasible)
-            values = normalized(asking, state, pod, snapshot, raw, feasible)
+            values = self._in_range(asking, state, pod, snapshot, feasible)
             return PluginScores(asking.plugin.name, self._weight(asking), values)
 
         return self._call.raising(asking.plugin, ExtensionPoint.SCORE, ask)
 
-    def _raw(
+    def _in_range(
         self, asking: AskScorer, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows
-    ) -> Int64s | int:
+    ) -> UInt8s | int:
         plugin = asking.plugin
         kept_by = self._kept.get(plugin.name)
         changes = snapshot.changes if plugin.reads_pods else snapshot.node_changes
         signature = None if kept_by is None or changes is None else signature_of(plugin, pod)
         if kept_by is None or signature is None:
-            return asking.across(state, pod, snapshot, feasible)
+            raw = asking.across(state, pod, snapshot, feasible)
+            return normalized(asking, state, pod, snapshot, raw, feasible)
         kept = kept_by.of(signature, plugin.version())
         kept.follow(changes, snapshot.n_nodes)
-        unknown = kept.unknown(feasible)
-        if unknown.size:
-            kept.note(unknown, asking.each(state, pod, snapshot, unknown))
-        # A copy, since normalisation may write into it.
-        return kept.values.copy()
+        ask_scores(asking, kept, state, pod, snapshot, feasible)
+        values = kept.values.copy()  # since normalisation may write into it
+        return normalized(asking, state, pod, snapshot, values, feasible) if asking.normalizes else values
