@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
 
-_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 _BLANK_TEMPLATE = {"metadata": {}, "spec": {"containers": None}}
 
 
@@ -136,14 +136,14 @@ class DaemonSetStrategy(WorkloadStrategy):
 
     def prepare_update(self, obj: Object, old: Object) -> None:
         super().prepare_update(obj, old)
-        generation = int(old["metadata"].get("annotations", {}).get(_TEMPLATE_GENERATION, 1))
+        generation = int(old["metadata"].get("annotations", {}).get(TEMPLATE_GENERATION, 1))
         changed = obj["spec"]["template"] != old["spec"]["template"]
         _set_template_generation(obj, generation + changed)
 
 
 def _set_template_generation(daemon_set: Object, generation: int) -> None:
     metadata = daemon_set["metadata"]
-    metadata["annotations"] = metadata.get("annotations", {}) | {_TEMPLATE_GENERATION: str(generation)}
+    metadata["annotations"] = metadata.get("annotations", {}) | {TEMPLATE_GENERATION: str(generation)}
 
 
 class ReplicaSetStrategy(WorkloadStrategy):
