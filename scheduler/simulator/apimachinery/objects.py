@@ -9,6 +9,11 @@ import msgspec
 Object = dict[str, Any]
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Read names that are apart by spaces, for tables of many."""
+    return tuple(text.split())
+
+
 def clone(value: Any) -> Any:
     """Copy a JSON value all through."""
     if isinstance(value, dict):

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from scheduler.simulator.apimachinery.kinds import Kind
+from scheduler.simulator.apimachinery.objects import clone, json_text
 from scheduler.simulator.apimachinery.strategy import ScalePaths, Strategy
 from scheduler.simulator.apimachinery.tables import AGE, NAME, Column, Printer, age, created
 from scheduler.simulator.custom_resources.jsonpaths import found_at
@@ -96,7 +95,7 @@ class CustomResourceStrategy(Strategy):
         """Return an object in this version: without conversion only apiVersion and the schema differ."""
         if self._api_version == self._stored_api_version:
             return obj
-        seen: Object = msgspec.json.decode(msgspec.json.encode(obj))
+        seen: Object = clone(obj)
         prune(seen, self.schema, is_resource=True)
         fill_in(seen, self.schema)
         return seen | {"apiVersion": self._api_version}
@@ -203,7 +202,7 @@ def _cell(obj: Object, path: str, type_: str, now: datetime) -> Any:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else json_text(value)
 
 
 def _name(obj: Object) -> str:

@@ -11,9 +11,8 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
+from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.custom_resources.go_patterns import go_pattern
 
 if TYPE_CHECKING:
@@ -40,8 +39,8 @@ def violations(value: Any, schema: Schema, path: str = "") -> Iterator[Cause]:
         yield _wrong_type(value, problem, path)
         return
     if schema.get("enum") and value not in schema["enum"]:
-        listed = ", ".join(_shown(one) for one in schema["enum"])
-        message = f"Unsupported value: {_shown(value)}: supported values: {listed}"
+        listed = ", ".join(json_text(one) for one in schema["enum"])
+        message = f"Unsupported value: {json_text(value)}: supported values: {listed}"
         yield Cause("FieldValueNotSupported", path, message)
     if isinstance(value, dict):
         yield from _of_map(value, schema, path)
@@ -132,7 +131,7 @@ def _repeated(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:
     for index, item in enumerate(value):
         key = keys(item)
         if key in seen:
-            yield Cause("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {_shown(key)}")
+            yield Cause("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {json_text(key)}")
         seen.append(key)
 
 
@@ -151,7 +150,7 @@ def _of_text(value: str, schema: Schema, path: str) -> Iterator[Cause]:
         except ValueError:
             moment = None
         if moment is None or moment.tzinfo is None:
-            yield _bad(value, path, f"must be of type date-time: {_shown(value)}")
+            yield _bad(value, path, f"must be of type date-time: {json_text(value)}")
 
 
 def _of_number(value: float, schema: Schema, path: str) -> Iterator[Cause]:
@@ -178,7 +177,7 @@ def _of_alternatives(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
     """Yield what allOf, anyOf, oneOf and not have against a value."""
     for inner in schema.get("allOf") or ():
         yield from violations(value, inner, path)
-    shown = _shown(path)
+    shown = json_text(path)
     if schema.get("anyOf") and not any(_fits(value, inner) for inner in schema["anyOf"]):
         yield _bad_whole(value, path, f"{shown} must validate at least one schema (anyOf)")
     if schema.get("oneOf"):
@@ -204,11 +203,11 @@ def is_pattern(text: str) -> bool:
 
 
 def _bad(value: Any, path: str, problem: str) -> Cause:
-    return invalid_value(path, _shown(value), f"{path} in body {problem}")
+    return invalid_value(path, json_text(value), f"{path} in body {problem}")
 
 
 def _bad_whole(value: Any, path: str, problem: str) -> Cause:
-    return invalid_value(path, _shown(value), problem)
+    return invalid_value(path, json_text(value), problem)
 
 
 def _too_many(count: int, most: int, path: str) -> Cause:
@@ -221,10 +220,6 @@ def _inside(path: str, name: str) -> str:
 
 def _number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else str(value)
-
-
-def _shown(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _identity(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from scheduler.simulator.apimachinery.kinds import REVIEW_VERBS, VERBS, Kind, Kinds, selectable
+from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.apimachinery.strategy import Generic, Strategy
 from scheduler.simulator.custom_resources.definitions import DefinitionStrategy
 from scheduler.simulator.kinds.disruption_budgets import DisruptionBudgetStrategy
@@ -29,14 +30,10 @@ _STATUS: Final = ("status",)
 _SCALE: Final = ("status", "scale")
 
 _POD_FIELDS: Final = selectable(
-    "spec.nodeName",
-    "spec.restartPolicy",
-    "spec.schedulerName",
-    "spec.serviceAccountName",
-    "spec.hostNetwork",
-    "status.phase",
-    "status.podIP",
-    "status.nominatedNodeName",
+    *names(
+        "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork status.phase "
+        "status.podIP status.nominatedNodeName"
+    ),
     hostNetwork="false",
 )
 _NODE_FIELDS: Final = selectable("spec.unschedulable", unschedulable="false")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
+from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.apimachinery.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -28,22 +29,10 @@ _NAMES: Final = {
 _CORE_NAMES: Final = {new: core for core, new in _NAMES.items()}
 _NEVER_EMPTY: Final = ("reportingComponent", "reportingInstance")
 _UNSET_IN_NEW: Final = ("firstTimestamp", "lastTimestamp", "count")
-_IMMUTABLE: Final = (
-    "involvedObject",
-    "reason",
-    "message",
-    "source",
-    "firstTimestamp",
-    "lastTimestamp",
-    "count",
-    "type",
-    "eventTime",
-    "action",
-    "related",
-    "reportingComponent",
-    "reportingInstance",
+_IMMUTABLE: Final = names(
+    "involvedObject reason message source firstTimestamp lastTimestamp count type eventTime action related "
+    "reportingComponent reportingInstance"
 )
-
 _LONGEST: Final = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
 
 INVOLVED_FIELDS: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")

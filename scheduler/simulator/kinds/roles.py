@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-import msgspec
-
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_supported, required
 from scheduler.simulator.apimachinery.metadata import dns_subdomain
+from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ class BindingStrategy(_RbacStrategy):
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
         causes = list(self.validate_create(obj))
         if obj["roleRef"] != old["roleRef"]:
-            shown = msgspec.json.encode(obj["roleRef"]).decode()
+            shown = json_text(obj["roleRef"])
             causes.append(invalid_value("roleRef", shown, "cannot change roleRef"))
         return causes
 
@@ -165,7 +164,7 @@ def _rule_causes(rule: Object, field: str, *, namespaced: bool) -> Iterator[Caus
     if not rule.get("verbs"):
         yield required(f"{field}.verbs", "verbs must contain at least one value")
     if rule.get("nonResourceURLs"):
-        shown = msgspec.json.encode(rule["nonResourceURLs"]).decode()
+        shown = json_text(rule["nonResourceURLs"])
         where = f"{field}.nonResourceURLs"
         if namespaced:
             yield invalid_value(where, shown, "namespaced rules cannot apply to non-resource URLs")

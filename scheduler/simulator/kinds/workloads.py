@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import msgspec
-
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
+from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.apimachinery.selectors import labels_match, requirements_of
 from scheduler.simulator.apimachinery.strategy import Generic
 from scheduler.simulator.kinds.pod_defaults import default_pod_spec
@@ -42,7 +41,7 @@ class WorkloadStrategy(Generic):
             return [required("spec.selector")]
         labels = spec["template"]["metadata"].get("labels", {})
         if not labels_match(requirements_of(selector), labels):
-            shown = msgspec.json.encode(labels).decode()
+            shown = json_text(labels)
             return [
                 invalid_value(
                     "spec.template.metadata.labels", shown, "`selector` does not match template `labels`"
@@ -55,7 +54,7 @@ class WorkloadStrategy(Generic):
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
         selector = obj["spec"].get("selector")
         if selector != old["spec"].get("selector"):
-            shown = msgspec.json.encode(selector).decode()
+            shown = json_text(selector)
             return [invalid_value("spec.selector", shown, "field is immutable")]
         return self.validate_create(obj)
 
