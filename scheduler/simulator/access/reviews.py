@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from scheduler.simulator.access.authentication import Tokens
-    from scheduler.simulator.access.authorizer import Authorizer
+    from scheduler.simulator.access.rbac import Authorizer
     from scheduler.simulator.api.request_info import RequestInfo
     from scheduler.simulator.apimachinery.kinds import Kind
     from scheduler.simulator.apimachinery.objects import Object

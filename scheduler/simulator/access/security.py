@@ -10,11 +10,10 @@ import msgspec
 
 from scheduler.simulator.access.attributes import attributes_of, refusal
 from scheduler.simulator.access.authentication import Tokens
-from scheduler.simulator.access.authorizer import AllowKnown, Authorizer
 from scheduler.simulator.access.escalation import EscalationGuard
 from scheduler.simulator.access.grants import Grants
 from scheduler.simulator.access.impersonation import impersonated
-from scheduler.simulator.access.rbac import Rbac
+from scheduler.simulator.access.rbac import AllowKnown, Authorizer, Rbac
 from scheduler.simulator.access.reviews import Reviews
 from scheduler.simulator.access.service_account_tokens import ServiceAccountTokens
 from scheduler.simulator.access.token_requests import create_token
@@ -76,7 +75,7 @@ class Security:
         self._reviews = Reviews(self._tokens, self._authorizer)
         self._guard = EscalationGuard(roles, self.grants)
         if rbac:
-            put_guard(registry.kinds, self._guard)
+            put_guard(registry.kinds, self._guard.check)
 
     def identify(self, headers: CIMultiDictProxy[str]) -> User:
         """Return who asks: who they are impersonated to be, if they may.
