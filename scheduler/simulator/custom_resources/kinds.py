@@ -7,12 +7,13 @@ Source:
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.simulator.apimachinery.kinds import Kind
 from scheduler.simulator.apimachinery.objects import clone, json_text
 from scheduler.simulator.apimachinery.strategy import ScalePaths, Strategy
-from scheduler.simulator.apimachinery.tables import AGE, NAME, Column, Printer, age, created
+from scheduler.simulator.apimachinery.tables import AGE, NAME, Column, Printer, age
 from scheduler.simulator.custom_resources.jsonpaths import found_at
 from scheduler.simulator.custom_resources.schema_rules import violations
 from scheduler.simulator.custom_resources.schemas import fill_in, prune
@@ -165,7 +166,7 @@ def version_rank(version: str) -> tuple[Any, ...]:
 def _printer(columns: Sequence[Object] | None) -> Printer:
     """Return how the objects of a version are shown: their names, and what the definition names."""
     if not columns:
-        return Printer((NAME, AGE), lambda obj, now: [_name(obj), created(obj, now)])
+        return Printer((NAME, AGE))
     shown = [
         Column(
             one["name"],
@@ -174,17 +175,14 @@ def _printer(columns: Sequence[Object] | None) -> Printer:
             one["type"],
             one.get("priority", 0),
             one.get("format", ""),
+            partial(_cell, one["jsonPath"], one["type"]),
         )
         for one in columns
     ]
-
-    def cells(obj: Object, now: datetime) -> list[Any]:
-        return [_name(obj), *(_cell(obj, one["jsonPath"], one["type"], now) for one in columns)]
-
-    return Printer((NAME, *shown), cells)
+    return Printer((NAME, *shown))
 
 
-def _cell(obj: Object, path: str, type_: str, now: datetime) -> Any:
+def _cell(path: str, type_: str, obj: Object, now: datetime) -> Any:
     """Return what a column shows; values of another type than the column's are left out."""
     found = found_at(obj, path)
     if not found:
@@ -203,11 +201,6 @@ def _cell(obj: Object, path: str, type_: str, now: datetime) -> Any:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json_text(value)
-
-
-def _name(obj: Object) -> str:
-    name: str = obj["metadata"]["name"]
-    return name
 
 
 def _age_at(value: Any, now: datetime) -> str:
