@@ -107,19 +107,12 @@ class Security:
         """
         info = request.info
         if is_review(info):
-            kind = api.kind(info)
-            created = self._reviews.answer(kind, info, request.body, request.content_type, user)
+            created = self._reviews.answer(api.kind(info), request, user)
         elif (info.group, info.resource, info.subresource) == ("", "serviceaccounts", "token"):
             api.kind(info)
             if info.verb != "create":
                 raise method_not_allowed()
-            created = create_token(
-                self._registry,
-                self._tokens.accounts,
-                (info.namespace, info.name),
-                request.body,
-                request.content_type,
-            )
+            created = create_token(self._registry, self._tokens.accounts, request)
         else:
             with self._guard.asking(user):
                 return api.answer(request)

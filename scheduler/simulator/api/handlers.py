@@ -21,7 +21,6 @@ from scheduler.simulator.api.openapi import OPENAPI_V2_PROTOBUF, openapi_documen
 from scheduler.simulator.api.presentation import Presentation, negotiate
 from scheduler.simulator.apimachinery.causes import forbidden_field, required
 from scheduler.simulator.apimachinery.decoding import WriteOptions
-from scheduler.simulator.apimachinery.selectors import selector_of
 from scheduler.simulator.apimachinery.status import (
     StatusError,
     bad_request,
@@ -219,7 +218,7 @@ class Api:
         info = request.info
         check_list_options(info.query)
         presentation = self.presentation(request)
-        page = list_page(self._registry, kind, _selector(kind, info), info.query)
+        page = list_page(self._registry, kind, info.selector(kind), info.query)
         return Answer(HTTPStatus.OK, presentation.many(page.entries, page.metadata))
 
     def _create(self, kind: Kind, request: Request) -> Answer:
@@ -301,18 +300,9 @@ class Api:
         presentation = self.presentation(request)
         version = self._registry.versions.current
         entries: list[Entry] = delete_collection(
-            self._registry, kind, _selector(kind, info), options, _write_options(info)
+            self._registry, kind, info.selector(kind), options, _write_options(info)
         )
         return Answer(HTTPStatus.OK, presentation.many(entries, {"resourceVersion": str(version)}))
-
-
-def _selector(kind: Kind, info: RequestInfo) -> Any:
-    return selector_of(
-        kind,
-        namespace=info.namespace,
-        labels=info.query.get("labelSelector", ""),
-        fields=info.query.get("fieldSelector", ""),
-    )
 
 
 def _write_options(info: RequestInfo) -> WriteOptions:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
+from scheduler.simulator.api.request_info import accepted_types
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.printing.printers import printer_of
 from scheduler.simulator.storage.entries import Entry
@@ -156,11 +157,9 @@ def negotiate(kind: Kind, accept: str, clock: Clock, include_object: str) -> Pre
     Raises:
         StatusError: 406, it asks for nothing that there is.
     """
-    for wanted in accept.split(",") if accept else ["application/json"]:
-        media_type, *parameters = [part.strip() for part in wanted.split(";")]
+    for media_type, asked in accepted_types(accept or "application/json"):
         if media_type not in {"application/json", "application/*", "*/*"}:
             continue
-        asked = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
         shape = asked.get("as", "")
         if not shape:
             return AsObjects(kind)

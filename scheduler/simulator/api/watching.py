@@ -21,7 +21,6 @@ from scheduler.simulator.api.listing import (
 from scheduler.simulator.api.presentation import Presentation, bookmark
 from scheduler.simulator.api.request_info import RequestInfo, boolean_or_none
 from scheduler.simulator.apimachinery.causes import forbidden_field, not_supported
-from scheduler.simulator.apimachinery.selectors import selector_of
 from scheduler.simulator.apimachinery.status import StatusError, bad_request
 from scheduler.simulator.storage.watches import ADDED, Watch
 
@@ -123,12 +122,7 @@ class WatchStream:
         self._presentation = presentation
         self._abort = abort
         self._options = watch_options(info.query)
-        self._selector = selector_of(
-            kind,
-            namespace=info.namespace,
-            labels=info.query.get("labelSelector", ""),
-            fields=info.query.get("fieldSelector", ""),
-        )
+        self._selector = info.selector(kind)
         self._woken = asyncio.Event()
         self._ended = False
 

@@ -7,10 +7,11 @@ Source:
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import is_terminating, key_of, owned_by
 from scheduler.simulator.controllers.workloads import WorkloadController, template_hash
+from scheduler.simulator.kinds.disruption_budgets import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,10 @@ _DEPLOYMENTS: Final = "deployments.apps"
 _REPLICA_SETS: Final = "replicasets.apps"
 _HASH_LABEL: Final = "pod-template-hash"
 _REVISION: Final = "deployment.kubernetes.io/revision"
+_AVAILABLE: Final = {
+    True: ("True", "MinimumReplicasAvailable", "Deployment has minimum availability."),
+    False: ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability."),
+}
 
 
 class DeploymentController(WorkloadController):
@@ -159,14 +164,7 @@ class DeploymentController(WorkloadController):
         now = self.store.timestamp()
         enough = available >= wanted - unavailable
         status["conditions"] = [
-            _condition(
-                before,
-                now,
-                "Available",
-                "True" if enough else "False",
-                "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
-                f"Deployment {'has' if enough else 'does not have'} minimum availability.",
-            ),
+            _condition(before, now, "Available", *_AVAILABLE[enough]),
             self._progress(deployment, new, before, now, counts=status if not done else None),
         ]
         self.write_status(deployment, status)
@@ -209,17 +207,9 @@ def _rolling_limits(deployment: Object) -> tuple[int, int]:
     """Return how many pods there may be too many, and how many too few."""
     rolling = deployment["spec"]["strategy"].get("rollingUpdate", {})
     wanted = deployment["spec"].get("replicas", 0)
-    surge = _share(rolling.get("maxSurge", 0), wanted, round_up=True)
-    unavailable = _share(rolling.get("maxUnavailable", 0), wanted, round_up=False)
+    surge = scaled(rolling.get("maxSurge", 0), wanted)
+    unavailable = scaled(rolling.get("maxUnavailable", 0), wanted, round_up=False)
     return surge, unavailable if surge or unavailable else 1
-
-
-def _share(value: Any, whole: int, *, round_up: bool) -> int:
-    """Read a number or a percentage of a whole."""
-    if isinstance(value, str) and value.endswith("%"):
-        hundredths = int(value[:-1]) * whole
-        return -(-hundredths // 100) if round_up else hundredths // 100
-    return int(value)
 
 
 def _condition(

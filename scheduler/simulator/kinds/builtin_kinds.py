@@ -20,8 +20,8 @@ from scheduler.simulator.kinds.services import ServiceStrategy
 from scheduler.simulator.kinds.workloads import (
     DaemonSetStrategy,
     DeploymentStrategy,
-    ReplicaSetStrategy,
     StatefulSetStrategy,
+    WorkloadStrategy,
 )
 
 _ALL: Final = ("all",)
@@ -72,7 +72,7 @@ def builtin_kinds() -> Kinds:
         Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, generic, "V1PersistentVolumeClaim", ("pvc",), (), _STATUS),
         Kind("", "v1", "replicationcontrollers", "ReplicationController", True, generic, "V1ReplicationController", ("rc",), _ALL, _STATUS),
         Kind("apps", "v1", "deployments", "Deployment", True, DeploymentStrategy(), "V1Deployment", ("deploy",), _ALL, _SCALE),
-        Kind("apps", "v1", "replicasets", "ReplicaSet", True, ReplicaSetStrategy(), "V1ReplicaSet", ("rs",), _ALL, _SCALE),
+        Kind("apps", "v1", "replicasets", "ReplicaSet", True, WorkloadStrategy(), "V1ReplicaSet", ("rs",), _ALL, _SCALE),
         Kind("apps", "v1", "statefulsets", "StatefulSet", True, StatefulSetStrategy(), "V1StatefulSet", ("sts",), _ALL, _SCALE),
         Kind("apps", "v1", "daemonsets", "DaemonSet", True, DaemonSetStrategy(), "V1DaemonSet", ("ds",), _ALL, _STATUS),
         Kind("apps", "v1", "controllerrevisions", "ControllerRevision", True, plain, "V1ControllerRevision"),

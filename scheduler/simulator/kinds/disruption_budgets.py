@@ -85,11 +85,12 @@ def count(budget: Object, pods: Iterable[Object], scale: int) -> Count:
     return Count(expected, desired, healthy)
 
 
-def scaled(value: int | str, whole: int) -> int:
-    """Read a number or a percentage of a whole, rounded up."""
-    if isinstance(value, str):
-        return -(-int(value.removesuffix("%")) * whole // 100)
-    return value
+def scaled(value: int | str, whole: int, *, round_up: bool = True) -> int:
+    """Read a number or a percentage of a whole."""
+    if not isinstance(value, str):
+        return value
+    hundredths = int(value.removesuffix("%")) * whole
+    return -(-hundredths // 100) if round_up else hundredths // 100
 
 
 def condition(budget: Object, allowed: int, now: str) -> Object:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_supported, required
 from scheduler.simulator.apimachinery.objects import json_text, names
 from scheduler.simulator.apimachinery.strategy import Generic
-from scheduler.simulator.kinds.pod_defaults import default_pod_spec
+from scheduler.simulator.kinds.pod_defaults import default_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,9 +48,7 @@ class JobStrategy(Generic):
         spec.setdefault(
             "podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
         )
-        template = spec.setdefault("template", {})
-        template.setdefault("metadata", {})
-        default_pod_spec(template.setdefault("spec", {}))
+        default_template(spec)
         obj.setdefault("status", {})
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:

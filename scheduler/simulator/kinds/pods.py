@@ -139,24 +139,18 @@ def _set_priority(pod: Object, cluster: Cluster) -> None:
         kube-apiserver v1.36, plugin/pkg/admission/priority/admission.go.
     """
     spec = pod["spec"]
-    class_ = _priority_class(pod, cluster)
-    priority = class_.get("value", 0) if class_ else 0
-    policy = class_.get("preemptionPolicy") if class_ else None
-    policy = policy or "PreemptLowerPriority"
-    if spec.get("priority", priority) != priority:
-        raise _refused(
-            pod,
-            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority "
-            f"admission controller computed {priority} from the given PriorityClass name",
-        )
-    if spec.get("preemptionPolicy", policy) != policy:
-        raise _refused(
-            pod,
-            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
-            f"priority admission controller computed {policy} from the given PriorityClass name",
-        )
-    spec["priority"] = priority
-    spec["preemptionPolicy"] = policy
+    class_ = _priority_class(pod, cluster) or {}
+    priority, policy = class_.get("value", 0), class_.get("preemptionPolicy") or "PreemptLowerPriority"
+    for field, computed, what in (
+        ("priority", priority, "integer value of priority"),
+        ("preemptionPolicy", policy, "string value of PreemptionPolicy"),
+    ):
+        if spec.setdefault(field, computed) != computed:
+            raise _refused(
+                pod,
+                f"the {what} ({spec[field]}) must not be provided in pod spec; priority admission controller "
+                f"computed {computed} from the given PriorityClass name",
+            )
 
 
 def _priority_class(pod: Object, cluster: Cluster) -> Object | None:

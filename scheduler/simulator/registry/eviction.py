@@ -33,22 +33,9 @@ _RETRY_SECONDS: Final = 10
 
 
 def evict(
-    registry: Registry,
-    namespace: str,
-    name: str,
-    eviction: Any,
-    options: DeleteOptions,
-    write: WriteOptions,
+    registry: Registry, namespace: str, name: str, eviction: Any, options: DeleteOptions, write: WriteOptions
 ) -> None:
-    """Evict a pod.
-
-    Args:
-        registry: the objects.
-        namespace: the pod's.
-        name: the pod's.
-        eviction: the decoded policy/v1 Eviction.
-        options: its deleteOptions.
-        write: how the request is meant.
+    """Evict a pod as a decoded policy/v1 Eviction and its deleteOptions say.
 
     Raises:
         StatusError: 400; 404, there is no such pod; 409, it is not the one meant; 429, its budget is against
