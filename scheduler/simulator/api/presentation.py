@@ -61,22 +61,12 @@ class AsObjects:
 class AsMetadata:
     """Nothing but metadata: metav1.PartialObjectMetadata."""
 
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
-
     def one(self, entry: Entry) -> bytes:
         return msgspec.json.encode(partial_metadata(entry.object))
 
     def many(self, entries: Sequence[Entry], metadata: Object) -> bytes:
-        items = [partial_metadata(entry.object) for entry in entries]
-        return msgspec.json.encode(
-            {
-                "kind": "PartialObjectMetadataList",
-                "apiVersion": META_API_VERSION,
-                "metadata": metadata,
-                "items": items,
-            }
-        )
+        head = {"kind": "PartialObjectMetadataList", "apiVersion": META_API_VERSION, "metadata": metadata}
+        return msgspec.json.encode({**head, "items": [partial_metadata(entry.object) for entry in entries]})
 
     def event(self, type_: str, entry: Entry) -> bytes:
         return msgspec.json.encode({"type": type_, "object": partial_metadata(entry.object)}) + b"\n"
@@ -168,9 +158,6 @@ def negotiate(kind: Kind, accept: str, clock: Clock, include_object: str) -> Pre
         if shape == "Table":
             return AsTable(kind, clock, include_object or "Metadata")
         if shape in {"PartialObjectMetadata", "PartialObjectMetadataList"}:
-            return AsMetadata(kind)
-    raise StatusError(
-        406,
-        "NotAcceptable",
-        "only the following media types are accepted: application/json",
-    )
+            return AsMetadata()
+    problem = "only the following media types are accepted: application/json"
+    raise StatusError(406, "NotAcceptable", problem)

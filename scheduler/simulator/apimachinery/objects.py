@@ -45,6 +45,14 @@ def key_of(obj: Object) -> tuple[str, str]:
     return metadata.get("namespace", ""), metadata["name"]
 
 
+def restore(obj: Object, old: Object, field: str) -> None:
+    """Put back in place what a field was, absent included."""
+    if field in old:
+        obj[field] = old[field]
+    else:
+        obj.pop(field, None)
+
+
 def is_terminating(obj: Object) -> bool:
     """Whether an object is on its way out."""
     return "deletionTimestamp" in obj["metadata"]

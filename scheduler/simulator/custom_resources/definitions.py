@@ -19,6 +19,7 @@ from scheduler.simulator.apimachinery.causes import (
 from scheduler.simulator.apimachinery.metadata import dns_label, dns_subdomain
 from scheduler.simulator.apimachinery.objects import is_terminating, is_true, json_text
 from scheduler.simulator.apimachinery.strategy import Generic
+from scheduler.simulator.custom_resources.jsonpaths import found_at
 from scheduler.simulator.custom_resources.schema_rules import is_pattern
 
 if TYPE_CHECKING:
@@ -75,15 +76,11 @@ class DefinitionStrategy(Generic):
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
         causes = list(_validate(obj))
         if is_true(old, "Established"):
-            spec, before = obj["spec"], old["spec"]
-            for field, now, then in (
-                ("spec.scope", spec.get("scope"), before.get("scope")),
-                ("spec.names.kind", spec["names"].get("kind"), before["names"].get("kind")),
-                ("spec.group", spec.get("group"), before.get("group")),
-                ("spec.names.plural", spec["names"].get("plural"), before["names"].get("plural")),
-            ):
-                if now != then:
-                    causes.append(invalid_value(field, json_text(now), "field is immutable"))
+            for path in ("spec.scope", "spec.names.kind", "spec.group", "spec.names.plural"):
+                now, before = found_at(obj, f".{path}"), found_at(old, f".{path}")
+                if now != before:
+                    shown = json_text(now[0] if now else None)
+                    causes.append(invalid_value(path, shown, "field is immutable"))
         names = {one.get("name") for one in obj["spec"].get("versions") or ()}
         for index, stored in enumerate(old["status"].get("storedVersions") or ()):
             if stored not in names:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.simulator.apimachinery.kinds import Kind
-from scheduler.simulator.apimachinery.objects import clone, json_text
+from scheduler.simulator.apimachinery.objects import clone, json_text, restore
 from scheduler.simulator.apimachinery.strategy import ScalePaths, Strategy
 from scheduler.simulator.apimachinery.tables import AGE, NAME, Column, Printer, age
 from scheduler.simulator.custom_resources.jsonpaths import found_at
@@ -65,9 +65,7 @@ class CustomResourceStrategy(Strategy):
     def prepare_update(self, obj: Object, old: Object) -> None:
         apart = {"metadata"}
         if self._keeps_status_apart:
-            obj.pop("status", None)
-            if "status" in old:
-                obj["status"] = old["status"]
+            restore(obj, old, "status")
             apart.add("status")
         if _without(obj, apart) != _without(old, apart):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1

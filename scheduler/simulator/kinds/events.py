@@ -28,7 +28,7 @@ _NAMES: Final = {
 }  # core/v1 -> events.k8s.io/v1
 _CORE_NAMES: Final = {new: core for core, new in _NAMES.items()}
 _NEVER_EMPTY: Final = ("reportingComponent", "reportingInstance")
-_UNSET_IN_NEW: Final = ("firstTimestamp", "lastTimestamp", "count")
+_UNSET_IN_NEW: Final = ("firstTimestamp", "lastTimestamp", "count", "source")
 _IMMUTABLE: Final = names(
     "involvedObject reason message source firstTimestamp lastTimestamp count type eventTime action related "
     "reportingComponent reportingInstance"
@@ -91,8 +91,6 @@ class EventStrategy(CoreEventStrategy):
         if obj.get("type") not in {"Normal", "Warning"}:
             causes.append(invalid_value("type", '""', f"has invalid value: {obj.get('type', '')}"))
         causes += [invalid_value(name, '""', "needs to be unset") for name in _UNSET_IN_NEW if obj.get(name)]
-        if obj.get("source"):
-            causes.append(invalid_value("source", '""', "needs to be unset"))
         return causes + list(_validate_series(obj))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:

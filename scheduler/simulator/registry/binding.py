@@ -34,11 +34,8 @@ def bind(registry: Registry, namespace: str, name: str, binding: Any, options: W
         raise bad_request("name in URL does not match name in Binding object")
     node = target.get("name") or ""
     if target.get("kind", "Node") not in {"Node", ""}:
-        raise StatusError(
-            500,
-            "",
-            f'target.kind: Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"',
-        )
+        problem = f'Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"'
+        raise StatusError(500, "", f"target.kind: {problem}")
     if not node:
         raise StatusError(500, "", "target.name: Required value")
 
