@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from scheduler.simulator.api.listing import (
-    NOT_OLDER_THAN,
-    parse_version,
-    refuse_list_options,
-)
+from scheduler.simulator.api.listing import NOT_OLDER_THAN, parse_version, refuse_list_options
 from scheduler.simulator.api.presentation import Presentation, bookmark
 from scheduler.simulator.api.request_info import RequestInfo, boolean_or_none
 from scheduler.simulator.apimachinery.causes import forbidden_field, not_supported

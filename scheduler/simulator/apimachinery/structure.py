@@ -99,13 +99,7 @@ def structure_of(model: str) -> _Reader:
                 continue
             if field is None:
                 continue
-            known = len(unknown)
-            try:
-                taken = reader(field, unknown)
-            except StructureError as error:
-                raise error.inside(name) from None
-            if len(unknown) > known:
-                unknown[known:] = [_joined(name, path) for path in unknown[known:]]
+            taken = _read_inside(name, reader, field, unknown)
             if taken is not _LEFT_OUT:
                 found[name] = taken
         return found
@@ -126,11 +120,9 @@ def field_model(model: str, field: str) -> str:
     from kubernetes_asyncio.client import models
 
     class_ = getattr(models, model)
-    for attribute, name in class_.attribute_map.items():
-        if name == field:
-            type_: str = class_.openapi_types[attribute].removeprefix("list[").removesuffix("]")
-            return type_ if hasattr(models, type_) else ""
-    return ""
+    types = {class_.attribute_map[attribute]: type_ for attribute, type_ in class_.openapi_types.items()}
+    type_: str = types.get(field, "").removeprefix("list[").removesuffix("]")
+    return type_ if hasattr(models, type_) else ""
 
 
 @cache
@@ -142,6 +134,18 @@ def field_description(model: str, field: str) -> str:
     attribute = next(attribute for attribute, name in class_.attribute_map.items() if name == field)
     text = (getattr(class_, attribute).__doc__ or "").split("# noqa: E501")[1]
     return text.strip().replace("  ", "\n\n")  # the generator makes one line of paragraphs
+
+
+def _read_inside(step: str, reader: _Reader, value: Any, unknown: list[str]) -> Any:
+    """Read what is one step further in; paths are as seen from here."""
+    known = len(unknown)
+    try:
+        taken = reader(value, unknown)
+    except StructureError as error:
+        raise error.inside(step) from None
+    if len(unknown) > known:
+        unknown[known:] = [_joined(step, path) for path in unknown[known:]]
+    return taken
 
 
 def _joined(step: str, path: str) -> str:
@@ -182,15 +186,7 @@ def _list_reader(item: _Reader) -> _Reader:
     def read(value: Any, unknown: list[str]) -> Any:
         if not isinstance(value, list):
             raise StructureError(_mismatch(value, "list"))
-        found = []
-        for index, element in enumerate(value):
-            known = len(unknown)
-            try:
-                found.append(item(element, unknown))
-            except StructureError as error:
-                raise error.inside(f"[{index}]") from None
-            if len(unknown) > known:
-                unknown[known:] = [_joined(f"[{index}]", path) for path in unknown[known:]]
+        found = [_read_inside(f"[{index}]", item, element, unknown) for index, element in enumerate(value)]
         return found or _LEFT_OUT
 
     return read
@@ -200,12 +196,10 @@ def _map_reader(item: _Reader) -> _Reader:
     def read(value: Any, unknown: list[str]) -> Any:
         if not isinstance(value, dict):
             raise StructureError(_mismatch(value, "map"))
-        found = {}
-        for key, element in value.items():
-            try:
-                found[key] = item("" if element is None else element, unknown)
-            except StructureError as error:
-                raise error.inside(key) from None
+        found = {
+            key: _read_inside(key, item, "" if element is None else element, unknown)
+            for key, element in value.items()
+        }
         return found or _LEFT_OUT
 
     return read

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.simulator.apimachinery.objects import condition_of, labels_of
 from scheduler.simulator.apimachinery.selectors import selector_text
-from scheduler.simulator.apimachinery.tables import (
-    AGE,
-    NAME,
-    Cell,
-    Column,
-    Printer,
-    age,
-    created,
-    pairs_text,
-)
+from scheduler.simulator.apimachinery.tables import AGE, NAME, Cell, Column, Printer, age, created, pairs_text
 from scheduler.simulator.printing.pods import pod_cells
 from scheduler.simulator.printing.workloads import WORKLOAD_PRINTERS
 

@@ -67,13 +67,10 @@ def _budget_of(registry: Registry, pod: Object) -> Entry | None:
     kind = registry.kinds.named(_BUDGETS)
     found = [entry for entry in registry.storage(kind) if covers(entry.object, pod)]
     if len(found) > 1:
-        raise StatusError(
-            500,
-            "InternalError",
-            "Internal error occurred: This pod has more than one PodDisruptionBudget, which the eviction "
-            "subresource does not support.",
-            {},
+        problem = (
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         )
+        raise StatusError(500, "InternalError", f"Internal error occurred: {problem}", {})
     return found[0] if found else None
 
 
