@@ -89,12 +89,7 @@ class Api:
     """The API on top of a registry."""
 
     def __init__(self, registry: Registry, address: str) -> None:
-        """Set up.
-
-        Args:
-            registry: the objects.
-            address: what the server tells clients its own address is.
-        """
+        """Set up; the address is what the server tells clients its own is."""
         self._registry = registry
         self._address = address
         self._by_verb: Mapping[str, Callable[[Kind, Request], Answer]] = {

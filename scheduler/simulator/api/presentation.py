@@ -76,13 +76,7 @@ class AsTable:
     """Rows for `kubectl get`: metav1.Table."""
 
     def __init__(self, kind: Kind, clock: Clock, include_object: str) -> None:
-        """Set up.
-
-        Args:
-            kind: what is shown.
-            clock: for ages.
-            include_object: what goes with each row: `Metadata`, `Object` or `None`.
-        """
+        """Set up; `include_object` says what goes with each row: `Metadata`, `Object` or `None`."""
         self._kind = kind
         self._clock = clock
         self._include = include_object

@@ -66,14 +66,7 @@ class RequestInfo:
 
 
 def request_info(method: str, path: str, query: Mapping[str, str], kinds: Kinds) -> RequestInfo:
-    """Read a request.
-
-    Args:
-        method: of HTTP.
-        path: percent-decoded, without the query.
-        query: its parameters, decoded.
-        kinds: what is served.
-    """
+    """Read a request to a server of some kinds; path and query are percent-decoded."""
     info = RequestInfo(method, path, query, verb=method.lower())
     steps = [step for step in path.split("/") if step]
     if steps[:1] == ["api"] and len(steps) > 2:

@@ -102,15 +102,7 @@ class WatchStream:
         presentation: Presentation,
         abort: Callable[[], None],
     ) -> None:
-        """Set up.
-
-        Args:
-            registry: the objects.
-            kind: what is watched.
-            info: the request.
-            presentation: how events are written.
-            abort: closes the connection without a word.
-        """
+        """Set up; `abort` closes the connection without a word."""
         self.info = info
         self._is_stalled = False
         self._registry = registry

@@ -25,12 +25,7 @@ class ServiceAccounts(Controller):
     resources = ("namespaces", "serviceaccounts", "configmaps")
 
     def __init__(self, store: Store, authority: bytes) -> None:
-        """Set up.
-
-        Args:
-            store: the objects.
-            authority: the certificate that clients are to trust, PEM; empty without TLS.
-        """
+        """Set up; the authority is the certificate that clients are to trust, PEM, empty without TLS."""
         super().__init__(store)
         self._authority = authority.decode()
         self._active: set[str] = set()

@@ -36,12 +36,7 @@ class CustomResourceStrategy(Strategy):
     unconditional_update = False
 
     def __init__(self, definition: Object, version: Object) -> None:
-        """Set up.
-
-        Args:
-            definition: the CustomResourceDefinition.
-            version: the one of its `spec.versions` this is for.
-        """
+        """Set up for one of a definition's `spec.versions`."""
         spec = definition["spec"]
         self._stored = next(one["name"] for one in spec["versions"] if one["storage"])
         self._stored_api_version = f"{spec['group']}/{self._stored}"

@@ -111,14 +111,7 @@ class Registry:
         *,
         managed: Sequence[Object] = (),
     ) -> Entry:
-        """Create an object.
-
-        Args:
-            kind: its kind.
-            namespace: where; "" for what has no namespace.
-            body: what it is to be.
-            options: how the write is meant.
-            managed: its managedFields.
+        """Create an object, with its managedFields if there are any.
 
         Raises:
             StatusError: 400, 403, 404 (its namespace), 409 or 422.
@@ -190,16 +183,7 @@ class Registry:
         *,
         subresource: str = "",
     ) -> Entry:
-        """Change part of an object.
-
-        Args:
-            kind: its kind.
-            namespace: where it is; "" for what has no namespace.
-            name: its name.
-            patch: the decoded patch.
-            patch_type: one of the media types of `patch_types`.
-            options: how the write is meant.
-            subresource: as in `status`; "" for the object itself.
+        """Change part of an object by a decoded patch of one of the media types of `patch_types`.
 
         Raises:
             StatusError: 400, 404, 409, 415 or 422.
