@@ -106,13 +106,7 @@ class Faults:
     """The faults of one server."""
 
     def __init__(self, registry: Registry, streams: Iterable[WatchStream], seed: int) -> None:
-        """Start without any.
-
-        Args:
-            registry: the objects, for compaction.
-            streams: the watches under way.
-            seed: of what is left to chance.
-        """
+        """Start without any, for the watches under way; the seed is of what is left to chance."""
         self._registry = registry
         self._streams = streams
         self._random = Random(seed)

@@ -10,10 +10,13 @@ from pathlib import Path
 _NAME = "simulator"
 
 
-def kubeconfig(server: str, token: str | None, user: str, authority: bytes = b"") -> str:
-    """Return a kubeconfig, in JSON, which is YAML.
+def write_kubeconfig(
+    path: str | Path, server: str, token: str | None, user: str, authority: bytes = b""
+) -> Path:
+    """Write a kubeconfig, in JSON, which is YAML, that only its owner can read.
 
     Args:
+        path: the file.
         server: its URL.
         token: what its user shows; None for a server that asks for none.
         user: the user's name.
@@ -23,25 +26,16 @@ def kubeconfig(server: str, token: str | None, user: str, authority: bytes = b""
     cluster = {"server": server}
     if authority:
         cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": _NAME, "cluster": cluster}],
-            "users": [{"name": user, "user": {"token": token} if token else {}}],
-            "contexts": [{"name": _NAME, "context": context}],
-            "current-context": _NAME,
-        },
-        indent=2,
-    )
-
-
-def write_kubeconfig(
-    path: str | Path, server: str, token: str | None, user: str, authority: bytes = b""
-) -> Path:
-    """Write a kubeconfig that only its owner can read; the arguments are those of `kubeconfig`."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": _NAME, "cluster": cluster}],
+        "users": [{"name": user, "user": {"token": token} if token else {}}],
+        "contexts": [{"name": _NAME, "context": context}],
+        "current-context": _NAME,
+    }
     target = Path(path)
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(kubeconfig(server, token, user, authority))
+        json.dump(config, file, indent=2)
     return target

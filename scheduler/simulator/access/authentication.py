@@ -36,11 +36,7 @@ class Tokens:
             return None
 
     def review(self, token: str, audiences: Sequence[str]) -> tuple[User, list[str]]:
-        """Return whose a token is, and who of the audiences may take it.
-
-        Args:
-            token: as it was shown.
-            audiences: who asks; nobody in particular is this server.
+        """Return whose a token is, and who of the audiences that ask may take it; none is this server.
 
         Raises:
             TokenError: it is worthless.

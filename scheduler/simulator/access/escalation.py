@@ -42,34 +42,32 @@ class EscalationGuard:
         finally:
             self._user = None
 
-    def check_role(self, resource: str, role: Object, name: str) -> None:
-        """Refuse a role with more rules than its author has."""
-        user, metadata = self._user, role["metadata"]
+    def check(self, resource: str, obj: Object, name: str) -> None:
+        """Refuse a role, or a binding to one, with more rules than its author has; see `roles.Guard`."""
+        user = self._user
         if user is None or MASTERS in user.groups:
             return
-        namespace = metadata.get("namespace", "")
-        deed = Attributes("escalate", GROUP, resource, "", namespace, name)
-        if self._may(user, deed):
-            return
+        namespace = obj["metadata"].get("namespace", "")
+        if resource in ROLE_RESOURCES.values():
+            deed = Attributes("escalate", GROUP, resource, "", namespace, name)
+            problem = "" if self._may(user, deed) else self._role_problem(user, namespace, obj)
+        else:
+            reference = obj.get("roleRef", {})
+            role_resource = ROLE_RESOURCES.get(reference.get("kind"))
+            if role_resource is None:
+                return
+            deed = Attributes("bind", GROUP, role_resource, "", namespace, reference.get("name", ""))
+            if self._may(user, deed):
+                return
+            problem = self._problem(user, namespace, self._rbac.rules_behind(reference, namespace))
+        if problem:
+            raise self._refused(user, deed, resource, obj["metadata"].get("name", ""), problem)
+
+    def _role_problem(self, user: User, namespace: str, role: Object) -> str:
         problem = self._problem(user, namespace, role.get("rules") or ())
         if not problem and "aggregationRule" in role and self._problem(user, namespace, EVERYTHING):
-            problem = "must have cluster-admin privileges to use the aggregationRule"
-        if problem:
-            raise self._refused(user, deed, resource, metadata.get("name", ""), problem)
-
-    def check_binding(self, resource: str, binding: Object) -> None:
-        """Refuse a binding to a role with more rules than its author has."""
-        user, metadata, reference = self._user, binding["metadata"], binding.get("roleRef", {})
-        if user is None or MASTERS in user.groups or reference.get("kind") not in ROLE_RESOURCES:
-            return
-        namespace = metadata.get("namespace", "")
-        role_resource = ROLE_RESOURCES[reference["kind"]]
-        deed = Attributes("bind", GROUP, role_resource, "", namespace, reference.get("name", ""))
-        if self._may(user, deed):
-            return
-        problem = self._problem(user, namespace, self._rbac.rules_behind(reference, namespace))
-        if problem:
-            raise self._refused(user, deed, resource, metadata.get("name", ""), problem)
+            return "must have cluster-admin privileges to use the aggregationRule"
+        return problem
 
     def _may(self, user: User, deed: Attributes) -> bool:
         decision = self._rbac.decide(user, deed)

@@ -1,4 +1,4 @@
-"""Who may do what, by roles and their bindings.
+"""Who may do what: by roles and their bindings, or without RBAC, everything for everybody who is known.
 
 Source:
     kube-apiserver v1.36, pkg/registry/rbac/validation/rule.go and plugin/pkg/auth/authorizer/rbac/rbac.go.
@@ -7,10 +7,10 @@ Source:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from scheduler.simulator.access.rbac_rules import Rule, allows
-from scheduler.simulator.access.users import MASTERS, User, service_account_name
+from scheduler.simulator.access.users import MASTERS, NOBODY, User, service_account_name
 from scheduler.simulator.apimachinery.status import StatusError, not_found
 from scheduler.simulator.kinds.roles import GROUP
 
@@ -26,6 +26,8 @@ EVERYTHING: Final[list[Rule]] = [
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 ]
 """What system:masters may do, whatever the roles say."""
+
+_PUBLIC: Final = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
 ROLE_RESOURCES: Final = {"Role": "roles", "ClusterRole": "clusterroles"}
 
@@ -60,6 +62,28 @@ class Decision:
     rules: tuple[BoundRule, ...] = ()
 
 
+class Authorizer(Protocol):
+    """Says who may do what."""
+
+    def decide(self, user: User, deed: Attributes) -> Decision:
+        """Say whether a user may do something."""
+        ...
+
+    def rules(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+        """Return what a user may do in a namespace, and what kept some of it from being found."""
+        ...
+
+
+class AllowKnown:
+    """Lets everybody who is known do everything, and the others see what every cluster shows to all."""
+
+    def decide(self, user: User, deed: Attributes) -> Decision:
+        return Decision(user != NOBODY or deed.path.rstrip("/") in _PUBLIC)
+
+    def rules(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+        return list(EVERYTHING), []
+
+
 class Rbac:
     """Decides by the roles and bindings of a registry."""
 
@@ -67,7 +91,6 @@ class Rbac:
         self._registry = registry
 
     def decide(self, user: User, deed: Attributes) -> Decision:
-        """Say whether a user may do something."""
         if MASTERS in user.groups:
             return Decision(allowed=True)
         bound, problems = self.bound_rules(user, deed.namespace)
@@ -77,7 +100,6 @@ class Rbac:
         return Decision(False, f"RBAC: {_together(problems)}" if problems else "")
 
     def rules(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
-        """Return what a user may do in a namespace, and what kept some of it from being found."""
         if MASTERS in user.groups:
             return list(EVERYTHING), []
         bound, problems = self.bound_rules(user, namespace)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.access.rbac import EVERYTHING
 from scheduler.simulator.access.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED
+from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.kinds.roles import GROUP
 
 if TYPE_CHECKING:
@@ -103,16 +104,7 @@ _CLUSTER_ROLES: Final[dict[str, list[Rule]]] = {
     "system:discovery": [_at("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", *_HEALTH)],
     "system:public-info-viewer": [_at(*_HEALTH)],
     "system:monitoring": [
-        _at(
-            "/healthz",
-            "/healthz/*",
-            "/livez",
-            "/livez/*",
-            "/metrics",
-            "/metrics/slis",
-            "/readyz",
-            "/readyz/*",
-        )
+        _at(*names("/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*"))
     ],
     "system:kube-scheduler": [
         _on("core events.k8s.io", "events", _EVENTS),

@@ -59,23 +59,14 @@ def permissions(rule: Mapping[str, Any]) -> Iterator[Permission]:
 
 def allows(rule: Mapping[str, Any], deed: Attributes) -> bool:
     """Say whether a rule allows a deed."""
-    if not _has(rule, "verbs", deed.verb):
-        return False
-    if not deed.resource:
-        return any(_path_covers(path, deed.path) for path in rule.get("nonResourceURLs") or ())
-    names = rule.get("resourceNames")
-    return (
-        _has(rule, "apiGroups", deed.group)
-        and any(_resource_covers(one, deed.whole_resource) for one in rule.get("resources") or ())
-        and (not names or deed.name in names)
-    )
+    return covers(rule, Permission(deed.verb, deed.group, deed.whole_resource, deed.name, deed.path))
 
 
 def covers(rule: Mapping[str, Any], wanted: Permission) -> bool:
     """Say whether a rule includes a permission, wildcards in it taken as they are written."""
     if not _has(rule, "verbs", wanted.verb):
         return False
-    if wanted.path:
+    if not wanted.resource:
         return any(_path_covers(path, wanted.path) for path in rule.get("nonResourceURLs") or ())
     names = rule.get("resourceNames")
     return (

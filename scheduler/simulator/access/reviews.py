@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from scheduler.simulator.access.authentication import Tokens
-    from scheduler.simulator.access.authorizer import Authorizer
-    from scheduler.simulator.api.request_info import RequestInfo
+    from scheduler.simulator.access.rbac import Authorizer
+    from scheduler.simulator.api.handlers import Request
     from scheduler.simulator.apimachinery.kinds import Kind
     from scheduler.simulator.apimachinery.objects import Object
 
@@ -45,22 +45,17 @@ class Reviews:
             "SelfSubjectRulesReview": self._rules,
         }
 
-    def answer(self, kind: Kind, info: RequestInfo, body: bytes, content_type: str, user: User) -> Object:
-        """Return a review with its answer.
-
-        Args:
-            kind: of the review.
-            info: what the request is about.
-            body: of the request.
-            content_type: of the body.
-            user: who asks.
+    def answer(self, kind: Kind, request: Request, user: User) -> Object:
+        """Return a review, the kind of which is given, with its answer to who asks.
 
         Raises:
             StatusError: 400, 405 or 422.
         """
+        info = request.info
         if info.verb != "create" or info.name:
             raise method_not_allowed()
-        review = read_object(kind, read_body(body, content_type, kind.kind), WriteOptions())
+        body = read_body(request.body, request.content_type, kind.kind)
+        review = read_object(kind, body, WriteOptions())
         if kind.kind != "SelfSubjectReview":
             review.setdefault("spec", {})
         return review | {"status": self._answers[kind.kind](review, user, info.namespace)}

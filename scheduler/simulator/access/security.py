@@ -10,11 +10,10 @@ import msgspec
 
 from scheduler.simulator.access.attributes import attributes_of, refusal
 from scheduler.simulator.access.authentication import Tokens
-from scheduler.simulator.access.authorizer import AllowKnown, Authorizer
 from scheduler.simulator.access.escalation import EscalationGuard
 from scheduler.simulator.access.grants import Grants
 from scheduler.simulator.access.impersonation import impersonated
-from scheduler.simulator.access.rbac import Rbac
+from scheduler.simulator.access.rbac import AllowKnown, Authorizer, Rbac
 from scheduler.simulator.access.reviews import Reviews
 from scheduler.simulator.access.service_account_tokens import ServiceAccountTokens
 from scheduler.simulator.access.token_requests import create_token
@@ -76,7 +75,7 @@ class Security:
         self._reviews = Reviews(self._tokens, self._authorizer)
         self._guard = EscalationGuard(roles, self.grants)
         if rbac:
-            put_guard(registry.kinds, self._guard)
+            put_guard(registry.kinds, self._guard.check)
 
     def identify(self, headers: CIMultiDictProxy[str]) -> User:
         """Return who asks: who they are impersonated to be, if they may.
@@ -108,19 +107,12 @@ class Security:
         """
         info = request.info
         if is_review(info):
-            kind = api.kind(info)
-            created = self._reviews.answer(kind, info, request.body, request.content_type, user)
+            created = self._reviews.answer(api.kind(info), request, user)
         elif (info.group, info.resource, info.subresource) == ("", "serviceaccounts", "token"):
             api.kind(info)
             if info.verb != "create":
                 raise method_not_allowed()
-            created = create_token(
-                self._registry,
-                self._tokens.accounts,
-                (info.namespace, info.name),
-                request.body,
-                request.content_type,
-            )
+            created = create_token(self._registry, self._tokens.accounts, request)
         else:
             with self._guard.asking(user):
                 return api.answer(request)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from scheduler.simulator.access.service_account_tokens import ServiceAccountTokens
+    from scheduler.simulator.api.handlers import Request
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.registry import Registry
 
@@ -34,27 +35,15 @@ _LEAST_SECONDS: Final = 600
 _MOST_SECONDS: Final = 1 << 32
 
 
-def create_token(
-    registry: Registry,
-    tokens: ServiceAccountTokens,
-    place: tuple[str, str],
-    body: bytes,
-    content_type: str,
-) -> Object:
+def create_token(registry: Registry, tokens: ServiceAccountTokens, request: Request) -> Object:
     """Return a TokenRequest with the token it asks for.
-
-    Args:
-        registry: the objects.
-        tokens: who makes it.
-        place: the namespace and name of the ServiceAccount.
-        body: of the request.
-        content_type: of the body.
 
     Raises:
         StatusError: 400, 404, 409 or 422.
     """
-    namespace, name = place
-    asked = read_object(_TOKEN_REQUEST, read_body(body, content_type, "TokenRequest"), WriteOptions())
+    namespace, name = request.info.namespace, request.info.name
+    body = read_body(request.body, request.content_type, "TokenRequest")
+    asked = read_object(_TOKEN_REQUEST, body, WriteOptions())
     spec: Object = asked.get("spec") or {}
     metadata = {key: value for key, value in asked["metadata"].items() if key in {"name", "namespace"}}
     if metadata.setdefault("name", name) != name or metadata.setdefault("namespace", namespace) != namespace:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.api.discovery import api_resources
+from scheduler.simulator.api.request_info import accepted_types
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.kinds import Kinds
@@ -19,15 +20,10 @@ CONTENT_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDi
 
 def wants_aggregated(accept: str) -> bool:
     """Whether a client prefers discovery in this form to the plain one."""
-    for wanted in accept.split(","):
-        media_type, *parameters = [part.strip() for part in wanted.split(";")]
-        asked = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
+    wanted = ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList")
+    for media_type, asked in accepted_types(accept):
         if media_type == "application/json":
-            return (asked.get("g"), asked.get("v"), asked.get("as")) == (
-                "apidiscovery.k8s.io",
-                "v2",
-                "APIGroupDiscoveryList",
-            )
+            return (asked.get("g"), asked.get("v"), asked.get("as")) == wanted
     return False
 
 

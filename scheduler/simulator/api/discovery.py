@@ -32,12 +32,15 @@ _SUBRESOURCES: Final[dict[str, Object]] = {
     "eviction": {"group": "policy", "version": "v1", "kind": "Eviction", "verbs": ["create"]},
     "scale": {"group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": _CHANGED_VERBS},
     "finalize": {"verbs": ["update"]},
-    "token": {
-        "group": "authentication.k8s.io",
-        "version": "v1",
-        "kind": "TokenRequest",
-        "verbs": ["create"],
-    },
+    "token": {"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest", "verbs": ["create"]},
+}
+
+
+_BINDINGS: Final[Object] = {
+    "name": "bindings",
+    "singularName": "binding",
+    "namespaced": True,
+    **_SUBRESOURCES["binding"],
 }
 
 
@@ -69,17 +72,7 @@ def api_resources(kinds: Kinds, group: str, version: str) -> Object | None:
     served = kinds.of(group, version)
     if not served:
         return None
-    resources: list[Object] = []
-    if not group:
-        resources.append(
-            {
-                "name": "bindings",
-                "singularName": "binding",
-                "namespaced": True,
-                "kind": "Binding",
-                "verbs": ["create"],
-            }
-        )
+    resources: list[Object] = [] if group else [_BINDINGS]
     for kind in sorted(served, key=lambda kind: kind.resource):
         resources.append(_resource(kind))
         resources += [_subresource(kind, name) for name in sorted(kind.subresources)]

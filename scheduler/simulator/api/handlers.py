@@ -21,7 +21,6 @@ from scheduler.simulator.api.openapi import OPENAPI_V2_PROTOBUF, openapi_documen
 from scheduler.simulator.api.presentation import Presentation, negotiate
 from scheduler.simulator.apimachinery.causes import forbidden_field, required
 from scheduler.simulator.apimachinery.decoding import WriteOptions
-from scheduler.simulator.apimachinery.selectors import selector_of
 from scheduler.simulator.apimachinery.status import (
     StatusError,
     bad_request,
@@ -90,12 +89,7 @@ class Api:
     """The API on top of a registry."""
 
     def __init__(self, registry: Registry, address: str) -> None:
-        """Set up.
-
-        Args:
-            registry: the objects.
-            address: what the server tells clients its own address is.
-        """
+        """Set up; the address is what the server tells clients its own is."""
         self._registry = registry
         self._address = address
         self._by_verb: Mapping[str, Callable[[Kind, Request], Answer]] = {
@@ -219,7 +213,7 @@ class Api:
         info = request.info
         check_list_options(info.query)
         presentation = self.presentation(request)
-        page = list_page(self._registry, kind, _selector(kind, info), info.query)
+        page = list_page(self._registry, kind, info.selector(kind), info.query)
         return Answer(HTTPStatus.OK, presentation.many(page.entries, page.metadata))
 
     def _create(self, kind: Kind, request: Request) -> Answer:
@@ -301,18 +295,9 @@ class Api:
         presentation = self.presentation(request)
         version = self._registry.versions.current
         entries: list[Entry] = delete_collection(
-            self._registry, kind, _selector(kind, info), options, _write_options(info)
+            self._registry, kind, info.selector(kind), options, _write_options(info)
         )
         return Answer(HTTPStatus.OK, presentation.many(entries, {"resourceVersion": str(version)}))
-
-
-def _selector(kind: Kind, info: RequestInfo) -> Any:
-    return selector_of(
-        kind,
-        namespace=info.namespace,
-        labels=info.query.get("labelSelector", ""),
-        fields=info.query.get("fieldSelector", ""),
-    )
 
 
 def _write_options(info: RequestInfo) -> WriteOptions:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
+from scheduler.simulator.api.request_info import accepted_types
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.printing.printers import printer_of
 from scheduler.simulator.storage.entries import Entry
@@ -60,22 +61,12 @@ class AsObjects:
 class AsMetadata:
     """Nothing but metadata: metav1.PartialObjectMetadata."""
 
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
-
     def one(self, entry: Entry) -> bytes:
         return msgspec.json.encode(partial_metadata(entry.object))
 
     def many(self, entries: Sequence[Entry], metadata: Object) -> bytes:
-        items = [partial_metadata(entry.object) for entry in entries]
-        return msgspec.json.encode(
-            {
-                "kind": "PartialObjectMetadataList",
-                "apiVersion": META_API_VERSION,
-                "metadata": metadata,
-                "items": items,
-            }
-        )
+        head = {"kind": "PartialObjectMetadataList", "apiVersion": META_API_VERSION, "metadata": metadata}
+        return msgspec.json.encode({**head, "items": [partial_metadata(entry.object) for entry in entries]})
 
     def event(self, type_: str, entry: Entry) -> bytes:
         return msgspec.json.encode({"type": type_, "object": partial_metadata(entry.object)}) + b"\n"
@@ -85,13 +76,7 @@ class AsTable:
     """Rows for `kubectl get`: metav1.Table."""
 
     def __init__(self, kind: Kind, clock: Clock, include_object: str) -> None:
-        """Set up.
-
-        Args:
-            kind: what is shown.
-            clock: for ages.
-            include_object: what goes with each row: `Metadata`, `Object` or `None`.
-        """
+        """Set up; `include_object` says what goes with each row: `Metadata`, `Object` or `None`."""
         self._kind = kind
         self._clock = clock
         self._include = include_object
@@ -156,11 +141,9 @@ def negotiate(kind: Kind, accept: str, clock: Clock, include_object: str) -> Pre
     Raises:
         StatusError: 406, it asks for nothing that there is.
     """
-    for wanted in accept.split(",") if accept else ["application/json"]:
-        media_type, *parameters = [part.strip() for part in wanted.split(";")]
+    for media_type, asked in accepted_types(accept or "application/json"):
         if media_type not in {"application/json", "application/*", "*/*"}:
             continue
-        asked = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
         shape = asked.get("as", "")
         if not shape:
             return AsObjects(kind)
@@ -169,9 +152,6 @@ def negotiate(kind: Kind, accept: str, clock: Clock, include_object: str) -> Pre
         if shape == "Table":
             return AsTable(kind, clock, include_object or "Metadata")
         if shape in {"PartialObjectMetadata", "PartialObjectMetadataList"}:
-            return AsMetadata(kind)
-    raise StatusError(
-        406,
-        "NotAcceptable",
-        "only the following media types are accepted: application/json",
-    )
+            return AsMetadata()
+    problem = "only the following media types are accepted: application/json"
+    raise StatusError(406, "NotAcceptable", problem)

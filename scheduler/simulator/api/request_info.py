@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scheduler.simulator.apimachinery.selectors import selector_of
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from scheduler.simulator.apimachinery.kinds import Kind, Kinds
+    from scheduler.simulator.apimachinery.selectors import Selector
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
@@ -52,16 +55,18 @@ class RequestInfo:
         """Say whether a parameter is true, in any way Go writes it."""
         return self.query.get(name, "") in _TRUE
 
+    def selector(self, kind: Kind) -> Selector:
+        """Return what of a kind is asked for.
+
+        Raises:
+            StatusError: 400, the selectors in the query make no sense for it.
+        """
+        labels, fields = self.query.get("labelSelector", ""), self.query.get("fieldSelector", "")
+        return selector_of(kind, namespace=self.namespace, labels=labels, fields=fields)
+
 
 def request_info(method: str, path: str, query: Mapping[str, str], kinds: Kinds) -> RequestInfo:
-    """Read a request.
-
-    Args:
-        method: of HTTP.
-        path: percent-decoded, without the query.
-        query: its parameters, decoded.
-        kinds: what is served.
-    """
+    """Read a request to a server of some kinds; path and query are percent-decoded."""
     info = RequestInfo(method, path, query, verb=method.lower())
     steps = [step for step in path.split("/") if step]
     if steps[:1] == ["api"] and len(steps) > 2:
@@ -90,6 +95,13 @@ def _verb(info: RequestInfo) -> str:
     if info.method == "DELETE":
         return "delete" if info.name else "deletecollection"
     return _VERBS.get(info.method, info.method.lower())
+
+
+def accepted_types(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the media types of an Accept header, with their parameters."""
+    for wanted in accept.split(","):
+        media_type, *parameters = [part.strip() for part in wanted.split(";")]
+        yield media_type, dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
 
 
 def boolean_or_none(value: Any) -> bool | None:

@@ -13,15 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from scheduler.simulator.api.listing import (
-    NOT_OLDER_THAN,
-    parse_version,
-    refuse_list_options,
-)
+from scheduler.simulator.api.listing import NOT_OLDER_THAN, parse_version, refuse_list_options
 from scheduler.simulator.api.presentation import Presentation, bookmark
 from scheduler.simulator.api.request_info import RequestInfo, boolean_or_none
 from scheduler.simulator.apimachinery.causes import forbidden_field, not_supported
-from scheduler.simulator.apimachinery.selectors import selector_of
 from scheduler.simulator.apimachinery.status import StatusError, bad_request
 from scheduler.simulator.storage.watches import ADDED, Watch
 
@@ -107,15 +102,7 @@ class WatchStream:
         presentation: Presentation,
         abort: Callable[[], None],
     ) -> None:
-        """Set up.
-
-        Args:
-            registry: the objects.
-            kind: what is watched.
-            info: the request.
-            presentation: how events are written.
-            abort: closes the connection without a word.
-        """
+        """Set up; `abort` closes the connection without a word."""
         self.info = info
         self._is_stalled = False
         self._registry = registry
@@ -123,12 +110,7 @@ class WatchStream:
         self._presentation = presentation
         self._abort = abort
         self._options = watch_options(info.query)
-        self._selector = selector_of(
-            kind,
-            namespace=info.namespace,
-            labels=info.query.get("labelSelector", ""),
-            fields=info.query.get("fieldSelector", ""),
-        )
+        self._selector = info.selector(kind)
         self._woken = asyncio.Event()
         self._ended = False
 

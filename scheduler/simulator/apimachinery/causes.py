@@ -23,6 +23,10 @@ class Cause:
     field: str
     message: str
 
+    def body(self) -> dict[str, str]:
+        """Return the metav1.StatusCause."""
+        return {"reason": self.reason, "message": self.message, "field": self.field}
+
 
 def required(field: str, detail: str = "") -> Cause:
     """Say that a field must be there."""

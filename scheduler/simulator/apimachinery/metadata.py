@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
+from scheduler.simulator.apimachinery.objects import names, restore
 
 if TYPE_CHECKING:
     from random import Random
@@ -102,14 +103,5 @@ def new_uid(random: Random) -> str:
 
 def keep_system_fields(metadata: Object, old: Object) -> None:
     """Put back in an updated object's metadata what only the server writes."""
-    for field in (
-        "uid",
-        "creationTimestamp",
-        "generation",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ):
-        if field in old:
-            metadata[field] = old[field]
-        else:
-            metadata.pop(field, None)
+    for field in names("uid creationTimestamp generation deletionTimestamp deletionGracePeriodSeconds"):
+        restore(metadata, old, field)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 Object = dict[str, Any]
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Read names that are apart by spaces, for tables of many."""
+    return tuple(text.split())
 
 
 def clone(value: Any) -> Any:
@@ -16,25 +23,51 @@ def clone(value: Any) -> Any:
     return value
 
 
+def json_text(value: Any) -> str:
+    """Write a JSON value on one line, as messages show it."""
+    return msgspec.json.encode(value).decode()
+
+
+def condition_of(obj: Object, type_: str) -> Object:
+    """Return the condition of a type in an object's status; empty for none."""
+    conditions = obj.get("status", {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == type_), {})
+
+
+def is_true(obj: Object, type_: str) -> bool:
+    """Whether a condition of an object's status holds."""
+    return bool(condition_of(obj, type_).get("status") == "True")
+
+
 def key_of(obj: Object) -> tuple[str, str]:
     """Return an object's namespace and name."""
     metadata = obj["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
 
 
-def owner_uid(obj: Object) -> str:
-    """Return the uid of the controller an object belongs to; "" for none."""
-    for owner in obj["metadata"].get("ownerReferences", ()):
-        if owner.get("controller"):
-            uid: str = owner.get("uid", "")
-            return uid
-    return ""
+def restore(obj: Object, old: Object, field: str) -> None:
+    """Put back in place what a field was, absent included."""
+    if field in old:
+        obj[field] = old[field]
+    else:
+        obj.pop(field, None)
 
 
-def owner_kind(obj: Object) -> str:
-    """Return the kind of the controller an object belongs to; "" for none."""
+def is_terminating(obj: Object) -> bool:
+    """Whether an object is on its way out."""
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def labels_of(obj: Object) -> dict[str, str]:
+    """Return an object's labels, which are not to be changed."""
+    labels: dict[str, str] = obj["metadata"].get("labels", {})
+    return labels
+
+
+def controller_of(obj: Object) -> Object:
+    """Return the reference to the controller an object belongs to; empty for none."""
     owners = obj["metadata"].get("ownerReferences", ())
-    return next((str(owner.get("kind", "")) for owner in owners if owner.get("controller")), "")
+    return next((owner for owner in owners if owner.get("controller")), {})
 
 
 def owned_by(owner: Object) -> list[Object]:

@@ -126,9 +126,7 @@ def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> Status
     if group:
         details["group"] = group
     details["kind"] = kind
-    details["causes"] = [
-        {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes
-    ]
+    details["causes"] = [cause.body() for cause in causes]
     return StatusError(422, "Invalid", f'{where} "{name}" is invalid: {text}', details)
 
 
@@ -147,9 +145,7 @@ def forbidden(kind: Kind, name: str, problem: str, causes: Sequence[Cause] = ())
     """403: admission or authorization is against it."""
     details = details_of(kind, name)
     if causes:
-        details["causes"] = [
-            {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes
-        ]
+        details["causes"] = [cause.body() for cause in causes]
     named = f' "{name}"' if name else ""
     return StatusError(403, "Forbidden", f"{kind.group_resource}{named} is forbidden: {problem}", details)
 

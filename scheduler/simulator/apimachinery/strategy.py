@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from scheduler.simulator.apimachinery.metadata import dns_subdomain
+from scheduler.simulator.apimachinery.objects import is_terminating, restore
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.causes import Cause
@@ -110,7 +111,7 @@ class Strategy:
     def prepare_update(self, obj: Object, old: Object) -> None:
         """Put back what an update may not change, and count the generation."""
         if self.has_status:
-            _restore(obj, old, "status")
+            restore(obj, old, "status")
         if self.has_generation and self.spec_differs(obj, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
@@ -120,8 +121,8 @@ class Strategy:
         Here that is the status: everything but it, and the metadata people own, is put back.
         """
         for field in {*obj, *old} - {"status", "metadata"}:
-            _restore(obj, old, field)
-        _restore(obj["metadata"], old["metadata"], "ownerReferences")
+            restore(obj, old, field)
+        restore(obj["metadata"], old["metadata"], "ownerReferences")
 
     def spec_differs(self, obj: Object, old: Object) -> bool:
         """Whether the change is one that the generation counts."""
@@ -162,7 +163,7 @@ class Strategy:
     def is_released(self, obj: Object) -> bool:
         """Whether nothing keeps a terminating object any more: no finalizer, no grace period left."""
         metadata = obj["metadata"]
-        if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
+        if not is_terminating(obj) or metadata.get("finalizers"):
             return False
         return bool(metadata.get("deletionGracePeriodSeconds") == 0)
 
@@ -180,10 +181,3 @@ class Generic(Strategy):
 
     has_generation = True
     has_status = True
-
-
-def _restore(obj: Object, old: Object, field: str) -> None:
-    if field in old:
-        obj[field] = old[field]
-    else:
-        obj.pop(field, None)

@@ -15,92 +15,35 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.clock import rfc3339, rfc3339_micro
 from scheduler.objects.canonical_quantity import canonical_quantity
+from scheduler.simulator.apimachinery.objects import names
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
 
-_QUANTITY_MAPS = frozenset(
-    [
-        "allocatable",
-        "allocatedResources",
-        "capacity",
-        "defaultRequest",
-        "hard",
-        "limits",
-        "max",
-        "min",
-        "overhead",
-        "podFixed",
-        "requests",
-        "used",
-    ]
+
+_QUANTITY_MAPS = names(
+    "allocatable allocatedResources capacity defaultRequest hard limits max min overhead podFixed "
+    "requests used"
 )
-_QUANTITIES = frozenset(("sizeLimit", "divisor", "maximumVolumeSize"))
-_MICRO_TIMES = frozenset(("eventTime", "renewTime", "acquireTime", "lastObservedTime"))
+_QUANTITIES = names("sizeLimit divisor maximumVolumeSize")
+_MICRO_TIMES = names("eventTime renewTime acquireTime lastObservedTime")
 
 # Go leaves out zero values of fields that are no pointers. Text is seldom a pointer, booleans and numbers
 # often are, so the exceptions are named for the first and the rule for the others.
-_TEXT_KEPT_WHEN_EMPTY = frozenset(
-    [
-        "architecture",
-        "bootID",
-        "containerRuntimeVersion",
-        "holderIdentity",
-        "image",
-        "imageID",
-        "kernelVersion",
-        "kubeProxyVersion",
-        "kubeletVersion",
-        "machineID",
-        "operatingSystem",
-        "osImage",
-        "reportingComponent",
-        "reportingInstance",
-        "runtimeClassName",
-        "storageClassName",
-        "systemUUID",
-        "volumeAttributesClassName",
-    ]
+_TEXT_KEPT_WHEN_EMPTY = names(
+    "architecture bootID containerRuntimeVersion holderIdentity image imageID kernelVersion "
+    "kubeProxyVersion kubeletVersion machineID operatingSystem osImage reportingComponent "
+    "reportingInstance runtimeClassName storageClassName systemUUID volumeAttributesClassName"
 )
-_FALSE_LEFT_OUT = frozenset(
-    [
-        "exclusiveMaximum",
-        "exclusiveMinimum",
-        "hostIPC",
-        "hostNetwork",
-        "hostPID",
-        "nullable",
-        "paused",
-        "publishNotReadyAddresses",
-        "readOnly",
-        "stdin",
-        "stdinOnce",
-        "tty",
-        "uniqueItems",
-        "unschedulable",
-    ]
+_FALSE_LEFT_OUT = names(
+    "exclusiveMaximum exclusiveMinimum hostIPC hostNetwork hostPID nullable paused "
+    "publishNotReadyAddresses readOnly stdin stdinOnce tty uniqueItems unschedulable"
 )
-_ZERO_LEFT_OUT = frozenset(
-    [
-        "availableReplicas",
-        "count",
-        "deprecatedCount",
-        "failureThreshold",
-        "fullyLabeledReplicas",
-        "generation",
-        "hostPort",
-        "initialDelaySeconds",
-        "minReadySeconds",
-        "nodePort",
-        "observedGeneration",
-        "periodSeconds",
-        "readyReplicas",
-        "successThreshold",
-        "terminatingReplicas",
-        "timeoutSeconds",
-        "unavailableReplicas",
-        "updatedReplicas",
-    ]
+_ZERO_LEFT_OUT = names(
+    "availableReplicas count deprecatedCount failureThreshold fullyLabeledReplicas generation "
+    "hostPort initialDelaySeconds minReadySeconds nodePort observedGeneration periodSeconds "
+    "readyReplicas successThreshold terminatingReplicas timeoutSeconds unavailableReplicas "
+    "updatedReplicas"
 )
 
 _KEPT_WHEN_EMPTY: Final = frozenset({("V1Condition", "message")})  # elsewhere a message may be left out
@@ -143,7 +86,7 @@ def structure_of(model: str) -> _Reader:
     readers: dict[str, _Reader] = {}
     for attribute, type_ in class_.openapi_types.items():
         name = class_.attribute_map[attribute]
-        readers[name] = _read_text if (model, name) in _KEPT_WHEN_EMPTY else _reader(name, type_)
+        readers[name] = _reader(name, type_, keep_empty=(model, name) in _KEPT_WHEN_EMPTY)
 
     def read(value: Any, unknown: list[str]) -> Any:
         if not isinstance(value, dict):
@@ -156,13 +99,7 @@ def structure_of(model: str) -> _Reader:
                 continue
             if field is None:
                 continue
-            known = len(unknown)
-            try:
-                taken = reader(field, unknown)
-            except StructureError as error:
-                raise error.inside(name) from None
-            if len(unknown) > known:
-                unknown[known:] = [_joined(name, path) for path in unknown[known:]]
+            taken = _read_inside(name, reader, field, unknown)
             if taken is not _LEFT_OUT:
                 found[name] = taken
         return found
@@ -183,11 +120,9 @@ def field_model(model: str, field: str) -> str:
     from kubernetes_asyncio.client import models
 
     class_ = getattr(models, model)
-    for attribute, name in class_.attribute_map.items():
-        if name == field:
-            type_: str = class_.openapi_types[attribute].removeprefix("list[").removesuffix("]")
-            return type_ if hasattr(models, type_) else ""
-    return ""
+    types = {class_.attribute_map[attribute]: type_ for attribute, type_ in class_.openapi_types.items()}
+    type_: str = types.get(field, "").removeprefix("list[").removesuffix("]")
+    return type_ if hasattr(models, type_) else ""
 
 
 @cache
@@ -201,11 +136,23 @@ def field_description(model: str, field: str) -> str:
     return text.strip().replace("  ", "\n\n")  # the generator makes one line of paragraphs
 
 
+def _read_inside(step: str, reader: _Reader, value: Any, unknown: list[str]) -> Any:
+    """Read what is one step further in; paths are as seen from here."""
+    known = len(unknown)
+    try:
+        taken = reader(value, unknown)
+    except StructureError as error:
+        raise error.inside(step) from None
+    if len(unknown) > known:
+        unknown[known:] = [_joined(step, path) for path in unknown[known:]]
+    return taken
+
+
 def _joined(step: str, path: str) -> str:
     return f"{step}{path}" if not path or path.startswith("[") else f"{step}.{path}"
 
 
-def _reader(name: str, type_: str) -> _Reader:
+def _reader(name: str, type_: str, *, keep_empty: bool = False) -> _Reader:
     """Return what reads one field, by the type kubernetes_asyncio states for it."""
     if type_.startswith("list["):
         return _list_reader(_reader("", type_[5:-1]))
@@ -214,12 +161,12 @@ def _reader(name: str, type_: str) -> _Reader:
         holds_quantities = name in _QUANTITY_MAPS and values == "str"
         return _map_reader(_read_quantity if holds_quantities else _reader("", values))
     readers: dict[str, _Reader] = {
-        "str": _read_text if not name or name in _TEXT_KEPT_WHEN_EMPTY else _read_text_or_leave_out,
-        "datetime": _read_micro_time if name in _MICRO_TIMES else _read_time,
+        "str": _text_reader(keep_empty=keep_empty or not name or name in _TEXT_KEPT_WHEN_EMPTY),
+        "datetime": _time_reader(micro=name in _MICRO_TIMES),
         "int": _number_reader(whole=True, keep_zero=name not in _ZERO_LEFT_OUT),
         "float": _number_reader(whole=False, keep_zero=name not in _ZERO_LEFT_OUT),
         "bool": _truth_reader(keep_false=name not in _FALSE_LEFT_OUT),
-        "object": _read_anything,
+        "object": lambda value, _: value,
     }
     if name in _QUANTITIES:
         readers["str"] = _read_quantity
@@ -235,23 +182,11 @@ def _late_reader(model: str) -> _Reader:
     return read
 
 
-def _read_anything(value: Any, _: list[str]) -> Any:
-    return value
-
-
 def _list_reader(item: _Reader) -> _Reader:
     def read(value: Any, unknown: list[str]) -> Any:
         if not isinstance(value, list):
             raise StructureError(_mismatch(value, "list"))
-        found = []
-        for index, element in enumerate(value):
-            known = len(unknown)
-            try:
-                found.append(item(element, unknown))
-            except StructureError as error:
-                raise error.inside(f"[{index}]") from None
-            if len(unknown) > known:
-                unknown[known:] = [_joined(f"[{index}]", path) for path in unknown[known:]]
+        found = [_read_inside(f"[{index}]", item, element, unknown) for index, element in enumerate(value)]
         return found or _LEFT_OUT
 
     return read
@@ -261,27 +196,22 @@ def _map_reader(item: _Reader) -> _Reader:
     def read(value: Any, unknown: list[str]) -> Any:
         if not isinstance(value, dict):
             raise StructureError(_mismatch(value, "map"))
-        found = {}
-        for key, element in value.items():
-            try:
-                found[key] = item("" if element is None else element, unknown)
-            except StructureError as error:
-                raise error.inside(key) from None
+        found = {
+            key: _read_inside(key, item, "" if element is None else element, unknown)
+            for key, element in value.items()
+        }
         return found or _LEFT_OUT
 
     return read
 
 
-def _read_text(value: Any, _: list[str]) -> Any:
-    if not isinstance(value, str):
-        raise StructureError(_mismatch(value, "string"))
-    return value
+def _text_reader(*, keep_empty: bool) -> _Reader:
+    def read(value: Any, _: list[str]) -> Any:
+        if not isinstance(value, str):
+            raise StructureError(_mismatch(value, "string"))
+        return value if value or keep_empty else _LEFT_OUT
 
-
-def _read_text_or_leave_out(value: Any, _: list[str]) -> Any:
-    if not isinstance(value, str):
-        raise StructureError(_mismatch(value, "string"))
-    return value or _LEFT_OUT
+    return read
 
 
 def _read_quantity(value: Any, _: list[str]) -> Any:
@@ -315,16 +245,13 @@ def _truth_reader(*, keep_false: bool) -> _Reader:
     return read
 
 
-def _read_time(value: Any, _: list[str]) -> Any:
-    if not isinstance(value, str):
-        raise StructureError(_mismatch(value, "Time"))
-    return _canonical_time(value, micro=False)
+def _time_reader(*, micro: bool) -> _Reader:
+    def read(value: Any, _: list[str]) -> Any:
+        if not isinstance(value, str):
+            raise StructureError(_mismatch(value, "MicroTime" if micro else "Time"))
+        return _canonical_time(value, micro=micro)
 
-
-def _read_micro_time(value: Any, _: list[str]) -> Any:
-    if not isinstance(value, str):
-        raise StructureError(_mismatch(value, "MicroTime"))
-    return _canonical_time(value, micro=True)
+    return read
 
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[-+]\d\d:\d\d)")

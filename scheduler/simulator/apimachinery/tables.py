@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -10,6 +10,7 @@ from typing import Any, Final
 from scheduler.simulator.apimachinery.objects import Object
 from scheduler.simulator.apimachinery.structure import field_description
 
+Cell = Callable[[Object, datetime], Any]
 Cells = Callable[[Object, datetime], list[Any]]
 
 
@@ -23,6 +24,7 @@ class Column:
         type: as in OpenAPI.
         priority: 0 is always shown, 1 with `-o wide`.
         format: as in OpenAPI.
+        cell: what it shows of an object at a time, unless its printer makes whole rows.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Column:
     type: str = "string"
     priority: int = 0
     format: str = ""
+    cell: Cell = lambda _, __: None
 
     def definition(self) -> Object:
         """Return the metav1.TableColumnDefinition."""
@@ -45,14 +48,21 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """How one kind is shown: its columns, and the cells of an object at a time."""
+    """How one kind is shown.
+
+    Attributes:
+        columns: what there is to see.
+        row: makes all cells of an object, for those that are found together; None leaves each to its column.
+    """
 
     columns: Sequence[Column]
-    cells: Cells
+    row: Cells | None = None
 
-
-NAME: Final = Column("Name", ("V1ObjectMeta", "name"), format="name")
-AGE: Final = Column("Age", ("V1ObjectMeta", "creationTimestamp"))
+    def cells(self, obj: Object, now: datetime) -> list[Any]:
+        """Return what the columns show of an object."""
+        if self.row is not None:
+            return self.row(obj, now)
+        return [column.cell(obj, now) for column in self.columns]
 
 
 def created(obj: Object, now: datetime) -> str:
@@ -60,11 +70,22 @@ def created(obj: Object, now: datetime) -> str:
     return age(obj["metadata"].get("creationTimestamp"), now)
 
 
+NAME: Final = Column(
+    "Name", ("V1ObjectMeta", "name"), format="name", cell=lambda obj, _: obj["metadata"]["name"]
+)
+AGE: Final = Column("Age", ("V1ObjectMeta", "creationTimestamp"), cell=created)
+
+
 def age(timestamp: str | None, now: datetime) -> str:
     """Write the time since a moment in RFC 3339; `<unknown>` when there is none."""
     if not timestamp:
         return "<unknown>"
     return human_duration((now - datetime.fromisoformat(timestamp)).total_seconds())
+
+
+def pairs_text(pairs: Mapping[str, str]) -> str:
+    """Write what an equality selector asks for."""
+    return ",".join(f"{key}={value}" for key, value in sorted(pairs.items())) or "<none>"
 
 
 def human_duration(seconds: float) -> str:

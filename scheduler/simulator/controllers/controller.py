@@ -84,3 +84,29 @@ class Controller(ABC):
             for type_, entry in watch.take():
                 self.observe(resource, type_, entry.object)
         self.act()
+
+
+class QueueController(Controller):
+    """A controller with a queue of what is to be looked at, each thing once per turn."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._queue: dict[str, None] = {}
+
+    @abstractmethod
+    def reconcile(self, key: str) -> None:
+        """Bring one thing closer to what it should be."""
+
+    def enqueue(self, *keys: str) -> None:
+        """Have things looked at in the next turn there is."""
+        self._queue |= dict.fromkeys(keys)
+
+    def look_again(self, key: str) -> None:
+        """Have a thing looked at soon, without a change."""
+        self.enqueue(key)
+        self.wake()
+
+    def act(self) -> None:
+        queue, self._queue = self._queue, {}
+        for key in queue:
+            self.reconcile(key)

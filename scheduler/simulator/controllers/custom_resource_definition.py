@@ -8,16 +8,14 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.apimachinery.objects import key_of
-from scheduler.simulator.controllers.controller import Controller
+from scheduler.simulator.apimachinery.objects import is_terminating, key_of
+from scheduler.simulator.controllers.controller import QueueController
 from scheduler.simulator.custom_resources.definitions import CLEANUP_FINALIZER
 from scheduler.simulator.custom_resources.kinds import kinds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from scheduler.simulator.apimachinery.kinds import Kind
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
@@ -26,35 +24,32 @@ _DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _RETRY_SECONDS: Final = 1.0
 
 
-class DefinitionController(Controller):
+class DefinitionController(QueueController):
     """Accepts names, serves kinds, and deletes custom resources with their definition."""
 
-    resources: ClassVar[Sequence[str]] = (_DEFINITIONS,)
+    resources = (_DEFINITIONS,)
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self._definitions: dict[str, Object] = {}  # name -> definition
         self._served: dict[str, tuple[Object, list[Kind]]] = {}  # name -> spec it was served by, kinds
-        self._changed: dict[str, None] = {}  # names
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         name = obj["metadata"]["name"]
-        self._changed[name] = None
+        self.enqueue(name)
         if type_ == "DELETED":
             self._definitions.pop(name, None)
         else:
             self._definitions[name] = obj
 
-    def act(self) -> None:
-        changed, self._changed = self._changed, {}
-        for name in changed:
-            definition = self._definitions.get(name)
-            if definition is None:
-                self._withdraw(name)
-            elif "deletionTimestamp" in definition["metadata"]:
-                self._empty(definition)
-            else:
-                self._establish(definition)
+    def reconcile(self, key: str) -> None:
+        definition = self._definitions.get(key)
+        if definition is None:
+            self._withdraw(key)
+        elif is_terminating(definition):
+            self._empty(definition)
+        else:
+            self._establish(definition)
 
     def _establish(self, definition: Object) -> None:
         """Accept a definition's names unless another's are in the way, and serve it once they are."""
@@ -64,18 +59,15 @@ class DefinitionController(Controller):
         before = {one["type"]: one for one in definition["status"].get("conditions") or ()}
         reason, message = problem or ("NoConflicts", "no conflicts found")
         conditions = [self._condition(before, "NamesAccepted", not problem, reason, message)]
-        if problem:
-            if "Established" not in before:
-                text = "not all names are accepted"
-                conditions.append(self._condition(before, "Established", False, "NotAccepted", text))
-        else:
+        if not problem:
             text = "the initial names have been accepted"
             conditions.append(self._condition(before, "Established", True, "InitialNamesAccepted", text))
+            self._serve(definition | {"status": definition["status"] | {"acceptedNames": accepted}})
+        elif "Established" not in before:
+            text = "not all names are accepted"
+            conditions.append(self._condition(before, "Established", False, "NotAccepted", text))
         ours = {one["type"] for one in conditions}
         conditions += [one for type_, one in before.items() if type_ not in ours]
-        if not problem:
-            definition = definition | {"status": definition["status"] | {"acceptedNames": accepted}}
-            self._serve(definition)
         status = {"conditions": conditions, "acceptedNames": accepted}
         self.store.patch(_DEFINITIONS, name, {"status": status}, subresource="status")
 
@@ -126,18 +118,14 @@ class DefinitionController(Controller):
         if name in self._served:
             for obj in self.store.list(name):
                 namespace, own_name = key_of(obj)
-                if "deletionTimestamp" not in obj["metadata"]:
+                if not is_terminating(obj):
                     self.store.delete(name, own_name, namespace)
             if self.store.list(name):
-                self.later(_RETRY_SECONDS, self._look_again, name)
+                self.later(_RETRY_SECONDS, self.look_again, name)
                 return
         kept = [one for one in definition["metadata"].get("finalizers", ()) if one != CLEANUP_FINALIZER]
         self._withdraw(name)
         self.store.patch(_DEFINITIONS, name, {"metadata": {"finalizers": kept or None}})
-
-    def _look_again(self, name: str) -> None:
-        self._changed[name] = None
-        self.wake()
 
     def _withdraw(self, name: str) -> None:
         _, kinds = self._served.pop(name, ({}, []))

@@ -8,32 +8,25 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.objects.selectors import required_node_affinity
 from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE, tolerated
-from scheduler.simulator.apimachinery.objects import key_of, owned_by, owner_uid
-from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.controllers.controller import Controller
-from scheduler.simulator.controllers.deployment import template_hash
+from scheduler.simulator.apimachinery.objects import is_terminating, labels_of
+from scheduler.simulator.controllers.workloads import REVISION_LABEL, WorkloadController, template_hash
 from scheduler.simulator.kinds.disruption_budgets import scaled
-from scheduler.simulator.kinds.pods import is_ready
+from scheduler.simulator.kinds.pods import has_ended, is_active, is_ready
+from scheduler.simulator.kinds.workloads import TEMPLATE_GENERATION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from scheduler.objects.node import NodeObject
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
 
-_DAEMON_SETS: Final = "daemonsets.apps"
-_HASH_LABEL: Final = "controller-revision-hash"
 _GENERATION_LABEL: Final = "pod-template-generation"
-_GENERATION: Final = "deprecated.daemonset.template.generation"
-_RETRY_SECONDS: Final = 1.0
 _TOLERATED: Final = (
     ("node.kubernetes.io/not-ready", NO_EXECUTE),
     ("node.kubernetes.io/unreachable", NO_EXECUTE),
@@ -45,77 +38,55 @@ _TOLERATED: Final = (
 _TOLERATED_ON_HOST_NETWORK: Final = (("node.kubernetes.io/network-unavailable", NO_SCHEDULE),)
 
 
-class DaemonSetController(Controller):
+class DaemonSetController(WorkloadController):
     """Makes and deletes the pods of DaemonSets, node by node, and counts them."""
 
-    resources: ClassVar[Sequence[str]] = (_DAEMON_SETS, "pods", "nodes")
+    resources = ("daemonsets.apps", "pods", "nodes")
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._sets: dict[str, Object] = {}  # uid -> DaemonSet
-        self._pods: dict[str, dict[tuple[str, str], Object]] = {}  # uid of the DaemonSet -> key -> pod
         self._nodes: dict[str, NodeObject] = {}  # name -> node
-        self._changed: dict[str, None] = {}  # uids of DaemonSets
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
-        gone = type_ == "DELETED"
-        if resource == "nodes":
-            name = obj["metadata"]["name"]
-            known = self._nodes.pop(name, None)
-            if not gone:
-                node = self._nodes[name] = decode_node(msgspec.json.encode(obj))
-                if known is not None and (known.labels, known.taints) == (node.labels, node.taints):
-                    return
-            self._changed |= dict.fromkeys(self._sets)
+        if resource != "nodes":
+            super().observe(resource, type_, obj)
             return
-        uid = obj["metadata"]["uid"] if resource == _DAEMON_SETS else owner_uid(obj)
-        if resource == _DAEMON_SETS:
-            if gone:
-                self._sets.pop(uid, None)
-            else:
-                self._sets[uid] = obj
-        elif not uid:
+        name = obj["metadata"]["name"]
+        known = self._nodes.pop(name, None)
+        if type_ != "DELETED":
+            node = self._nodes[name] = decode_node(msgspec.json.encode(obj))
+            if known is not None and (known.labels, known.taints) == (node.labels, node.taints):
+                return
+        self.enqueue(*self.workloads)
+
+    def sync(self, workload: Object, owned: dict[str, Object]) -> None:
+        if is_terminating(workload):
             return
-        elif gone:
-            self._pods.get(uid, {}).pop(key_of(obj), None)
-        else:
-            self._pods.setdefault(uid, {})[key_of(obj)] = obj
-        self._changed[uid] = None
-
-    def act(self) -> None:
-        changed, self._changed = self._changed, {}
-        for uid in changed:
-            daemon_set = self._sets.get(uid)
-            if daemon_set is not None and "deletionTimestamp" not in daemon_set["metadata"]:
-                self._reconcile(daemon_set)
-            elif daemon_set is None and not self._pods.get(uid):
-                self._pods.pop(uid, None)
-
-    def _reconcile(self, daemon_set: Object) -> None:
-        uid = daemon_set["metadata"]["uid"]
-        revision = template_hash(daemon_set["spec"]["template"])
+        revision = template_hash(workload["spec"]["template"])
         by_node: dict[str, list[Object]] = {}
-        for pod in self._pods.get(uid, {}).values():
+        for pod in owned.values():
             by_node.setdefault(_node_of(pod), []).append(pod)
-        may_be, may_stay = self._eligible(daemon_set)
+        may_be, may_stay = self._eligible(workload)
         for name in self._nodes:
             pods = by_node.get(name, [])
-            live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-            for pod in live:
-                if pod["status"].get("phase") in {"Failed", "Succeeded"} or name not in may_stay:
-                    self._delete(pod)
+            self._keep_one(pods, may_stay=name in may_stay)
             if name in may_be and not pods:
-                self._create(daemon_set, name, revision)
-            kept = [pod for pod in live if pod["status"].get("phase") not in {"Failed", "Succeeded"}]
-            for extra in sorted(kept, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))[1:]:
-                self._delete(extra)
+                self._create(workload, name, revision)
         for name, pods in by_node.items():
             if name not in self._nodes:
                 for pod in pods:
-                    self._delete(pod)
+                    self.delete_pod(pod)
         current = {name: pods for name, pods in by_node.items() if name in self._nodes}
-        self._roll(daemon_set, current, may_be, revision)
-        self._report(daemon_set, current, may_be, revision)
+        self._roll(workload, current, may_be, revision)
+        self._report(workload, current, may_be, revision)
+
+    def _keep_one(self, pods: list[Object], *, may_stay: bool) -> None:
+        """Delete a node's pods that have ended, or may not stay, and all others but the oldest."""
+        running = [pod for pod in pods if is_active(pod)]
+        running.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+        for pod in pods:
+            if not may_stay or has_ended(pod) or pod in running[1:]:
+                self.delete_pod(pod)
 
     def _eligible(self, daemon_set: Object) -> tuple[set[str], set[str]]:
         """Return the nodes that should have a pod, and those whose pod may stay.
@@ -151,53 +122,32 @@ class DaemonSetController(Controller):
             name: pod
             for name, pods in by_node.items()
             for pod in pods
-            if name in may_be and "deletionTimestamp" not in pod["metadata"]
+            if name in may_be and not is_terminating(pod)
         }
-        old = [pod for pod in live.values() if pod["metadata"].get("labels", {}).get(_HASH_LABEL) != revision]
+        old = [pod for pod in live.values() if labels_of(pod).get(REVISION_LABEL) != revision]
         unavailable = sum(name not in live or not is_ready(live[name]) for name in may_be)
         for pod in [one for one in old if not is_ready(one)]:
-            self._delete(pod)
+            self.delete_pod(pod)
         for pod in [one for one in old if is_ready(one)][: max(0, limit - unavailable)]:
-            self._delete(pod)
+            self.delete_pod(pod)
 
     def _create(self, daemon_set: Object, node: str, revision: str) -> None:
-        template = daemon_set["spec"]["template"]
-        metadata = template.get("metadata", {})
-        generation = daemon_set["metadata"].get("annotations", {}).get(_GENERATION, "1")
-        labels = metadata.get("labels", {}) | {_HASH_LABEL: revision, _GENERATION_LABEL: generation}
-        pod = {
-            "metadata": metadata
-            | {
-                "labels": labels,
-                "generateName": f"{daemon_set['metadata']['name']}-",
-                "ownerReferences": owned_by(daemon_set),
-            },
-            "spec": template["spec"]
-            | {
-                "affinity": _pinned(template["spec"].get("affinity", {}), node),
-                "tolerations": _tolerations(template["spec"]),
-            },
+        own, template = daemon_set["metadata"], daemon_set["spec"]["template"]
+        generation = own.get("annotations", {}).get(TEMPLATE_GENERATION, "1")
+        labels = template.get("metadata", {}).get("labels", {})
+        labels = labels | {REVISION_LABEL: revision, _GENERATION_LABEL: generation}
+        placed = {
+            "affinity": _pinned(template["spec"].get("affinity", {}), node),
+            "tolerations": _tolerations(template["spec"]),
         }
-        try:
-            self.store.create("pods", pod, namespace=daemon_set["metadata"]["namespace"])
-        except StatusError:
-            # As upstream: try again later, for the reason may pass.
-            self.later(_RETRY_SECONDS, self._look_again, daemon_set["metadata"]["uid"])
-
-    def _delete(self, pod: Object) -> None:
-        namespace, name = key_of(pod)
-        found = self.store.find("pods", name, namespace)
-        if found is not None and "deletionTimestamp" not in found["metadata"]:
-            self.store.delete("pods", name, namespace)
+        self.create_pod(daemon_set, {"labels": labels, "generateName": f"{own['name']}-"}, placed)
 
     def _report(
         self, daemon_set: Object, by_node: dict[str, list[Object]], may_be: set[str], revision: str
     ) -> None:
         wanted = {name: by_node[name][0] for name in by_node if name in may_be}
         ready = sum(map(is_ready, wanted.values()))
-        updated = sum(
-            pod["metadata"].get("labels", {}).get(_HASH_LABEL) == revision for pod in wanted.values()
-        )
+        updated = sum(labels_of(pod).get(REVISION_LABEL) == revision for pod in wanted.values())
         status = {
             "currentNumberScheduled": len(wanted),
             "numberMisscheduled": len(by_node) - len(wanted),
@@ -208,12 +158,7 @@ class DaemonSetController(Controller):
             "numberAvailable": ready,
             "numberUnavailable": len(may_be) - ready,
         }
-        namespace, name = key_of(daemon_set)
-        self.store.patch(_DAEMON_SETS, name, {"status": status}, namespace, subresource="status")
-
-    def _look_again(self, uid: str) -> None:
-        self._changed[uid] = None
-        self.wake()
+        self.write_status(daemon_set, status)
 
 
 def _node_of(pod: Object) -> str:

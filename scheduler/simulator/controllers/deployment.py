@@ -6,14 +6,12 @@ Source:
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from scheduler.simulator.apimachinery.objects import key_of, owned_by, owner_uid
-from scheduler.simulator.controllers.controller import Controller
+from scheduler.simulator.apimachinery.objects import is_terminating, key_of, owned_by
+from scheduler.simulator.controllers.workloads import WorkloadController, template_hash
+from scheduler.simulator.kinds.disruption_budgets import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,48 +23,26 @@ _DEPLOYMENTS: Final = "deployments.apps"
 _REPLICA_SETS: Final = "replicasets.apps"
 _HASH_LABEL: Final = "pod-template-hash"
 _REVISION: Final = "deployment.kubernetes.io/revision"
-_HASH_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-_HASH_LENGTH: Final = 10
+_AVAILABLE: Final = {
+    True: ("True", "MinimumReplicasAvailable", "Deployment has minimum availability."),
+    False: ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability."),
+}
 
 
-class DeploymentController(Controller):
+class DeploymentController(WorkloadController):
     """Makes and scales the ReplicaSets of Deployments, and adds up their pods."""
 
-    resources: ClassVar[Sequence[str]] = (_DEPLOYMENTS, _REPLICA_SETS)
+    resources = (_DEPLOYMENTS, _REPLICA_SETS)
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._deployments: dict[str, Object] = {}  # uid -> Deployment
-        self._sets: dict[str, dict[str, Object]] = {}  # uid of the Deployment -> name -> ReplicaSet
-        self._changed: dict[str, None] = {}  # uids of Deployments
         self._due: set[str] = set()  # uids of Deployments whose deadline a timer waits for
 
-    def observe(self, resource: str, type_: str, obj: Object) -> None:
-        if resource == _DEPLOYMENTS:
-            uid = obj["metadata"]["uid"]
-            if type_ == "DELETED":
-                self._deployments.pop(uid, None)
-            else:
-                self._deployments[uid] = obj
-        else:
-            uid = owner_uid(obj)
-            sets = self._sets.setdefault(uid, {})
-            if type_ == "DELETED":
-                sets.pop(obj["metadata"]["name"], None)
-            else:
-                sets[obj["metadata"]["name"]] = obj
-        self._changed[uid] = None
+    def sync(self, workload: Object, owned: dict[str, Object]) -> None:
+        if not is_terminating(workload):
+            self._roll(workload, owned)
 
-    def act(self) -> None:
-        changed, self._changed = self._changed, {}
-        for uid in changed:
-            deployment = self._deployments.get(uid)
-            if deployment is not None and "deletionTimestamp" not in deployment["metadata"]:
-                self._reconcile(deployment)
-
-    def _reconcile(self, deployment: Object) -> None:
-        """Take one step; its effects are seen in the next turn, which takes the next."""
-        sets = self._sets.get(deployment["metadata"]["uid"], {})
+    def _roll(self, deployment: Object, sets: dict[str, Object]) -> None:
         name = f"{deployment['metadata']['name']}-{template_hash(deployment['spec']['template'])}"
         new = sets.get(name)
         old = [one for key, one in sets.items() if key != name]
@@ -74,12 +50,11 @@ class DeploymentController(Controller):
             self._report(deployment, new, old)
             return
         if new is None:
-            may_start = deployment["spec"]["strategy"]["type"] != "Recreate" or not any(map(_pods, old))
-            if may_start:
+            if deployment["spec"]["strategy"]["type"] != "Recreate" or not any(map(_pods, old)):
                 self._create_set(deployment, name, old)
         elif _revision(new) <= max(map(_revision, old), default=0):
             # An old template came back: its ReplicaSet is the newest again, which rollout history shows.
-            new = self._renumber(new, 1 + max(map(_revision, old)))
+            new = self._number(_REPLICA_SETS, new, 1 + max(map(_revision, old)))
         for replica_set, replicas in _wanted_replicas(deployment, new, old):
             if replica_set["spec"].get("replicas", 0) != replicas:
                 namespace, set_name = key_of(replica_set)
@@ -87,10 +62,11 @@ class DeploymentController(Controller):
         self._forget(deployment, old)
         self._report(deployment, new, old)
 
-    def _renumber(self, replica_set: Object, revision: int) -> Object:
-        namespace, name = key_of(replica_set)
-        annotations = {_REVISION: str(revision)}
-        return self.store.patch(_REPLICA_SETS, name, {"metadata": {"annotations": annotations}}, namespace)
+    def _number(self, resource: str, obj: Object, revision: int) -> Object:
+        """Write a revision into an object's annotations, where rollout history reads it."""
+        namespace, name = key_of(obj)
+        patch = {"metadata": {"annotations": {_REVISION: str(revision)}}}
+        return self.store.patch(resource, name, patch, namespace)
 
     def _forget(self, deployment: Object, old: Sequence[Object]) -> None:
         """Delete the oldest ReplicaSets without pods, beyond as many as the history keeps."""
@@ -98,7 +74,7 @@ class DeploymentController(Controller):
         excess = len(idle) - deployment["spec"].get("revisionHistoryLimit", 10)
         for replica_set in sorted(idle, key=_revision)[: max(0, excess)]:
             namespace, name = key_of(replica_set)
-            if "deletionTimestamp" not in replica_set["metadata"]:
+            if not is_terminating(replica_set):
                 self.store.delete(_REPLICA_SETS, name, namespace)
 
     def _progress(
@@ -135,16 +111,15 @@ class DeploymentController(Controller):
             return _condition(before, now, "Progressing", "False", "ProgressDeadlineExceeded", late)
         if uid not in self._due:
             self._due.add(uid)
-            self.later(float(deadline) if fresh else left, self._look_again, uid)
+            self.later(float(deadline) if fresh else left, self._check_deadline, uid)
         condition = _condition(
             before, now, "Progressing", "True", "ReplicaSetUpdated", f"{name} is progressing."
         )
         return condition | {"lastUpdateTime": now if fresh else updated}
 
-    def _look_again(self, uid: str) -> None:
+    def _check_deadline(self, uid: str) -> None:
         self._due.discard(uid)
-        self._changed[uid] = None
-        self.wake()
+        self.look_again(uid)
 
     def _create_set(self, deployment: Object, name: str, old: Sequence[Object]) -> None:
         spec, template = deployment["spec"], deployment["spec"]["template"]
@@ -181,7 +156,7 @@ class DeploymentController(Controller):
             "observedGeneration": deployment["metadata"].get("generation", 0),
             "replicas": total,
             "updatedReplicas": updated,
-            "readyReplicas": sum(one.get("status", {}).get("readyReplicas", 0) for one in sets),
+            "readyReplicas": sum(_pods(one, "readyReplicas") for one in sets),
             "availableReplicas": available,
             "unavailableReplicas": max(0, max(total, wanted) - available),
         }
@@ -189,21 +164,12 @@ class DeploymentController(Controller):
         now = self.store.timestamp()
         enough = available >= wanted - unavailable
         status["conditions"] = [
-            _condition(
-                before,
-                now,
-                "Available",
-                "True" if enough else "False",
-                "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
-                f"Deployment {'has' if enough else 'does not have'} minimum availability.",
-            ),
+            _condition(before, now, "Available", *_AVAILABLE[enough]),
             self._progress(deployment, new, before, now, counts=status if not done else None),
         ]
-        namespace, name = key_of(deployment)
-        self.store.patch(_DEPLOYMENTS, name, {"status": status}, namespace, subresource="status")
+        self.write_status(deployment, status)
         if new and deployment["metadata"].get("annotations", {}).get(_REVISION) != str(_revision(new)):
-            annotations = {_REVISION: str(_revision(new))}
-            self.store.patch(_DEPLOYMENTS, name, {"metadata": {"annotations": annotations}}, namespace)
+            self._number(_DEPLOYMENTS, deployment, _revision(new))
 
 
 def _seconds_between(first: str, second: str) -> float:
@@ -241,23 +207,9 @@ def _rolling_limits(deployment: Object) -> tuple[int, int]:
     """Return how many pods there may be too many, and how many too few."""
     rolling = deployment["spec"]["strategy"].get("rollingUpdate", {})
     wanted = deployment["spec"].get("replicas", 0)
-    surge = _share(rolling.get("maxSurge", 0), wanted, round_up=True)
-    unavailable = _share(rolling.get("maxUnavailable", 0), wanted, round_up=False)
+    surge = scaled(rolling.get("maxSurge", 0), wanted)
+    unavailable = scaled(rolling.get("maxUnavailable", 0), wanted, round_up=False)
     return surge, unavailable if surge or unavailable else 1
-
-
-def _share(value: Any, whole: int, *, round_up: bool) -> int:
-    """Read a number or a percentage of a whole."""
-    if isinstance(value, str) and value.endswith("%"):
-        hundredths = int(value[:-1]) * whole
-        return -(-hundredths // 100) if round_up else hundredths // 100
-    return int(value)
-
-
-def template_hash(template: Object) -> str:
-    """Return a short name for a template; equal templates have the same."""
-    digest = hashlib.sha256(msgspec.json.encode(template, order="deterministic")).digest()
-    return "".join(_HASH_ALPHABET[byte % len(_HASH_ALPHABET)] for byte in digest[:_HASH_LENGTH])
 
 
 def _condition(
@@ -272,14 +224,14 @@ def _condition(
     return {**condition, "lastUpdateTime": now, "lastTransitionTime": changed}
 
 
-def _pods(replica_set: Object) -> int:
-    count: int = replica_set.get("status", {}).get("replicas", 0)
+def _pods(replica_set: Object, field: str = "replicas") -> int:
+    """Return a count of a ReplicaSet's status."""
+    count: int = replica_set.get("status", {}).get(field, 0)
     return count
 
 
 def _available(replica_set: Object) -> int:
-    count: int = replica_set.get("status", {}).get("availableReplicas", 0)
-    return count
+    return _pods(replica_set, "availableReplicas")
 
 
 def _revision(replica_set: Object) -> int:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from scheduler.simulator.apimachinery.objects import key_of
 from scheduler.simulator.controllers.controller import Controller
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
 
@@ -25,7 +23,7 @@ EVENT_TTL_SECONDS = 3600.0
 class EventExpiry(Controller):
     """Deletes events that have not been written for so long."""
 
-    resources: ClassVar[Sequence[str]] = ("events",)
+    resources = ("events",)
 
     def __init__(self, store: Store, ttl_seconds: float = EVENT_TTL_SECONDS) -> None:
         super().__init__(store)

@@ -8,15 +8,13 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.apimachinery.objects import key_of
+from scheduler.simulator.apimachinery.objects import is_terminating, key_of
 from scheduler.simulator.controllers.controller import Controller
 from scheduler.simulator.registry.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
 
@@ -26,7 +24,7 @@ _Place = tuple[str, str, str]  # resource, namespace, name
 class GarbageCollector(Controller):
     """Deletes or orphans the dependents of what is deleted."""
 
-    resources: ClassVar[Sequence[str]] = (
+    resources = (
         "deployments.apps",
         "statefulsets.apps",
         "daemonsets.apps",
@@ -56,7 +54,7 @@ class GarbageCollector(Controller):
         if type_ == "DELETED":
             self._terminating.pop(uid, None)
             self._gone[uid] = None
-        elif "deletionTimestamp" in metadata and _finalizer(obj):
+        elif is_terminating(obj) and _finalizer(obj):
             self._terminating[uid] = (place, obj)
 
     def act(self) -> None:
@@ -75,7 +73,7 @@ class GarbageCollector(Controller):
                 self._strip_owner(dependent_place, dependent, uid)
         elif dependents:
             for dependent_place, dependent in dependents.items():
-                if "deletionTimestamp" not in dependent["metadata"]:
+                if not is_terminating(dependent):
                     self._delete(dependent_place, dependent, "Foreground")
             return
         del self._terminating[uid]
@@ -87,7 +85,7 @@ class GarbageCollector(Controller):
         others = [one for one in dependent["metadata"]["ownerReferences"] if one.get("uid") != uid]
         if others:
             self._strip_owner(place, dependent, uid)
-        elif "deletionTimestamp" not in dependent["metadata"]:
+        elif not is_terminating(dependent):
             self._delete(place, dependent, "Background")
 
     def _strip_owner(self, place: _Place, dependent: Object, uid: str) -> None:

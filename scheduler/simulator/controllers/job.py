@@ -7,13 +7,13 @@ Source:
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.apimachinery.objects import key_of, owned_by, owner_uid
-from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.controllers.controller import Controller
+from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, is_true, key_of
+from scheduler.simulator.controllers.workloads import WorkloadController
 from scheduler.simulator.kinds.jobs import COMPLETION_INDEX
-from scheduler.simulator.kinds.pods import is_ready
+from scheduler.simulator.kinds.pods import has_ended, is_active, is_ready
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,67 +24,45 @@ if TYPE_CHECKING:
 _JOBS: Final = "jobs.batch"
 _FIRST_BACKOFF_SECONDS: Final = 10.0
 _LONGEST_BACKOFF_SECONDS: Final = 600.0
-_RETRY_SECONDS: Final = 1.0
 _FINISHED: Final = frozenset({"Complete", "Failed"})
 
 
-class JobController(Controller):
+class JobController(WorkloadController):
     """Makes the pods of Jobs, counts how they end, and says when a Job is done."""
 
-    resources: ClassVar[Sequence[str]] = (_JOBS, "pods")
+    resources = (_JOBS, "pods")
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._jobs: dict[str, Object] = {}  # uid -> Job
-        self._pods: dict[str, dict[str, Object]] = {}  # uid of the Job -> uid -> pod
         self._ended: dict[str, dict[str, Object]] = {}  # uid of the Job -> uid -> last state of an ended pod
-        self._changed: dict[str, None] = {}  # uids of Jobs
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
-        uid = obj["metadata"]["uid"]
-        if resource == _JOBS:
-            if type_ == "DELETED":
-                self._jobs.pop(uid, None)
-            else:
-                self._jobs[uid] = obj
-            self._changed[uid] = None
+        super().observe(resource, type_, obj)
+        if resource == "pods" and controller_of(obj) and has_ended(obj):
+            self._ended.setdefault(controller_of(obj)["uid"], {})[obj["metadata"]["uid"]] = obj
+
+    def reconcile(self, key: str) -> None:
+        super().reconcile(key)
+        if key not in self.workloads:
+            self._ended.pop(key, None)
+
+    def sync(self, workload: Object, owned: dict[str, Object]) -> None:
+        if is_terminating(workload):
             return
-        owner = owner_uid(obj)
-        if not owner:
-            return
-        if obj["status"].get("phase") in {"Succeeded", "Failed"}:
-            self._ended.setdefault(owner, {})[uid] = obj
-        if type_ == "DELETED":
-            self._pods.get(owner, {}).pop(uid, None)
+        if _finished(workload):
+            self._clean_up(workload)
         else:
-            self._pods.setdefault(owner, {})[uid] = obj
-        self._changed[owner] = None
+            self._proceed(workload, list(owned.values()))
 
-    def act(self) -> None:
-        changed, self._changed = self._changed, {}
-        for uid in changed:
-            job = self._jobs.get(uid)
-            if job is None:
-                self._ended.pop(uid, None)
-                if not self._pods.get(uid):
-                    self._pods.pop(uid, None)
-            elif "deletionTimestamp" not in job["metadata"]:
-                self._reconcile(job)
-
-    def _reconcile(self, job: Object) -> None:
+    def _proceed(self, job: Object, pods: Sequence[Object]) -> None:
+        """Take one step with a Job that is not done."""
         uid, spec = job["metadata"]["uid"], job["spec"]
-        if _finished(job):
-            self._clean_up(job)
-            return
         ended = self._ended.get(uid, {}).values()
         succeeded = [pod for pod in ended if pod["status"]["phase"] == "Succeeded"]
         failed = [pod for pod in ended if pod["status"]["phase"] == "Failed"]
-        active = [pod for pod in self._pods.get(uid, {}).values() if _is_active(pod)]
-        if spec.get("completionMode") == "Indexed":
-            done = len({_index(pod) for pod in succeeded})
-        else:
-            done = len(succeeded)
-        status = self._status(job, active, done, len(failed))
+        active = list(filter(is_active, pods))
+        done = len(set(map(_index, succeeded)) if _is_indexed(spec) else succeeded)
+        status = self._status(job, pods, active, done, len(failed))
         status |= {"completedIndexes": _ranges(map(_index, succeeded))} if _is_indexed(spec) else {}
 
         verdict = self._verdict(job, status, active)
@@ -96,33 +74,27 @@ class JobController(Controller):
             if type_ == "Complete":
                 status["completionTime"] = self.store.timestamp()
             for one in (first, type_):
-                _set_condition(status, one, "True", reason, message, self.store.timestamp())
+                self._set_condition(status, one, "True", reason, message)
         elif spec.get("suspend"):
             self._delete(active)
-            _set_condition(
-                status, "Suspended", "True", "JobSuspended", "Job suspended", self.store.timestamp()
-            )
+            self._set_condition(status, "Suspended", "True", "JobSuspended", "Job suspended")
             status |= {"active": 0, "ready": 0}
             status.pop("startTime", None)
         else:
-            if any(one["type"] == "Suspended" and one["status"] == "True" for one in status["conditions"]):
-                _set_condition(
-                    status, "Suspended", "False", "JobResumed", "Job resumed", self.store.timestamp()
-                )
+            if is_true(job, "Suspended"):
+                self._set_condition(status, "Suspended", "False", "JobResumed", "Job resumed")
             self._manage(job, active, succeeded, failed)
         self._write(job, status)
         if verdict is not None:
             self._clean_up(self.store.get(_JOBS, job["metadata"]["name"], job["metadata"]["namespace"]))
 
-    def _status(self, job: Object, active: Sequence[Object], succeeded: int, failed: int) -> Object:
+    def _status(
+        self, job: Object, pods: Sequence[Object], active: Sequence[Object], succeeded: int, failed: int
+    ) -> Object:
         status = dict(job.get("status", {}))
         if not job["spec"].get("suspend"):
             status.setdefault("startTime", self.store.timestamp())
-        terminating = [
-            pod
-            for pod in self._pods.get(job["metadata"]["uid"], {}).values()
-            if "deletionTimestamp" in pod["metadata"] and pod["status"].get("phase") in {"Pending", "Running"}
-        ]
+        terminating = [pod for pod in pods if is_terminating(pod) and not has_ended(pod)]
         return status | {
             "active": len(active),
             "ready": sum(map(is_ready, active)),
@@ -147,7 +119,7 @@ class JobController(Controller):
             left = deadline - self._seconds_since(status["startTime"])
             if left <= 0:
                 return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
-            self.later(left, self._look_again, job["metadata"]["uid"])
+            self.later(left, self.look_again, job["metadata"]["uid"])
         completions = spec.get("completions")
         if completions is None:
             done = status["succeeded"] > 0 and not active
@@ -172,7 +144,7 @@ class JobController(Controller):
         elif len(active) < wanted:
             wait = self._backoff(failed, succeeded)
             if wait > 0:
-                self.later(wait, self._look_again, uid)
+                self.later(wait, self.look_again, uid)
                 return
             self._create(job, wanted - len(active), {_index(pod) for pod in (*active, *succeeded)})
 
@@ -186,35 +158,28 @@ class JobController(Controller):
         return wait - self._seconds_since(max(map(_end_of, since)))
 
     def _create(self, job: Object, count: int, taken: set[int]) -> None:
-        spec, template = job["spec"], job["spec"]["template"]
-        name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
-        indexes = (index for index in range(spec.get("completions") or 0) if index not in taken)
-        try:
+        """Make pods; of an indexed Job only for indexes without one, even one that is on its way out."""
+        spec, name = job["spec"], job["metadata"]["name"]
+        if not _is_indexed(spec):
             for _ in range(count):
-                metadata = template.get("metadata", {}) | {
-                    "generateName": f"{name}-",
-                    "ownerReferences": owned_by(job),
-                }
-                pod_spec = template["spec"]
-                if _is_indexed(spec):
-                    mark = {COMPLETION_INDEX: str(next(indexes))}
-                    metadata |= {
-                        "generateName": f"{name}-{mark[COMPLETION_INDEX]}-",
-                        "labels": metadata.get("labels", {}) | mark,
-                        "annotations": metadata.get("annotations", {}) | mark,
-                    }
-                    pod_spec = pod_spec | {"hostname": f"{name}-{mark[COMPLETION_INDEX]}"}
-                self.store.create("pods", {"metadata": metadata, "spec": pod_spec}, namespace=namespace)
-        except StopIteration:
-            return  # every index that is left has a pod that is on its way out
-        except StatusError:
-            # As upstream: try again later, for the reason may pass.
-            self.later(_RETRY_SECONDS, self._look_again, job["metadata"]["uid"])
+                if not self.create_pod(job, {"generateName": f"{name}-"}):
+                    return
+            return
+        template = spec["template"].get("metadata", {})
+        free = (index for index in range(spec.get("completions") or 0) if index not in taken)
+        for index in islice(free, count):
+            mark = {COMPLETION_INDEX: str(index)}
+            metadata = {
+                "generateName": f"{name}-{index}-",
+                "labels": template.get("labels", {}) | mark,
+                "annotations": template.get("annotations", {}) | mark,
+            }
+            if not self.create_pod(job, metadata, {"hostname": f"{name}-{index}"}):
+                return
 
     def _delete(self, pods: Iterable[Object]) -> None:
         for pod in pods:
-            namespace, name = key_of(pod)
-            self.store.delete("pods", name, namespace)
+            self.delete_pod(pod)
 
     def _write(self, job: Object, status: Object) -> None:
         shown = {name: value for name, value in status.items() if value not in (0, "", []) or name == "ready"}
@@ -229,7 +194,7 @@ class JobController(Controller):
             return
         left = ttl - self._seconds_since(finished["lastTransitionTime"])
         if left > 0:
-            self.later(left, self._look_again, job["metadata"]["uid"])
+            self.later(left, self.look_again, job["metadata"]["uid"])
             return
         namespace, name = key_of(job)
         self.store.delete(_JOBS, name, namespace, propagation_policy="Foreground")
@@ -238,18 +203,24 @@ class JobController(Controller):
         now = datetime.fromisoformat(self.store.timestamp())
         return (now - datetime.fromisoformat(moment)).total_seconds()
 
-    def _look_again(self, uid: str) -> None:
-        self._changed[uid] = None
-        self.wake()
+    def _set_condition(self, status: Object, type_: str, value: str, reason: str, message: str) -> None:
+        known = next((one for one in status["conditions"] if one["type"] == type_), None)
+        if known is not None and known["status"] == value:
+            return
+        now = self.store.timestamp()
+        condition = {
+            "type": type_,
+            "status": value,
+            "lastProbeTime": now,
+            "lastTransitionTime": now,
+            "reason": reason,
+            "message": message,
+        }
+        status["conditions"] = [*(one for one in status["conditions"] if one is not known), condition]
 
 
 def _is_indexed(spec: Object) -> bool:
     return bool(spec.get("completionMode") == "Indexed")
-
-
-def _is_active(pod: Object) -> bool:
-    ended = pod["status"].get("phase") in {"Succeeded", "Failed"}
-    return not ended and "deletionTimestamp" not in pod["metadata"]
 
 
 def _index(pod: Object) -> int:
@@ -285,19 +256,3 @@ def _finished(job: Object) -> Object | None:
     """Return the condition that says that a Job is done."""
     conditions = job.get("status", {}).get("conditions", ())
     return next((one for one in conditions if one["type"] in _FINISHED and one["status"] == "True"), None)
-
-
-def _set_condition(status: Object, type_: str, value: str, reason: str, message: str, now: str) -> None:
-    others = [one for one in status["conditions"] if one["type"] != type_]
-    known = next((one for one in status["conditions"] if one["type"] == type_), None)
-    if known is not None and known["status"] == value:
-        return
-    condition = {
-        "type": type_,
-        "status": value,
-        "lastProbeTime": now,
-        "lastTransitionTime": now,
-        "reason": reason,
-        "message": message,
-    }
-    status["conditions"] = [*others, condition]

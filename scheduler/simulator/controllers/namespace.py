@@ -6,14 +6,12 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.apimachinery.objects import key_of
+from scheduler.simulator.apimachinery.objects import is_terminating, key_of
 from scheduler.simulator.controllers.controller import Controller
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
 
@@ -23,7 +21,7 @@ _RETRY_SECONDS: Final = 1.0
 class NamespaceController(Controller):
     """Deletes the content of terminating namespaces."""
 
-    resources: ClassVar[Sequence[str]] = ("namespaces",)
+    resources = ("namespaces",)
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -33,7 +31,7 @@ class NamespaceController(Controller):
         name = obj["metadata"]["name"]
         if type_ == "DELETED":
             self._terminating.pop(name, None)
-        elif "deletionTimestamp" in obj["metadata"]:
+        elif is_terminating(obj):
             self._terminating[name] = obj
 
     def act(self) -> None:
@@ -49,7 +47,7 @@ class NamespaceController(Controller):
         left = 0
         for resource in self.store.namespaced_resources():
             for obj in self.store.list(resource, namespace=name):
-                if "deletionTimestamp" not in obj["metadata"]:
+                if not is_terminating(obj):
                     self.store.delete(resource, key_of(obj)[1], name, propagation_policy="Background")
             left += len(self.store.list(resource, namespace=name))
         return not left

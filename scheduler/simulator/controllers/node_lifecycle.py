@@ -7,12 +7,12 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.controllers.controller import Controller
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
@@ -32,7 +32,7 @@ _OURS: Final = frozenset({UNSCHEDULABLE, *_BY_CONDITION.values()})
 class NodeLifecycle(Controller):
     """Keeps the NoSchedule taints of nodes."""
 
-    resources: ClassVar[Sequence[str]] = ("nodes",)
+    resources = ("nodes",)
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)

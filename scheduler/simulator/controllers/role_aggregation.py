@@ -6,7 +6,7 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.simulator.apimachinery.selectors import labels_match, requirements_of
 from scheduler.simulator.controllers.controller import Controller
@@ -23,7 +23,7 @@ _CLUSTER_ROLES: Final = f"clusterroles.{GROUP}"
 class RoleAggregation(Controller):
     """Keeps the rules of ClusterRoles with an aggregationRule."""
 
-    resources: ClassVar[Sequence[str]] = (_CLUSTER_ROLES,)
+    resources = (_CLUSTER_ROLES,)
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         """Any change may matter to any role."""

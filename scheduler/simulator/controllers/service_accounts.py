@@ -7,14 +7,12 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import key_of
 from scheduler.simulator.controllers.controller import Controller
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
 
@@ -24,15 +22,10 @@ _ROOT: Final = "kube-root-ca.crt"
 class ServiceAccounts(Controller):
     """Puts back what every namespace must have, for as long as it is not on its way out."""
 
-    resources: ClassVar[Sequence[str]] = ("namespaces", "serviceaccounts", "configmaps")
+    resources = ("namespaces", "serviceaccounts", "configmaps")
 
     def __init__(self, store: Store, authority: bytes) -> None:
-        """Set up.
-
-        Args:
-            store: the objects.
-            authority: the certificate that clients are to trust, PEM; empty without TLS.
-        """
+        """Set up; the authority is the certificate that clients are to trust, PEM, empty without TLS."""
         super().__init__(store)
         self._authority = authority.decode()
         self._active: set[str] = set()

@@ -7,13 +7,19 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-import msgspec
-
-from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_supported, required
+from scheduler.simulator.apimachinery.causes import (
+    Cause,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+)
 from scheduler.simulator.apimachinery.metadata import dns_label, dns_subdomain
+from scheduler.simulator.apimachinery.objects import is_terminating, is_true, json_text
 from scheduler.simulator.apimachinery.strategy import Generic
+from scheduler.simulator.custom_resources.jsonpaths import found_at
 from scheduler.simulator.custom_resources.schema_rules import is_pattern
 
 if TYPE_CHECKING:
@@ -29,19 +35,21 @@ _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _SCOPES: Final = ("Cluster", "Namespaced")
 
 
+_BLANK_NAMES: Final[Object] = {"plural": "", "kind": ""}
+_BLANK_STATUS: Final[Object] = {"conditions": None, "acceptedNames": _BLANK_NAMES, "storedVersions": None}
+
+
 class DefinitionStrategy(Generic):
     """The rules of CustomResourceDefinitions."""
 
     blank: ClassVar[Object] = {
-        "spec": {"group": "", "names": {"plural": "", "kind": ""}, "scope": "", "versions": None},
-        "status": {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": None},
+        "spec": {"group": "", "names": _BLANK_NAMES, "scope": "", "versions": None},
+        "status": _BLANK_STATUS,
     }
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
-        names = spec.setdefault("names", {})
-        for field in ("plural", "kind"):
-            names.setdefault(field, "")
+        names = spec["names"] = _BLANK_NAMES | spec.get("names", {})
         if names["kind"]:
             names.setdefault("singular", names["kind"].lower())
             names.setdefault("listKind", f"{names['kind']}List")
@@ -49,54 +57,41 @@ class DefinitionStrategy(Generic):
             version.setdefault("served", False)
             version.setdefault("storage", False)
         spec.setdefault("conversion", {"strategy": "None"})
-        status = obj.setdefault("status", {})
-        status.setdefault("conditions", None)
-        accepted = status.setdefault("acceptedNames", {})
-        accepted.setdefault("plural", "")
-        accepted.setdefault("kind", "")
-        status.setdefault("storedVersions", None)
+        status = obj["status"] = _BLANK_STATUS | obj.get("status", {})
+        status["acceptedNames"] = _BLANK_NAMES | status["acceptedNames"]
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
         super().prepare_create(obj, cluster)
-        stored = [one.get("name") for one in obj["spec"].get("versions") or () if one.get("storage")]
-        obj["status"] = {
-            "conditions": None,
-            "acceptedNames": {"plural": "", "kind": ""},
-            "storedVersions": stored or None,
-        }
+        obj["status"] = _BLANK_STATUS | {"storedVersions": _stored_versions(obj) or None}
 
     def prepare_update(self, obj: Object, old: Object) -> None:
         super().prepare_update(obj, old)
         before = old["status"].get("storedVersions") or []
-        stored = [one["name"] for one in obj["spec"].get("versions") or () if one.get("storage")]
-        obj["status"] = old["status"] | {"storedVersions": list(dict.fromkeys([*before, *stored]))}
+        stored = dict.fromkeys([*before, *_stored_versions(obj)])
+        obj["status"] = old["status"] | {"storedVersions": list(stored)}
 
     def validate_create(self, obj: Object) -> Sequence[Cause]:
         return list(_validate(obj))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
         causes = list(_validate(obj))
-        if _is_established(old):
-            spec, before = obj["spec"], old["spec"]
-            for field, now, then in (
-                ("spec.scope", spec.get("scope"), before.get("scope")),
-                ("spec.names.kind", spec["names"].get("kind"), before["names"].get("kind")),
-                ("spec.group", spec.get("group"), before.get("group")),
-                ("spec.names.plural", spec["names"].get("plural"), before["names"].get("plural")),
-            ):
-                if now != then:
-                    causes.append(invalid_value(field, _shown(now), "field is immutable"))
+        if is_true(old, "Established"):
+            for path in ("spec.scope", "spec.names.kind", "spec.group", "spec.names.plural"):
+                now, before = found_at(obj, f".{path}"), found_at(old, f".{path}")
+                if now != before:
+                    shown = json_text(now[0] if now else None)
+                    causes.append(invalid_value(path, shown, "field is immutable"))
         names = {one.get("name") for one in obj["spec"].get("versions") or ()}
         for index, stored in enumerate(old["status"].get("storedVersions") or ()):
             if stored not in names:
                 problem = f"missing from spec.versions; {stored} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {stored} and removes {stored} from status.storedVersions"
-                causes.append(invalid_value(f"status.storedVersions[{index}]", _shown(stored), problem))
+                causes.append(invalid_value(f"status.storedVersions[{index}]", json_text(stored), problem))
         return causes
 
     def begin_delete(self, obj: Object, cluster: Cluster) -> Object | None:
         """Let a definition wait until its custom resources are gone."""
         metadata = obj["metadata"]
-        if "deletionTimestamp" in metadata:
+        if is_terminating(obj):
             return None
         now = cluster.timestamp()
         terminating = {
@@ -121,11 +116,8 @@ class DefinitionStrategy(Generic):
         }
 
 
-def _is_established(definition: Object) -> bool:
-    return any(
-        one["type"] == "Established" and one["status"] == "True"
-        for one in definition["status"].get("conditions") or ()
-    )
+def _stored_versions(definition: Object) -> list[str]:
+    return [one.get("name") for one in definition["spec"].get("versions") or () if one.get("storage")]
 
 
 def _validate(definition: Object) -> Iterator[Cause]:
@@ -135,13 +127,13 @@ def _validate(definition: Object) -> Iterator[Cause]:
     expected = f"{names['plural']}.{group}"
     if metadata.get("name") != expected:
         problem = 'must be spec.names.plural+"."+spec.group'
-        yield invalid_value("metadata.name", _shown(metadata.get("name", "")), problem)
+        yield invalid_value("metadata.name", json_text(metadata.get("name", "")), problem)
     if not group:
         yield required("spec.group")
     elif dns_subdomain(group):
-        yield invalid_value("spec.group", _shown(group), dns_subdomain(group))
+        yield invalid_value("spec.group", json_text(group), dns_subdomain(group))
     elif "." not in group:
-        yield invalid_value("spec.group", _shown(group), "should be a domain with at least one dot")
+        yield invalid_value("spec.group", json_text(group), "should be a domain with at least one dot")
     if _is_protected(group) and not metadata.get("annotations", {}).get(_APPROVAL):
         yield required(
             f"metadata.annotations[{_APPROVAL}]",
@@ -166,10 +158,10 @@ def _validate_names(names: Object) -> Iterator[Cause]:
         if not name:
             yield required(f"spec.names.{field}")
         elif dns_label(name.lower()):
-            yield invalid_value(f"spec.names.{field}", _shown(name), dns_label(name.lower()))
+            yield invalid_value(f"spec.names.{field}", json_text(name), dns_label(name.lower()))
     if names.get("kind") and names.get("kind") == names.get("listKind"):
         yield invalid_value(
-            "spec.names.listKind", _shown(names["kind"]), "kind and listKind may not be the same"
+            "spec.names.listKind", json_text(names["kind"]), "kind and listKind may not be the same"
         )
 
 
@@ -179,9 +171,9 @@ def _validate_versions(versions: Sequence[Object]) -> Iterator[Cause]:
         path = f"spec.versions[{index}]"
         name = version.get("name", "")
         if dns_label(name):
-            yield invalid_value(f"{path}.name", _shown(name), dns_label(name))
+            yield invalid_value(f"{path}.name", json_text(name), dns_label(name))
         if name in seen:
-            yield invalid_value("spec.versions", _shown(name), "must contain unique version names")
+            yield invalid_value("spec.versions", json_text(name), "must contain unique version names")
         seen.add(name)
         schema = version.get("schema", {}).get("openAPIV3Schema")
         if schema is None:
@@ -190,7 +182,7 @@ def _validate_versions(versions: Sequence[Object]) -> Iterator[Cause]:
             if schema.get("type") != "object":
                 yield invalid_value(
                     f"{path}.schema.openAPIV3Schema.type",
-                    _shown(schema.get("type", "")),
+                    json_text(schema.get("type", "")),
                     "must be object at the root",
                 )
             yield from _validate_schema(schema, f"{path}.schema.openAPIV3Schema")
@@ -200,7 +192,7 @@ def _validate_versions(versions: Sequence[Object]) -> Iterator[Cause]:
     stored = sum(bool(version.get("storage")) for version in versions)
     if stored != 1:
         yield invalid_value(
-            "spec.versions", _shown(versions), "must have exactly one version marked as storage version"
+            "spec.versions", json_text(versions), "must have exactly one version marked as storage version"
         )
 
 
@@ -210,7 +202,7 @@ def _validate_scale(scale: Object, path: str) -> Iterator[Cause]:
             yield required(f"{path}.{field}")
         elif not scale[field].startswith(prefix):
             problem = f"should be a json path under {prefix.rstrip('.')}"
-            yield invalid_value(f"{path}.{field}", _shown(scale[field]), problem)
+            yield invalid_value(f"{path}.{field}", json_text(scale[field]), problem)
 
 
 def _validate_schema(schema: Object, path: str) -> Iterator[Cause]:
@@ -223,15 +215,13 @@ def _validate_schema(schema: Object, path: str) -> Iterator[Cause]:
         yield not_supported(f"{path}.type", schema["type"], _TYPES)
     if schema.get("pattern") and not is_pattern(schema["pattern"]):
         yield invalid_value(
-            f"{path}.pattern", _shown(schema["pattern"]), "must be a valid regular expression"
+            f"{path}.pattern", json_text(schema["pattern"]), "must be a valid regular expression"
         )
     if schema.get("type") == "array" and schema.get("items") is None:
         yield required(f"{path}.items", "must be specified")
     if schema.get("properties") and schema.get("additionalProperties") is not None:
-        yield Cause(
-            "FieldValueForbidden",
-            f"{path}.additionalProperties",
-            "Forbidden: additionalProperties and properties are mutual exclusive",
+        yield forbidden_field(
+            f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive"
         )
     for name, inner in (schema.get("properties") or {}).items():
         yield from _validate_schema(inner, f"{path}.properties[{name}]")
@@ -239,7 +229,3 @@ def _validate_schema(schema: Object, path: str) -> Iterator[Cause]:
         yield from _validate_schema(schema["items"], f"{path}.items")
     if isinstance(schema.get("additionalProperties"), dict):
         yield from _validate_schema(schema["additionalProperties"], f"{path}.additionalProperties")
-
-
-def _shown(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

@@ -7,13 +7,13 @@ Source:
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from scheduler.simulator.apimachinery.kinds import Kind
+from scheduler.simulator.apimachinery.objects import clone, json_text, restore
 from scheduler.simulator.apimachinery.strategy import ScalePaths, Strategy
-from scheduler.simulator.apimachinery.tables import AGE, NAME, Column, Printer, age, created
+from scheduler.simulator.apimachinery.tables import AGE, NAME, Column, Printer, age
 from scheduler.simulator.custom_resources.jsonpaths import found_at
 from scheduler.simulator.custom_resources.schema_rules import violations
 from scheduler.simulator.custom_resources.schemas import fill_in, prune
@@ -36,12 +36,7 @@ class CustomResourceStrategy(Strategy):
     unconditional_update = False
 
     def __init__(self, definition: Object, version: Object) -> None:
-        """Set up.
-
-        Args:
-            definition: the CustomResourceDefinition.
-            version: the one of its `spec.versions` this is for.
-        """
+        """Set up for one of a definition's `spec.versions`."""
         spec = definition["spec"]
         self._stored = next(one["name"] for one in spec["versions"] if one["storage"])
         self._stored_api_version = f"{spec['group']}/{self._stored}"
@@ -65,9 +60,7 @@ class CustomResourceStrategy(Strategy):
     def prepare_update(self, obj: Object, old: Object) -> None:
         apart = {"metadata"}
         if self._keeps_status_apart:
-            obj.pop("status", None)
-            if "status" in old:
-                obj["status"] = old["status"]
+            restore(obj, old, "status")
             apart.add("status")
         if _without(obj, apart) != _without(old, apart):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -96,7 +89,7 @@ class CustomResourceStrategy(Strategy):
         """Return an object in this version: without conversion only apiVersion and the schema differ."""
         if self._api_version == self._stored_api_version:
             return obj
-        seen: Object = msgspec.json.decode(msgspec.json.encode(obj))
+        seen: Object = clone(obj)
         prune(seen, self.schema, is_resource=True)
         fill_in(seen, self.schema)
         return seen | {"apiVersion": self._api_version}
@@ -166,7 +159,7 @@ def version_rank(version: str) -> tuple[Any, ...]:
 def _printer(columns: Sequence[Object] | None) -> Printer:
     """Return how the objects of a version are shown: their names, and what the definition names."""
     if not columns:
-        return Printer((NAME, AGE), lambda obj, now: [_name(obj), created(obj, now)])
+        return Printer((NAME, AGE))
     shown = [
         Column(
             one["name"],
@@ -175,17 +168,14 @@ def _printer(columns: Sequence[Object] | None) -> Printer:
             one["type"],
             one.get("priority", 0),
             one.get("format", ""),
+            partial(_cell, one["jsonPath"], one["type"]),
         )
         for one in columns
     ]
-
-    def cells(obj: Object, now: datetime) -> list[Any]:
-        return [_name(obj), *(_cell(obj, one["jsonPath"], one["type"], now) for one in columns)]
-
-    return Printer((NAME, *shown), cells)
+    return Printer((NAME, *shown))
 
 
-def _cell(obj: Object, path: str, type_: str, now: datetime) -> Any:
+def _cell(path: str, type_: str, obj: Object, now: datetime) -> Any:
     """Return what a column shows; values of another type than the column's are left out."""
     found = found_at(obj, path)
     if not found:
@@ -203,12 +193,7 @@ def _cell(obj: Object, path: str, type_: str, now: datetime) -> Any:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _name(obj: Object) -> str:
-    name: str = obj["metadata"]["name"]
-    return name
+    return value if isinstance(value, str) else json_text(value)
 
 
 def _age_at(value: Any, now: datetime) -> str:

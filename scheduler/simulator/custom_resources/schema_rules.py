@@ -11,13 +11,12 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
+from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.custom_resources.go_patterns import go_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from scheduler.simulator.custom_resources.schemas import Schema
 
@@ -40,8 +39,8 @@ def violations(value: Any, schema: Schema, path: str = "") -> Iterator[Cause]:
         yield _wrong_type(value, problem, path)
         return
     if schema.get("enum") and value not in schema["enum"]:
-        listed = ", ".join(_shown(one) for one in schema["enum"])
-        message = f"Unsupported value: {_shown(value)}: supported values: {listed}"
+        listed = ", ".join(json_text(one) for one in schema["enum"])
+        message = f"Unsupported value: {json_text(value)}: supported values: {listed}"
         yield Cause("FieldValueNotSupported", path, message)
     if isinstance(value, dict):
         yield from _of_map(value, schema, path)
@@ -118,22 +117,17 @@ def _of_list(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:
 
 def _repeated(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:
     """Yield the items of a set, or of a list that is a map by some keys, that are there twice."""
-    keys: Callable[[Any], Any]
-    if schema.get("x-kubernetes-list-type") == "set":
-        keys = _identity
-    elif schema.get("x-kubernetes-list-type") == "map":
+    list_type = schema.get("x-kubernetes-list-type")
+    if list_type == "map":
         names = schema.get("x-kubernetes-list-map-keys") or ()
+        maps = [item if isinstance(item, dict) else {} for item in value]
         # A key that is left out has its default, or none; either way it is equal to itself.
-        keys = lambda item: {name: item.get(name) for name in names if name in item}  # noqa: E731
-        value = [item if isinstance(item, dict) else {} for item in value]
-    else:
+        value = [{name: item[name] for name in names if name in item} for item in maps]
+    elif list_type != "set":
         return
-    seen = []
-    for index, item in enumerate(value):
-        key = keys(item)
-        if key in seen:
-            yield Cause("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {_shown(key)}")
-        seen.append(key)
+    for index, key in enumerate(value):
+        if key in value[:index]:
+            yield Cause("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {json_text(key)}")
 
 
 def _of_text(value: str, schema: Schema, path: str) -> Iterator[Cause]:
@@ -151,21 +145,19 @@ def _of_text(value: str, schema: Schema, path: str) -> Iterator[Cause]:
         except ValueError:
             moment = None
         if moment is None or moment.tzinfo is None:
-            yield _bad(value, path, f"must be of type date-time: {_shown(value)}")
+            yield _bad(value, path, f"must be of type date-time: {json_text(value)}")
 
 
 def _of_number(value: float, schema: Schema, path: str) -> Iterator[Cause]:
     least, most = schema.get("minimum"), schema.get("maximum")
-    if least is not None:
-        if schema.get("exclusiveMinimum") and value <= least:
-            yield _bad(value, path, f"should be greater than {_number(least)}")
-        elif value < least:
-            yield _bad(value, path, f"should be greater than or equal to {_number(least)}")
-    if most is not None:
-        if schema.get("exclusiveMaximum") and value >= most:
-            yield _bad(value, path, f"should be less than {_number(most)}")
-        elif value > most:
-            yield _bad(value, path, f"should be less than or equal to {_number(most)}")
+    if least is not None and schema.get("exclusiveMinimum") and value <= least:
+        yield _bad(value, path, f"should be greater than {_number(least)}")
+    elif least is not None and value < least:
+        yield _bad(value, path, f"should be greater than or equal to {_number(least)}")
+    if most is not None and schema.get("exclusiveMaximum") and value >= most:
+        yield _bad(value, path, f"should be less than {_number(most)}")
+    elif most is not None and value > most:
+        yield _bad(value, path, f"should be less than or equal to {_number(most)}")
     multiple = schema.get("multipleOf")
     if multiple and value % multiple:
         yield _bad(value, path, f"should be a multiple of {_number(multiple)}")
@@ -178,16 +170,18 @@ def _of_alternatives(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
     """Yield what allOf, anyOf, oneOf and not have against a value."""
     for inner in schema.get("allOf") or ():
         yield from violations(value, inner, path)
-    shown = _shown(path)
+    shown = json_text(path)
     if schema.get("anyOf") and not any(_fits(value, inner) for inner in schema["anyOf"]):
-        yield _bad_whole(value, path, f"{shown} must validate at least one schema (anyOf)")
+        yield invalid_value(path, json_text(value), f"{shown} must validate at least one schema (anyOf)")
     if schema.get("oneOf"):
         count = sum(_fits(value, inner) for inner in schema["oneOf"])
         if count != 1:
             found = "Found none valid" if not count else f"Found {count} valid alternatives"
-            yield _bad_whole(value, path, f"{shown} must validate one and only one schema (oneOf). {found}")
+            yield invalid_value(
+                path, json_text(value), f"{shown} must validate one and only one schema (oneOf). {found}"
+            )
     if schema.get("not") and _fits(value, schema["not"]):
-        yield _bad_whole(value, path, f"{shown} must not validate the schema (not)")
+        yield invalid_value(path, json_text(value), f"{shown} must not validate the schema (not)")
 
 
 def _fits(value: Any, schema: Schema) -> bool:
@@ -204,11 +198,7 @@ def is_pattern(text: str) -> bool:
 
 
 def _bad(value: Any, path: str, problem: str) -> Cause:
-    return invalid_value(path, _shown(value), f"{path} in body {problem}")
-
-
-def _bad_whole(value: Any, path: str, problem: str) -> Cause:
-    return invalid_value(path, _shown(value), problem)
+    return invalid_value(path, json_text(value), f"{path} in body {problem}")
 
 
 def _too_many(count: int, most: int, path: str) -> Cause:
@@ -221,11 +211,3 @@ def _inside(path: str, name: str) -> str:
 
 def _number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else str(value)
-
-
-def _shown(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _identity(value: Any) -> Any:
-    return value

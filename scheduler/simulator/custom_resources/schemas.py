@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from scheduler.simulator.apimachinery.objects import clone
+
 Schema = Mapping[str, Any]
 
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
@@ -54,8 +56,12 @@ def fill_in(value: Any, schema: Schema) -> None:
     if isinstance(value, dict):
         properties: Mapping[str, Schema] = schema.get("properties") or {}
         for key, inner in properties.items():
-            if value.get(key) is None and "default" in inner and (key not in value or not _nullable(inner)):
-                value[key] = _copied(inner["default"])
+            if (
+                value.get(key) is None
+                and "default" in inner
+                and (key not in value or not inner.get("nullable"))
+            ):
+                value[key] = clone(inner["default"])
         additional = schema.get("additionalProperties")
         for key, item in value.items():
             if key in properties:
@@ -65,15 +71,3 @@ def fill_in(value: Any, schema: Schema) -> None:
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         for item in value:
             fill_in(item, schema["items"])
-
-
-def _nullable(schema: Schema) -> bool:
-    return bool(schema.get("nullable"))
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copied(item) for item in value]
-    return value

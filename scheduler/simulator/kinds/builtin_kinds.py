@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from scheduler.simulator.apimachinery.kinds import REVIEW_VERBS, VERBS, Kind, Kinds, selectable
+from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.apimachinery.strategy import Generic, Strategy
 from scheduler.simulator.custom_resources.definitions import DefinitionStrategy
 from scheduler.simulator.kinds.disruption_budgets import DisruptionBudgetStrategy
@@ -19,8 +20,8 @@ from scheduler.simulator.kinds.services import ServiceStrategy
 from scheduler.simulator.kinds.workloads import (
     DaemonSetStrategy,
     DeploymentStrategy,
-    ReplicaSetStrategy,
     StatefulSetStrategy,
+    WorkloadStrategy,
 )
 
 _ALL: Final = ("all",)
@@ -29,14 +30,10 @@ _STATUS: Final = ("status",)
 _SCALE: Final = ("status", "scale")
 
 _POD_FIELDS: Final = selectable(
-    "spec.nodeName",
-    "spec.restartPolicy",
-    "spec.schedulerName",
-    "spec.serviceAccountName",
-    "spec.hostNetwork",
-    "status.phase",
-    "status.podIP",
-    "status.nominatedNodeName",
+    *names(
+        "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork status.phase "
+        "status.podIP status.nominatedNodeName"
+    ),
     hostNetwork="false",
 )
 _NODE_FIELDS: Final = selectable("spec.unschedulable", unschedulable="false")
@@ -75,7 +72,7 @@ def builtin_kinds() -> Kinds:
         Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, generic, "V1PersistentVolumeClaim", ("pvc",), (), _STATUS),
         Kind("", "v1", "replicationcontrollers", "ReplicationController", True, generic, "V1ReplicationController", ("rc",), _ALL, _STATUS),
         Kind("apps", "v1", "deployments", "Deployment", True, DeploymentStrategy(), "V1Deployment", ("deploy",), _ALL, _SCALE),
-        Kind("apps", "v1", "replicasets", "ReplicaSet", True, ReplicaSetStrategy(), "V1ReplicaSet", ("rs",), _ALL, _SCALE),
+        Kind("apps", "v1", "replicasets", "ReplicaSet", True, WorkloadStrategy(), "V1ReplicaSet", ("rs",), _ALL, _SCALE),
         Kind("apps", "v1", "statefulsets", "StatefulSet", True, StatefulSetStrategy(), "V1StatefulSet", ("sts",), _ALL, _SCALE),
         Kind("apps", "v1", "daemonsets", "DaemonSet", True, DaemonSetStrategy(), "V1DaemonSet", ("ds",), _ALL, _STATUS),
         Kind("apps", "v1", "controllerrevisions", "ControllerRevision", True, plain, "V1ControllerRevision"),

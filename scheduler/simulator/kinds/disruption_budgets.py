@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from scheduler.simulator.apimachinery.objects import condition_of, is_terminating, labels_of
 from scheduler.simulator.apimachinery.selectors import labels_match, requirements_of
 from scheduler.simulator.apimachinery.strategy import Generic
 from scheduler.simulator.kinds.pods import is_ready
@@ -49,7 +50,7 @@ def covers(budget: Object, pod: Object) -> bool:
     selector = budget.get("spec", {}).get("selector")
     if selector is None or budget["metadata"]["namespace"] != pod["metadata"]["namespace"]:
         return False
-    return labels_match(requirements_of(selector), pod["metadata"].get("labels", {}))
+    return labels_match(requirements_of(selector), labels_of(pod))
 
 
 def needs_scale(budget: Object) -> bool:
@@ -79,35 +80,28 @@ def count(budget: Object, pods: Iterable[Object], scale: int) -> Count:
         expected = len(pods)
         desired = int(spec.get("minAvailable", 1))
     healthy = sum(
-        is_ready(pod)
-        for pod in pods
-        if "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"] not in disrupted
+        is_ready(pod) for pod in pods if not is_terminating(pod) and pod["metadata"]["name"] not in disrupted
     )
     return Count(expected, desired, healthy)
 
 
-def scaled(value: int | str, whole: int) -> int:
-    """Read a number or a percentage of a whole, rounded up."""
-    if isinstance(value, str):
-        return -(-int(value.removesuffix("%")) * whole // 100)
-    return value
+def scaled(value: int | str, whole: int, *, round_up: bool = True) -> int:
+    """Read a number or a percentage of a whole."""
+    if not isinstance(value, str):
+        return value
+    hundredths = int(value.removesuffix("%")) * whole
+    return -(-hundredths // 100) if round_up else hundredths // 100
 
 
-def condition(allowed: int, generation: int, before: Object | None, now: str) -> Object:
-    """Return the condition that says whether any disruption is allowed."""
+def condition(budget: Object, allowed: int, now: str) -> Object:
+    """Return the condition of a budget that says whether any disruption is allowed."""
     status = "True" if allowed > 0 else "False"
-    same = before is not None and before.get("status") == status
+    before = condition_of(budget, ALLOWED)
     return {
         "type": ALLOWED,
         "status": status,
-        "observedGeneration": generation,
-        "lastTransitionTime": before["lastTransitionTime"] if same and before else now,
+        "observedGeneration": budget["metadata"].get("generation", 0),
+        "lastTransitionTime": before["lastTransitionTime"] if before.get("status") == status else now,
         "reason": "SufficientPods" if allowed > 0 else "InsufficientPods",
         "message": "",
     }
-
-
-def condition_of(budget: Object) -> Object | None:
-    """Return that condition of a budget, if it has one."""
-    conditions = budget.get("status", {}).get("conditions") or ()
-    return next((one for one in conditions if one.get("type") == ALLOWED), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
+from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.apimachinery.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -27,23 +28,11 @@ _NAMES: Final = {
 }  # core/v1 -> events.k8s.io/v1
 _CORE_NAMES: Final = {new: core for core, new in _NAMES.items()}
 _NEVER_EMPTY: Final = ("reportingComponent", "reportingInstance")
-_UNSET_IN_NEW: Final = ("firstTimestamp", "lastTimestamp", "count")
-_IMMUTABLE: Final = (
-    "involvedObject",
-    "reason",
-    "message",
-    "source",
-    "firstTimestamp",
-    "lastTimestamp",
-    "count",
-    "type",
-    "eventTime",
-    "action",
-    "related",
-    "reportingComponent",
-    "reportingInstance",
+_UNSET_IN_NEW: Final = ("firstTimestamp", "lastTimestamp", "count", "source")
+_IMMUTABLE: Final = names(
+    "involvedObject reason message source firstTimestamp lastTimestamp count type eventTime action related "
+    "reportingComponent reportingInstance"
 )
-
 _LONGEST: Final = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
 
 INVOLVED_FIELDS: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
@@ -102,8 +91,6 @@ class EventStrategy(CoreEventStrategy):
         if obj.get("type") not in {"Normal", "Warning"}:
             causes.append(invalid_value("type", '""', f"has invalid value: {obj.get('type', '')}"))
         causes += [invalid_value(name, '""', "needs to be unset") for name in _UNSET_IN_NEW if obj.get(name)]
-        if obj.get("source"):
-            causes.append(invalid_value("source", '""', "needs to be unset"))
         return causes + list(_validate_series(obj))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:

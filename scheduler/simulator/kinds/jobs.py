@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-import msgspec
-
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_supported, required
+from scheduler.simulator.apimachinery.objects import json_text, names
 from scheduler.simulator.apimachinery.strategy import Generic
-from scheduler.simulator.kinds.pod_defaults import default_pod_spec
+from scheduler.simulator.kinds.pod_defaults import default_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,9 +48,7 @@ class JobStrategy(Generic):
         spec.setdefault(
             "podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
         )
-        template = spec.setdefault("template", {})
-        template.setdefault("metadata", {})
-        default_pod_spec(template.setdefault("spec", {}))
+        default_template(spec)
         obj.setdefault("status", {})
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
@@ -79,7 +76,7 @@ class JobStrategy(Generic):
         for field in ("completions", "selector", "template", "completionMode"):
             may_change = before.get("suspend") or (field == "completions" and _is_elastic(spec, before))
             if spec.get(field) != before.get(field) and not may_change:
-                shown = msgspec.json.encode(spec.get(field)).decode()
+                shown = json_text(spec.get(field))
                 causes.append(invalid_value(f"spec.{field}", shown, "field is immutable"))
         return causes
 
@@ -99,13 +96,7 @@ def _validate(spec: Object) -> Iterator[Cause]:
         yield not_supported("spec.template.spec.restartPolicy", policy, ("OnFailure", "Never"))
     if not spec["template"]["spec"].get("containers"):
         yield required("spec.template.spec.containers")
-    for field in (
-        "parallelism",
-        "completions",
-        "backoffLimit",
-        "activeDeadlineSeconds",
-        "ttlSecondsAfterFinished",
-    ):
+    for field in names("parallelism completions backoffLimit activeDeadlineSeconds ttlSecondsAfterFinished"):
         if spec.get(field, 0) < 0:
             yield invalid_value(f"spec.{field}", str(spec[field]), "must be greater than or equal to 0")
     if spec["completionMode"] == "Indexed" and "completions" not in spec:

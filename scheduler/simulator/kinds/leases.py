@@ -21,16 +21,13 @@ class LeaseStrategy(Strategy):
     blank: ClassVar[Object] = {"spec": {}}
 
     def validate_create(self, obj: Object) -> Sequence[Cause]:
-        spec = obj["spec"]
-        causes = []
-        duration = spec.get("leaseDurationSeconds", 1)
+        spec, causes = obj["spec"], []
+        duration, transitions = spec.get("leaseDurationSeconds", 1), spec.get("leaseTransitions", 0)
         if duration <= 0:
             causes.append(invalid_value("spec.leaseDurationSeconds", str(duration), "must be greater than 0"))
-        transitions = spec.get("leaseTransitions", 0)
         if transitions < 0:
-            causes.append(
-                invalid_value("spec.leaseTransitions", str(transitions), "must be greater than or equal to 0")
-            )
+            problem = "must be greater than or equal to 0"
+            causes.append(invalid_value("spec.leaseTransitions", str(transitions), problem))
         return causes
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:

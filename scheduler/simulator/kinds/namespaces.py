@@ -54,12 +54,8 @@ class NamespaceStrategy(Strategy):
     def check_delete(self, obj: Object) -> None:
         name = obj["metadata"]["name"]
         if name in _IMMORTAL:
-            raise StatusError(
-                403,
-                "Forbidden",
-                f'namespaces "{name}" is forbidden: this namespace may not be deleted',
-                {"name": name, "kind": "namespaces"},
-            )
+            message = f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+            raise StatusError(403, "Forbidden", message, {"name": name, "kind": "namespaces"})
 
     def begin_delete(self, obj: Object, cluster: Cluster) -> Object | None:
         """Mark a namespace as terminating for as long as a finalizer holds it.

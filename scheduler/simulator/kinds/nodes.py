@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
 from scheduler.simulator.kinds.pod_defaults import default_conditions
 
@@ -11,17 +12,9 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
 
 _NODE_INFO: Final = dict.fromkeys(
-    (
-        "machineID",
-        "systemUUID",
-        "bootID",
-        "kernelVersion",
-        "osImage",
-        "containerRuntimeVersion",
-        "kubeletVersion",
-        "kubeProxyVersion",
-        "operatingSystem",
-        "architecture",
+    names(
+        "machineID systemUUID bootID kernelVersion osImage containerRuntimeVersion kubeletVersion "
+        "kubeProxyVersion operatingSystem architecture"
     ),
     "",
 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
 
 _COMPUTE: Final = ("cpu", "memory")
+_PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _CONDITION_TIMES: Final = ("lastProbeTime", "lastTransitionTime")
 
 
@@ -35,6 +36,13 @@ def default_pod_spec(spec: Object) -> None:
     spec.setdefault("schedulerName", "default-scheduler")
     for constraint in spec.get("topologySpreadConstraints", ()):
         constraint.setdefault("whenUnsatisfiable", "DoNotSchedule")
+
+
+def default_template(spec: Object) -> None:
+    """Fill in the template of what makes pods."""
+    template = spec.setdefault("template", {})
+    template.setdefault("metadata", {})
+    default_pod_spec(template.setdefault("spec", {}))
 
 
 def default_pod(pod: Object) -> None:
@@ -103,15 +111,8 @@ def _default_container(container: Object) -> None:
     for port in container.get("ports", ()):
         port.setdefault("protocol", "TCP")
     for field in ("livenessProbe", "readinessProbe", "startupProbe"):
-        probe = container.get(field)
-        if probe is not None:
-            for setting, value in (
-                ("timeoutSeconds", 1),
-                ("periodSeconds", 10),
-                ("successThreshold", 1),
-                ("failureThreshold", 3),
-            ):
-                probe.setdefault(setting, value)
+        if container.get(field) is not None:
+            container[field] = _PROBE | container[field]
 
 
 def _is_latest(image: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from scheduler.simulator.apimachinery.objects import is_terminating, is_true, labels_of
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
 from scheduler.simulator.kinds.pod_defaults import default_pod, qos_class
@@ -45,7 +46,7 @@ class PodStrategy(Strategy):
         if node:
             labels = topology_labels(node, cluster)
             if labels:
-                obj["metadata"]["labels"] = obj["metadata"].get("labels", {}) | labels
+                obj["metadata"]["labels"] = labels_of(obj) | labels
 
     def admit_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
         add_default_tolerations(obj["spec"])
@@ -86,7 +87,7 @@ class PodStrategy(Strategy):
             kube-apiserver v1.36, pkg/registry/core/pod/strategy.go, CheckGracefulDelete.
         """
         spec = obj["spec"]
-        if not spec.get("nodeName") or obj["status"].get("phase") in {"Succeeded", "Failed"}:
+        if not spec.get("nodeName") or has_ended(obj):
             return 0
         period = spec.get("terminationGracePeriodSeconds", 0) if requested is None else requested
         return 1 if period < 0 else int(period)
@@ -99,7 +100,7 @@ def topology_labels(node_name: str, cluster: Cluster) -> dict[str, str]:
         kube-apiserver v1.36, plugin/pkg/admission/podtopologylabels.
     """
     node = cluster.find("nodes", node_name)
-    labels = node["metadata"].get("labels", {}) if node else {}
+    labels = labels_of(node) if node else {}
     return {label: labels[label] for label in TOPOLOGY_LABELS if label in labels}
 
 
@@ -138,24 +139,18 @@ def _set_priority(pod: Object, cluster: Cluster) -> None:
         kube-apiserver v1.36, plugin/pkg/admission/priority/admission.go.
     """
     spec = pod["spec"]
-    class_ = _priority_class(pod, cluster)
-    priority = class_.get("value", 0) if class_ else 0
-    policy = class_.get("preemptionPolicy") if class_ else None
-    policy = policy or "PreemptLowerPriority"
-    if spec.get("priority", priority) != priority:
-        raise _refused(
-            pod,
-            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority "
-            f"admission controller computed {priority} from the given PriorityClass name",
-        )
-    if spec.get("preemptionPolicy", policy) != policy:
-        raise _refused(
-            pod,
-            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
-            f"priority admission controller computed {policy} from the given PriorityClass name",
-        )
-    spec["priority"] = priority
-    spec["preemptionPolicy"] = policy
+    class_ = _priority_class(pod, cluster) or {}
+    priority, policy = class_.get("value", 0), class_.get("preemptionPolicy") or "PreemptLowerPriority"
+    for field, computed, what in (
+        ("priority", priority, "integer value of priority"),
+        ("preemptionPolicy", policy, "string value of PreemptionPolicy"),
+    ):
+        if spec.setdefault(field, computed) != computed:
+            raise _refused(
+                pod,
+                f"the {what} ({spec[field]}) must not be provided in pod spec; priority admission controller "
+                f"computed {computed} from the given PriorityClass name",
+            )
 
 
 def _priority_class(pod: Object, cluster: Cluster) -> Object | None:
@@ -187,7 +182,7 @@ def _merge_label_keys(pod: Object) -> None:
         kube-apiserver v1.36, pkg/registry/core/pod/strategy.go, mutatePodAffinity and
         mutateTopologySpreadConstraints.
     """
-    spec, labels = pod["spec"], pod["metadata"].get("labels", {})
+    spec, labels = pod["spec"], labels_of(pod)
     holders = list(spec.get("topologySpreadConstraints", ()))
     for field in ("podAffinity", "podAntiAffinity"):
         affinity = spec.get("affinity", {}).get(field, {})
@@ -210,7 +205,14 @@ def _merge_label_keys(pod: Object) -> None:
 
 def is_ready(pod: Object) -> bool:
     """Whether a pod's condition Ready is true."""
-    return any(
-        condition.get("type") == "Ready" and condition.get("status") == "True"
-        for condition in pod.get("status", {}).get("conditions", ())
-    )
+    return is_true(pod, "Ready")
+
+
+def has_ended(pod: Object) -> bool:
+    """Whether all of a pod's containers have ended for good."""
+    return pod["status"].get("phase") in {"Succeeded", "Failed"}
+
+
+def is_active(pod: Object) -> bool:
+    """Whether a pod is neither at its end nor on its way out."""
+    return not has_ended(pod) and not is_terminating(pod)

@@ -6,12 +6,12 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
-
-import msgspec
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_supported, required
 from scheduler.simulator.apimachinery.metadata import dns_subdomain
+from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
 
 if TYPE_CHECKING:
@@ -32,29 +32,11 @@ def path_segment(name: str) -> str:
     return f"may not contain '{found[0]}'" if found else ""
 
 
-class Guard(Protocol):
-    """Looks at what authors of roles and bindings grant."""
+Guard = Callable[[str, "Object", str], None]
+"""Looks at what an author grants: `roles` or such, the object as it is to be, the name in the request ("" for a new one).
 
-    def check_role(self, resource: str, role: Object, name: str) -> None:
-        """Refuse a role that its author may not write.
-
-        Args:
-            resource: `roles` or `clusterroles`.
-            role: as it is to be.
-            name: of what the request names; "" for a new role.
-
-        Raises:
-            StatusError: 403.
-        """
-        ...
-
-    def check_binding(self, resource: str, binding: Object) -> None:
-        """Refuse a binding to a role that its author may not bind.
-
-        Raises:
-            StatusError: 403; 404, there is no such role.
-        """
-        ...
+It raises a StatusError, 403, where they may not, and 404 for a binding to a role that is not there.
+"""
 
 
 class _RbacStrategy(Strategy):
@@ -73,24 +55,17 @@ class _RbacStrategy(Strategy):
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
         if self.guard is not None:
-            self.check(self.guard, obj, "")
+            self.guard(self.resource, obj, "")
 
     def admit_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
-        if self.guard is not None and not _only_bookkeeping_differs(obj, old):
-            self.check(self.guard, obj, old["metadata"]["name"])
-
-    def check(self, guard: Guard, obj: Object, name: str) -> None:
-        """Refuse what its author may not grant."""
-        raise NotImplementedError
+        if self.guard is not None and _without_bookkeeping(obj) != _without_bookkeeping(old):
+            self.guard(self.resource, obj, old["metadata"]["name"])
 
 
 class RoleStrategy(_RbacStrategy):
     """The rules of Roles and ClusterRoles."""
 
     blank: ClassVar[Object] = {"rules": None}
-
-    def check(self, guard: Guard, obj: Object, name: str) -> None:
-        guard.check_role(self.resource, obj, name)
 
     def validate_create(self, obj: Object) -> Sequence[Cause]:
         namespaced = self.resource == "roles"
@@ -121,9 +96,6 @@ class BindingStrategy(_RbacStrategy):
             if group:
                 subject["apiGroup"] = group
 
-    def check(self, guard: Guard, obj: Object, name: str) -> None:
-        guard.check_binding(self.resource, obj)
-
     def validate_create(self, obj: Object) -> Sequence[Cause]:
         namespaced = self.resource == "rolebindings"
         return [
@@ -138,7 +110,7 @@ class BindingStrategy(_RbacStrategy):
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
         causes = list(self.validate_create(obj))
         if obj["roleRef"] != old["roleRef"]:
-            shown = msgspec.json.encode(obj["roleRef"]).decode()
+            shown = json_text(obj["roleRef"])
             causes.append(invalid_value("roleRef", shown, "cannot change roleRef"))
         return causes
 
@@ -150,12 +122,8 @@ def put_guard(kinds: Kinds, guard: Guard) -> None:
             kind.strategy.guard = guard
 
 
-def _only_bookkeeping_differs(obj: Object, old: Object) -> bool:
-    """Say whether an update changes nothing but what garbage collection needs."""
-    return _without_bookkeeping(obj) == _without_bookkeeping(old)
-
-
 def _without_bookkeeping(obj: Object) -> Object:
+    """Return what of an object is more than garbage collection needs."""
     dropped = {"ownerReferences", "finalizers", "resourceVersion", "managedFields"}
     metadata = {name: value for name, value in obj["metadata"].items() if name not in dropped}
     return {**obj, "metadata": metadata}
@@ -165,7 +133,7 @@ def _rule_causes(rule: Object, field: str, *, namespaced: bool) -> Iterator[Caus
     if not rule.get("verbs"):
         yield required(f"{field}.verbs", "verbs must contain at least one value")
     if rule.get("nonResourceURLs"):
-        shown = msgspec.json.encode(rule["nonResourceURLs"]).decode()
+        shown = json_text(rule["nonResourceURLs"])
         where = f"{field}.nonResourceURLs"
         if namespaced:
             yield invalid_value(where, shown, "namespaced rules cannot apply to non-resource URLs")

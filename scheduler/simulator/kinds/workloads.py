@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-import msgspec
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
+from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.apimachinery.selectors import labels_match, requirements_of
 from scheduler.simulator.apimachinery.strategy import Generic
-from scheduler.simulator.kinds.pod_defaults import default_pod_spec
+from scheduler.simulator.kinds.pod_defaults import default_template
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,22 +16,25 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
 
-_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
-_BLANK_TEMPLATE = {"metadata": {}, "spec": {"containers": None}}
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+def _blank(status: Object, **spec: Any) -> Object:
+    """Return what Go writes of an empty workload."""
+    template = {"metadata": {}, "spec": {"containers": None}}
+    return {"spec": {"selector": None, "template": template, **spec}, "status": status}
 
 
 class WorkloadStrategy(Generic):
-    """What all of them share."""
+    """What all of them share; ReplicaSets need no more."""
 
-    blank: ClassVar[Object] = {"spec": {"selector": None, "template": _BLANK_TEMPLATE}, "status": {}}
-    initial_status: ClassVar[Object] = {}
+    initial_status: ClassVar[Object] = {"replicas": 0}
+    blank: ClassVar[Object] = _blank(initial_status)
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         spec.setdefault("replicas", 1)
-        template = spec.setdefault("template", {})
-        template.setdefault("metadata", {})
-        default_pod_spec(template.setdefault("spec", {}))
+        default_template(spec)
         obj.setdefault("status", dict(self.initial_status))
 
     def validate_create(self, obj: Object) -> Sequence[Cause]:
@@ -42,12 +44,8 @@ class WorkloadStrategy(Generic):
             return [required("spec.selector")]
         labels = spec["template"]["metadata"].get("labels", {})
         if not labels_match(requirements_of(selector), labels):
-            shown = msgspec.json.encode(labels).decode()
-            return [
-                invalid_value(
-                    "spec.template.metadata.labels", shown, "`selector` does not match template `labels`"
-                )
-            ]
+            problem = "`selector` does not match template `labels`"
+            return [invalid_value("spec.template.metadata.labels", json_text(labels), problem)]
         if not spec["template"]["spec"].get("containers"):
             return [required("spec.template.spec.containers")]
         return ()
@@ -55,30 +53,20 @@ class WorkloadStrategy(Generic):
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
         selector = obj["spec"].get("selector")
         if selector != old["spec"].get("selector"):
-            shown = msgspec.json.encode(selector).decode()
-            return [invalid_value("spec.selector", shown, "field is immutable")]
+            return [invalid_value("spec.selector", json_text(selector), "field is immutable")]
         return self.validate_create(obj)
 
 
 class DeploymentStrategy(WorkloadStrategy):
     """The rules of Deployments."""
 
-    blank: ClassVar[Object] = {
-        "spec": {"selector": None, "template": _BLANK_TEMPLATE, "strategy": {}},
-        "status": {},
-    }
+    initial_status: ClassVar[Object] = {}
+    blank: ClassVar[Object] = _blank(initial_status, strategy={})
 
     def default(self, obj: Object) -> None:
         super().default(obj)
-        spec = obj["spec"]
-        strategy = spec.setdefault("strategy", {})
-        strategy.setdefault("type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("maxUnavailable", "25%")
-            rolling.setdefault("maxSurge", "25%")
-        spec.setdefault("revisionHistoryLimit", 10)
-        spec.setdefault("progressDeadlineSeconds", 600)
+        _default_rollout(obj["spec"], "strategy", maxUnavailable="25%", maxSurge="25%")
+        obj["spec"].setdefault("progressDeadlineSeconds", 600)
 
     def spec_differs(self, obj: Object, old: Object) -> bool:
         return super().spec_differs(obj, old) or obj["metadata"].get("annotations") != old["metadata"].get(
@@ -89,46 +77,27 @@ class DeploymentStrategy(WorkloadStrategy):
 class StatefulSetStrategy(WorkloadStrategy):
     """The rules of StatefulSets."""
 
-    blank: ClassVar[Object] = {
-        "spec": {"selector": None, "template": _BLANK_TEMPLATE, "serviceName": "", "updateStrategy": {}},
-        "status": {"replicas": 0, "availableReplicas": 0},
-    }
     initial_status: ClassVar[Object] = {"replicas": 0, "availableReplicas": 0}
+    blank: ClassVar[Object] = _blank(initial_status, serviceName="", updateStrategy={})
 
     def default(self, obj: Object) -> None:
         super().default(obj)
-        spec = obj["spec"]
-        spec.setdefault("podManagementPolicy", "OrderedReady")
-        strategy = spec.setdefault("updateStrategy", {})
-        strategy.setdefault("type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
-        spec.setdefault("revisionHistoryLimit", 10)
+        obj["spec"].setdefault("podManagementPolicy", "OrderedReady")
+        _default_rollout(obj["spec"], "updateStrategy", partition=0)
 
 
 class DaemonSetStrategy(WorkloadStrategy):
     """The rules of DaemonSets; how many pods there are is not theirs to say."""
 
-    _COUNTS: ClassVar[Object] = dict.fromkeys(
+    initial_status: ClassVar[Object] = dict.fromkeys(
         ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
     )
-    blank: ClassVar[Object] = {
-        "spec": {"selector": None, "template": _BLANK_TEMPLATE, "updateStrategy": {}},
-        "status": _COUNTS,
-    }
-    initial_status: ClassVar[Object] = _COUNTS
+    blank: ClassVar[Object] = _blank(initial_status, updateStrategy={})
 
     def default(self, obj: Object) -> None:
         super().default(obj)
-        spec = obj["spec"]
-        spec.pop("replicas", None)
-        strategy = spec.setdefault("updateStrategy", {})
-        strategy.setdefault("type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("maxUnavailable", 1)
-            rolling.setdefault("maxSurge", 0)
-        spec.setdefault("revisionHistoryLimit", 10)
+        obj["spec"].pop("replicas", None)
+        _default_rollout(obj["spec"], "updateStrategy", maxUnavailable=1, maxSurge=0)
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
         super().prepare_create(obj, cluster)
@@ -136,21 +105,20 @@ class DaemonSetStrategy(WorkloadStrategy):
 
     def prepare_update(self, obj: Object, old: Object) -> None:
         super().prepare_update(obj, old)
-        generation = int(old["metadata"].get("annotations", {}).get(_TEMPLATE_GENERATION, 1))
+        generation = int(old["metadata"].get("annotations", {}).get(TEMPLATE_GENERATION, 1))
         changed = obj["spec"]["template"] != old["spec"]["template"]
         _set_template_generation(obj, generation + changed)
 
 
 def _set_template_generation(daemon_set: Object, generation: int) -> None:
     metadata = daemon_set["metadata"]
-    metadata["annotations"] = metadata.get("annotations", {}) | {_TEMPLATE_GENERATION: str(generation)}
+    metadata["annotations"] = metadata.get("annotations", {}) | {TEMPLATE_GENERATION: str(generation)}
 
 
-class ReplicaSetStrategy(WorkloadStrategy):
-    """The rules of ReplicaSets."""
-
-    blank: ClassVar[Object] = {
-        "spec": {"selector": None, "template": _BLANK_TEMPLATE},
-        "status": {"replicas": 0},
-    }
-    initial_status: ClassVar[Object] = {"replicas": 0}
+def _default_rollout(spec: Object, field: str, **rolling: int | str) -> None:
+    """Fill in how a new template takes the place of the old one."""
+    strategy = spec.setdefault(field, {})
+    strategy.setdefault("type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        strategy["rollingUpdate"] = rolling | strategy.get("rollingUpdate", {})
+    spec.setdefault("revisionHistoryLimit", 10)

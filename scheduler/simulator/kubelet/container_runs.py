@@ -15,7 +15,7 @@ import math
 import shlex
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from scheduler.simulator.apimachinery.objects import Object, owner_kind
+from scheduler.simulator.apimachinery.objects import Object, controller_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ def runs_of(pod: Object, job_seconds: float) -> list[Run]:
     if RUN_SECONDS in annotations or EXIT_CODE in annotations:
         seconds = _number(annotations.get(RUN_SECONDS, ""), job_seconds)
         return [Run(seconds, int(_number(annotations.get(EXIT_CODE, ""), 0)))] * len(containers)
-    unknown = Run(job_seconds, 0) if owner_kind(pod) == "Job" else ENDLESS
+    unknown = Run(job_seconds, 0) if controller_of(pod).get("kind") == "Job" else ENDLESS
     return [
         run_of_command([*container.get("command", ()), *container.get("args", ())]) or unknown
         for container in containers

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.objects.resource_names import PODS
-from scheduler.simulator.apimachinery.objects import key_of
+from scheduler.simulator.apimachinery.objects import condition_of, is_terminating, key_of
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.controllers.controller import Controller
+from scheduler.simulator.controllers.controller import QueueController
+from scheduler.simulator.kinds.pods import has_ended
 from scheduler.simulator.kubelet.admission import Refusal, refusal
 from scheduler.simulator.kubelet.container_runs import runs_of
 from scheduler.simulator.kubelet.pod_status import (
@@ -34,11 +35,8 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
 
-_Key = tuple[str, str]  # namespace, name
-
 _FIRST_BACKOFF_SECONDS: Final = 10.0
 _LONGEST_BACKOFF_SECONDS: Final = 300.0
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +63,10 @@ class _Admitted(NamedTuple):
     requests: Mapping[str, int]
 
 
-class Kubelet(Controller):
+class Kubelet(QueueController):
     """The kubelets of all nodes there are."""
 
-    resources: ClassVar[Sequence[str]] = ("nodes", "pods")
+    resources = ("nodes", "pods")
 
     def __init__(self, store: Store, options: KubeletOptions) -> None:
         super().__init__(store)
@@ -79,7 +77,6 @@ class Kubelet(Controller):
         self._seen: set[str] = set()  # pod uids
         self._ending: set[str] = set()  # pod uids
         self._pods: dict[str, Object] = {}  # pod uid -> bound pod
-        self._changed: dict[str, None] = {}  # pod uids
         self._addresses = 0
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
@@ -92,27 +89,24 @@ class Kubelet(Controller):
             self._pods.pop(uid, None)
             self._seen.discard(uid)
             self._ending.discard(uid)
-            self._changed.pop(uid, None)
         elif obj["spec"].get("nodeName"):
             self._pods[uid] = obj
-            self._changed[uid] = None
+            self.enqueue(uid)
 
-    def act(self) -> None:
-        changed, self._changed = self._changed, {}
-        for uid in changed:
-            pod = self._pods[uid]
-            if pod["spec"]["nodeName"] not in self._nodes:
-                continue
-            if pod["status"].get("phase") in _ENDED:
-                self._release(uid)
-            if "deletionTimestamp" in pod["metadata"]:
-                self._end(pod)
-            elif uid not in self._seen:
-                self._seen.add(uid)
-                if pod["status"].get("phase") == "Running":
-                    self._take_in(uid, decode_pod(msgspec.json.encode(pod)))
-                else:
-                    self.later(self._options.admit_seconds, self._admit, uid)
+    def reconcile(self, key: str) -> None:
+        pod = self._pods.get(key)
+        if pod is None or pod["spec"]["nodeName"] not in self._nodes:
+            return
+        if has_ended(pod):
+            self._release(key)
+        if is_terminating(pod):
+            self._end(pod)
+        elif key not in self._seen:
+            self._seen.add(key)
+            if pod["status"].get("phase") == "Running":
+                self._take_in(key, decode_pod(msgspec.json.encode(pod)))
+            else:
+                self.later(self._options.admit_seconds, self._admit, key)
 
     def _observe_node(self, type_: str, node: Object) -> None:
         name = node["metadata"]["name"]
@@ -121,7 +115,7 @@ class Kubelet(Controller):
             return
         if name not in self._nodes:
             # Pods may have been bound before their node was there.
-            self._changed |= {uid: None for uid, pod in self._pods.items() if pod["spec"]["nodeName"] == name}
+            self.enqueue(*(uid for uid, pod in self._pods.items() if pod["spec"]["nodeName"] == name))
         self._nodes[name] = decode_node(msgspec.json.encode(node))
 
     def _admit(self, uid: str) -> None:
@@ -152,7 +146,7 @@ class Kubelet(Controller):
     def _reject(self, pod: Object, why: Refusal) -> None:
         namespace, name = key_of(pod)
         status = {"phase": "Failed", "reason": why.reason, "message": f"Pod was rejected: {why.message}"}
-        self.store.patch("pods", name, {"status": status}, namespace, subresource="status")
+        self._write(pod, status)
         now = self.store.timestamp()
         event = {
             "metadata": {"generateName": f"{name}."},
@@ -178,15 +172,21 @@ class Kubelet(Controller):
                 raise
 
     def _run(self, uid: str) -> None:
+        pod = self._running(uid, "Pending")
+        if pod is not None:
+            self._write(pod, running_status(pod, self._next_address(), self.store.timestamp()))
+            self._plan_end(uid, pod)
+
+    def _running(self, uid: str, phase: str) -> Object | None:
+        """Return a pod that was taken in, if it is in a phase and not to end."""
         pod = self._pods.get(uid)
         if pod is None or uid not in self._admitted or uid in self._ending:
-            return
-        if pod["status"].get("phase") != "Pending":
-            return
+            return None
+        return pod if pod["status"].get("phase") == phase else None
+
+    def _write(self, pod: Object, status: Object) -> None:
         namespace, name = key_of(pod)
-        status = running_status(pod, self._next_address(), self.store.timestamp())
         self.store.patch("pods", name, {"status": status}, namespace, subresource="status")
-        self._plan_end(uid, pod)
 
     def _plan_end(self, uid: str, pod: Object) -> None:
         """Have a pod end when the last of its containers does, if all of them do."""
@@ -197,29 +197,23 @@ class Kubelet(Controller):
 
     def _finish(self, uid: str, exit_codes: Sequence[int]) -> None:
         """End a pod whose containers have; those that failed start again if that is their pod's policy."""
-        pod = self._pods.get(uid)
-        if pod is None or uid not in self._admitted or uid in self._ending:
+        pod = self._running(uid, "Running")
+        if pod is None:
             return
-        if pod["status"].get("phase") != "Running":
-            return
-        namespace, name = key_of(pod)
         restarts = any(exit_codes) and pod["spec"].get("restartPolicy") == "OnFailure"
         now = self.store.timestamp()
         status = backoff_status(pod, exit_codes, now) if restarts else ended_status(pod, exit_codes, now)
-        self.store.patch("pods", name, {"status": status}, namespace, subresource="status")
+        self._write(pod, status)
         if restarts:
             failures = max(one["restartCount"] for one in pod["status"]["containerStatuses"])
             wait = min(_FIRST_BACKOFF_SECONDS * 2**failures, _LONGEST_BACKOFF_SECONDS)
             self.later(wait, self._restart, uid)
 
     def _restart(self, uid: str) -> None:
-        pod = self._pods.get(uid)
-        if pod is None or uid not in self._admitted or uid in self._ending:
-            return
-        namespace, name = key_of(pod)
-        status = restarted_status(pod, self.store.timestamp())
-        self.store.patch("pods", name, {"status": status}, namespace, subresource="status")
-        self._plan_end(uid, pod)
+        pod = self._running(uid, "Running")
+        if pod is not None:
+            self._write(pod, restarted_status(pod, self.store.timestamp()))
+            self._plan_end(uid, pod)
 
     def _next_address(self) -> str:
         self._addresses += 1
@@ -252,8 +246,7 @@ class Kubelet(Controller):
 
 def _is_silent(node: Object) -> bool:
     """Whether a node's kubelet is not heard of, and so does nothing that could be seen."""
-    conditions = node.get("status", {}).get("conditions", ())
-    return any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
+    return bool(condition_of(node, "Ready").get("status") == "Unknown")
 
 
 def _requests(pod: PodInfo) -> Mapping[str, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from scheduler.simulator.apimachinery.objects import Object
 
@@ -51,7 +51,7 @@ def ended_status(pod: Object, exit_codes: Sequence[int], now: str) -> Object:
     reason = "PodFailed" if failed else "PodCompleted"
     return {
         "phase": "Failed" if failed else "Succeeded",
-        "conditions": list(_unready(pod, reason, now)),
+        "conditions": _readiness(pod, "False", now, reason=reason),
         "containerStatuses": [
             status | {"state": {"terminated": _ended(status, code, now)}, "ready": False, "started": False}
             for status, code in zip(_containers(pod), exit_codes, strict=True)
@@ -74,7 +74,7 @@ def backoff_status(pod: Object, exit_codes: Sequence[int], now: str) -> Object:
         else:
             containers.append(status | {"state": ended})
     return {
-        "conditions": list(_unready(pod, "ContainersNotReady", now)),
+        "conditions": _readiness(pod, "False", now, reason="ContainersNotReady"),
         "containerStatuses": [one | {"ready": False, "started": False} for one in containers],
     }
 
@@ -87,13 +87,7 @@ def restarted_status(pod: Object, now: str) -> Object:
         else status
         for status in _containers(pod)
     ]
-    conditions = [
-        _condition(one["type"], "True", pod["metadata"].get("generation", 0), now)
-        if one["type"] in _READY
-        else one
-        for one in pod["status"].get("conditions", ())
-    ]
-    return {"containerStatuses": containers, "conditions": conditions}
+    return {"containerStatuses": containers, "conditions": _readiness(pod, "True", now)}
 
 
 def _containers(pod: Object) -> list[Object]:
@@ -111,13 +105,13 @@ def _ended(status: Object, exit_code: int, now: str) -> Object:
     }
 
 
-def _unready(pod: Object, reason: str, now: str) -> Iterable[Object]:
-    for one in pod["status"].get("conditions", ()):
-        if one["type"] in _READY:
-            lost = _condition(one["type"], "False", pod["metadata"].get("generation", 0), now)
-            yield lost | {"reason": reason}
-        else:
-            yield one
+def _readiness(pod: Object, status: str, now: str, **why: str) -> list[Object]:
+    """Return a pod's conditions, those that say whether it is ready with a new status."""
+    generation = pod["metadata"].get("generation", 0)
+    return [
+        _condition(one["type"], status, generation, now) | why if one["type"] in _READY else one
+        for one in pod["status"].get("conditions", ())
+    ]
 
 
 def _condition(type_: str, status: str, generation: int, now: str) -> Object:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.patches.merge_shapes import AS_SET, KEY_DEFAULTS
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ def fields_of(value: Any, shape: Shape, path: Path = ()) -> dict[Path, Any]:
 def step_of(item: Any, keys: tuple[str, ...]) -> str:
     """Return the step that leads to an item of a list."""
     if keys == AS_SET or not isinstance(item, dict):
-        return f"v:{_compact(item)}"
+        return f"v:{json_text(item)}"
     identity = {key: item.get(key, KEY_DEFAULTS.get(key)) for key in sorted(keys)}
-    return f"k:{_compact({key: value for key, value in identity.items() if value is not None})}"
+    return f"k:{json_text({key: value for key, value in identity.items() if value is not None})}"
 
 
 def merged(live: Any, config: Any, shape: Shape) -> Any:
@@ -141,9 +142,5 @@ def shown(path: Path) -> str:
             text += f"[={rest}]"
         else:
             keys = msgspec.json.decode(rest)
-            text += "[" + ",".join(f"{key}={_compact(value)}" for key, value in sorted(keys.items())) + "]"
+            text += "[" + ",".join(f"{key}={json_text(value)}" for key, value in sorted(keys.items())) + "]"
     return text
-
-
-def _compact(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.apimachinery.structure import field_model
 from scheduler.simulator.patches.strategic_merge import MERGED
 
@@ -27,21 +28,10 @@ _SEVERAL_KEYS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("V1PodSpec", "topologySpreadConstraints"): ("topologyKey", "whenUnsatisfiable"),
 }
 _WHOLE_LISTS: Final = frozenset({("V1PodStatus", "hostIPs"), ("V1NodeStatus", "addresses")})
-_WHOLE_MODELS: Final = frozenset(
-    [
-        "V1ConfigMapKeySelector",
-        "V1LabelSelector",
-        "V1LocalObjectReference",
-        "V1NodeSelector",
-        "V1NodeSelectorTerm",
-        "V1ObjectFieldSelector",
-        "V1ObjectReference",
-        "V1ResourceFieldSelector",
-        "V1ScopeSelector",
-        "V1SecretKeySelector",
-        "V1SecretReference",
-        "V1TypedLocalObjectReference",
-    ]
+_WHOLE_MODELS: Final = names(
+    "V1ConfigMapKeySelector V1LabelSelector V1LocalObjectReference V1NodeSelector V1NodeSelectorTerm "
+    "V1ObjectFieldSelector V1ObjectReference V1ResourceFieldSelector V1ScopeSelector "
+    "V1SecretKeySelector V1SecretReference V1TypedLocalObjectReference"
 )
 _WHOLE_MAPS: Final = frozenset({("V1PodSpec", "nodeSelector"), ("V1ServiceSpec", "selector")})
 

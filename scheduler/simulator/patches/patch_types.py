@@ -1,11 +1,13 @@
-"""The types of patches a client may send, and which of ours carries one out."""
+"""The types of patches a client may send, and what carries one out: here JSON merge patch (RFC 7386) and JSON patch (RFC 6902)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.simulator.apimachinery.status import StatusError, bad_request
-from scheduler.simulator.patches.json_patches import json_patch, merge_patch
+from jsonpatch import JsonPatch, JsonPatchException, JsonPointerException
+
+from scheduler.simulator.apimachinery.objects import clone
+from scheduler.simulator.apimachinery.status import StatusError, bad_request, unprocessable_patch
 from scheduler.simulator.patches.strategic_merge import strategic_merge
 
 if TYPE_CHECKING:
@@ -15,6 +17,8 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+
+_LONGEST_PATCH: Final = 10_000  # operations, as upstream
 
 
 def apply_patch(original: Object, patch: Any, patch_type: str, model: str) -> Object:
@@ -44,3 +48,36 @@ def apply_patch(original: Object, patch: Any, patch_type: str, model: str) -> Ob
     if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
         raise bad_request("error decoding patch: the patched object is none")
     return patched
+
+
+def merge_patch(original: Any, patch: Any) -> Any:
+    """Return the original with a merge patch applied; nothing of it is changed in place."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(original) if isinstance(original, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def json_patch(original: Any, operations: Any) -> Any:
+    """Return the original with all operations applied; nothing of it is changed in place.
+
+    Raises:
+        StatusError: 400 for what is no list of operations, 422 for one that fails on this document.
+    """
+    if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal into Go value of type jsonpatch.Patch"
+        )
+    if len(operations) > _LONGEST_PATCH:
+        raise bad_request(
+            f"The allowed maximum operations in a JSON patch is {_LONGEST_PATCH}, got {len(operations)}"
+        )
+    try:
+        return JsonPatch(operations).apply(clone(original), in_place=True)
+    except (JsonPatchException, JsonPointerException) as error:
+        raise unprocessable_patch() from error

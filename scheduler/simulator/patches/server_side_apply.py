@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from scheduler.simulator.apimachinery.objects import Object, clone
+from scheduler.simulator.apimachinery.objects import Object, clone, names
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.patches.field_sets import Path, decoded, encoded, fields_of, merged, shown, without
 from scheduler.simulator.patches.merge_shapes import shape_of
@@ -32,17 +32,9 @@ BEFORE_FIRST_APPLY: Final = "before-first-apply"
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _UNOWNED: Final = frozenset(
     ("f:metadata", f"f:{name}")
-    for name in (
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-        "managedFields",
+    for name in names(
+        "name namespace uid resourceVersion generation creationTimestamp deletionTimestamp "
+        "deletionGracePeriodSeconds selfLink managedFields"
     )
 )
 _UNOWNED_ROOTS: Final = frozenset({"f:apiVersion", "f:kind"})

@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.simulator.apimachinery.objects import condition_of, labels_of
 from scheduler.simulator.apimachinery.selectors import selector_text
-from scheduler.simulator.apimachinery.tables import (
-    AGE,
-    NAME,
-    Column,
-    Printer,
-    age,
-    created,
-)
+from scheduler.simulator.apimachinery.tables import AGE, NAME, Cell, Column, Printer, age, created, pairs_text
 from scheduler.simulator.printing.pods import pod_cells
 from scheduler.simulator.printing.workloads import WORKLOAD_PRINTERS
 
@@ -29,8 +23,8 @@ if TYPE_CHECKING:
 
 def _node_cells(node: Object, now: datetime) -> list[Any]:
     status = node.get("status", {})
-    ready = next((one for one in status.get("conditions", ()) if one.get("type") == "Ready"), None)
-    state = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
+    ready = condition_of(node, "Ready")
+    state = "Unknown" if not ready else "Ready" if ready.get("status") == "True" else "NotReady"
     if node["spec"].get("unschedulable"):
         state += ",SchedulingDisabled"
     info = status.get("nodeInfo", {})
@@ -41,7 +35,7 @@ def _node_cells(node: Object, now: datetime) -> list[Any]:
     return [
         node["metadata"]["name"],
         state,
-        ",".join(_roles(node["metadata"].get("labels", {}))) or "<none>",
+        ",".join(_roles(labels_of(node))) or "<none>",
         created(node, now),
         info.get("kubeletVersion", ""),
         addresses.get("InternalIP", "<none>"),
@@ -87,11 +81,6 @@ def _event_cells(event: Object, now: datetime) -> list[Any]:
     ]
 
 
-def _namespace_cells(namespace: Object, now: datetime) -> list[Any]:
-    phase = namespace.get("status", {}).get("phase", "")
-    return [namespace["metadata"]["name"], phase, created(namespace, now)]
-
-
 def _service_cells(service: Object, now: datetime) -> list[Any]:
     spec = service["spec"]
     external = ",".join(spec.get("externalIPs", ())) or "<none>"
@@ -105,7 +94,6 @@ def _service_cells(service: Object, now: datetime) -> list[Any]:
         else f"{port.get('port')}/{port.get('protocol')}"
         for port in spec.get("ports", ())
     ]
-    selector = ",".join(f"{key}={value}" for key, value in sorted(spec.get("selector", {}).items()))
     return [
         service["metadata"]["name"],
         spec.get("type", ""),
@@ -113,40 +101,33 @@ def _service_cells(service: Object, now: datetime) -> list[Any]:
         external,
         ",".join(ports) or "<none>",
         created(service, now),
-        selector or "<none>",
+        pairs_text(spec.get("selector", {})),
     ]
 
 
-def _config_map_cells(config_map: Object, now: datetime) -> list[Any]:
-    entries = len(config_map.get("data", {})) + len(config_map.get("binaryData", {}))
-    return [config_map["metadata"]["name"], entries, created(config_map, now)]
+def _field(field: str, default: Any, part: str = "") -> Cell:
+    """Return what shows a field of an object, or of its spec or status."""
+    return lambda obj, _: (obj.get(part, {}) if part else obj).get(field, default)
 
 
-def _lease_cells(lease: Object, now: datetime) -> list[Any]:
-    return [lease["metadata"]["name"], lease["spec"].get("holderIdentity", ""), created(lease, now)]
+def _entries(config_map: Object, _: datetime) -> int:
+    return len(config_map.get("data", {})) + len(config_map.get("binaryData", {}))
 
 
-def _priority_class_cells(class_: Object, now: datetime) -> list[Any]:
-    return [
-        class_["metadata"]["name"],
-        class_.get("value", 0),
-        class_.get("globalDefault", False),
-        created(class_, now),
-        class_.get("preemptionPolicy", "PreemptLowerPriority"),
-    ]
-
-
-def _any_cells(obj: Object, _: datetime) -> list[Any]:
-    return [obj["metadata"]["name"], obj["metadata"].get("creationTimestamp")]
-
-
-def _network_policy_cells(policy: Object, now: datetime) -> list[Any]:
-    chosen = selector_text(policy["spec"].get("podSelector") or {})
-    return [policy["metadata"]["name"], chosen, created(policy, now)]
+def _chosen_pods(policy: Object, _: datetime) -> str:
+    return selector_text(policy["spec"].get("podSelector") or {})
 
 
 _ANYTHING: Final = Printer(
-    (NAME, Column("Created At", ("V1ObjectMeta", "creationTimestamp"), "date")), _any_cells
+    (
+        NAME,
+        Column(
+            "Created At",
+            ("V1ObjectMeta", "creationTimestamp"),
+            "date",
+            cell=_field("creationTimestamp", None, "metadata"),
+        ),
+    )
 )
 _PRINTERS: Final[Mapping[str, Printer]] = {
     **WORKLOAD_PRINTERS,
@@ -199,11 +180,10 @@ _PRINTERS: Final[Mapping[str, Printer]] = {
         _event_cells,
     ),
     "namespaces": Printer(
-        (NAME, Column("Status", "The status of the namespace"), AGE),
-        _namespace_cells,
+        (NAME, Column("Status", "The status of the namespace", cell=_field("phase", "", "status")), AGE)
     ),
     "networkpolicies.networking.k8s.io": Printer(
-        (NAME, Column("Pod-Selector", "Which pods it is about, by their labels."), AGE), _network_policy_cells
+        (NAME, Column("Pod-Selector", "Which pods it is about, by their labels.", cell=_chosen_pods), AGE)
     ),
     "services": Printer(
         (
@@ -217,19 +197,31 @@ _PRINTERS: Final[Mapping[str, Printer]] = {
         ),
         _service_cells,
     ),
-    "configmaps": Printer((NAME, Column("Data", ("V1ConfigMap", "data")), AGE), _config_map_cells),
+    "configmaps": Printer((NAME, Column("Data", ("V1ConfigMap", "data"), cell=_entries), AGE)),
     "leases.coordination.k8s.io": Printer(
-        (NAME, Column("Holder", ("V1LeaseSpec", "holderIdentity")), AGE), _lease_cells
+        (
+            NAME,
+            Column("Holder", ("V1LeaseSpec", "holderIdentity"), cell=_field("holderIdentity", "", "spec")),
+            AGE,
+        )
     ),
     "priorityclasses.scheduling.k8s.io": Printer(
         (
             NAME,
-            Column("Value", ("V1PriorityClass", "value"), "integer"),
-            Column("Global-Default", ("V1PriorityClass", "globalDefault"), "boolean"),
+            Column("Value", ("V1PriorityClass", "value"), "integer", cell=_field("value", 0)),
+            Column(
+                "Global-Default",
+                ("V1PriorityClass", "globalDefault"),
+                "boolean",
+                cell=_field("globalDefault", False),
+            ),
             AGE,
-            Column("PreemptionPolicy", ("V1PriorityClass", "preemptionPolicy")),
-        ),
-        _priority_class_cells,
+            Column(
+                "PreemptionPolicy",
+                ("V1PriorityClass", "preemptionPolicy"),
+                cell=_field("preemptionPolicy", "PreemptLowerPriority"),
+            ),
+        )
     ),
 }
 

@@ -6,8 +6,9 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.simulator.apimachinery.objects import is_terminating
 from scheduler.simulator.apimachinery.status import StatusError, bad_request, conflict
 from scheduler.simulator.kinds.pods import topology_labels
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.registry import Registry
     from scheduler.simulator.storage.entries import Entry
+
+
+_SCHEDULED: Final = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
 
 
 def bind(registry: Registry, namespace: str, name: str, binding: Any, options: WriteOptions) -> Entry:
@@ -30,11 +34,8 @@ def bind(registry: Registry, namespace: str, name: str, binding: Any, options: W
         raise bad_request("name in URL does not match name in Binding object")
     node = target.get("name") or ""
     if target.get("kind", "Node") not in {"Node", ""}:
-        raise StatusError(
-            500,
-            "",
-            f'target.kind: Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"',
-        )
+        problem = f'Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"'
+        raise StatusError(500, "", f"target.kind: {problem}")
     if not node:
         raise StatusError(500, "", "target.name: Required value")
 
@@ -42,21 +43,23 @@ def bind(registry: Registry, namespace: str, name: str, binding: Any, options: W
     entry = registry.get(kind, namespace, name)
     pod = entry.object
     _check_preconditions(registry, entry, metadata)
-    if "deletionTimestamp" in pod["metadata"]:
-        raise conflict(
-            kind, name, f"pod {name} is being deleted, cannot be assigned to a host", subresource="binding"
-        )
-    if pod["spec"].get("nodeName"):
-        problem = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
-        raise conflict(kind, name, problem, subresource="binding")
-    if pod["spec"].get("schedulingGates"):
-        problem = f"pod {name} has non-empty .spec.schedulingGates"
-        raise conflict(kind, name, problem, subresource="binding")
+    problem = _obstacle(pod)
+    if problem:
+        raise conflict(kind, name, f"pod {name} {problem}", subresource="binding")
     labels = metadata.get("labels", {})
     if target.get("kind") == "Node":
         labels = labels | topology_labels(node, registry)
     bound = _bound(pod, node, metadata.get("annotations", {}), labels, registry.timestamp())
     return registry.commit(kind, entry, bound, options)
+
+
+def _obstacle(pod: Object) -> str:
+    """Say what keeps a pod from being bound; "" for nothing."""
+    if is_terminating(pod):
+        return "is being deleted, cannot be assigned to a host"
+    if pod["spec"].get("nodeName"):
+        return f'is already assigned to node "{pod["spec"]["nodeName"]}"'
+    return "has non-empty .spec.schedulingGates" if pod["spec"].get("schedulingGates") else ""
 
 
 def _parts(binding: Any) -> tuple[Object, Object]:
@@ -105,12 +108,7 @@ def _scheduled(conditions: list[Object], timestamp: str) -> list[Object]:
     before = next((one for one in conditions if one.get("type") == "PodScheduled"), None)
     if before is not None and before.get("status") == "True":
         timestamp = before.get("lastTransitionTime") or timestamp
-    scheduled = {
-        "type": "PodScheduled",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": timestamp,
-    }
+    scheduled = _SCHEDULED | {"lastTransitionTime": timestamp}
     if before is None:
         return [*conditions, scheduled]
     return [scheduled if one is before else one for one in conditions]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.clock import rfc3339
 from scheduler.simulator.apimachinery.status import conflict_of_kind
-from scheduler.simulator.storage.entries import Entry
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.decoding import WriteOptions
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.selectors import Selector
     from scheduler.simulator.registry.registry import Registry
+    from scheduler.simulator.storage.entries import Entry
 
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
@@ -66,7 +66,7 @@ def delete(
     if begun is not None:
         return registry.commit(kind, entry, _own_metadata(begun), write), False
 
-    obj = _own_metadata(entry.object)
+    storage, obj = registry.storage(kind), _own_metadata(entry.object)
     metadata = obj["metadata"]
     now = registry.clock.utc_now()
     if "deletionTimestamp" in metadata:
@@ -85,12 +85,12 @@ def delete(
             if metadata.get("generation"):
                 metadata["generation"] += 1
     if metadata.get("finalizers") or left:
-        return _commit_terminating(registry, kind, entry, obj, write), False
+        return registry.commit(kind, entry, obj, write), False
     if write.dry_run:
-        return Entry(entry.key, entry.namespace, entry.name, obj, entry.version), True
+        return entry.unstored(obj), True
     if obj != entry.object:
-        registry.storage(kind).put(entry.key, entry.namespace, entry.name, obj)
-    return registry.storage(kind).remove(entry.key), True
+        storage.put(entry.key, entry.namespace, entry.name, obj)
+    return storage.remove(entry.key), True
 
 
 def delete_collection(
@@ -111,12 +111,9 @@ def check_preconditions(kind: Kind, entry: Entry, options: DeleteOptions) -> Non
     """
     uid = entry.object["metadata"]["uid"]
     if options.uid and options.uid != uid:
-        raise conflict_of_kind(
-            kind,
-            entry.name,
-            f"the UID in the precondition ({options.uid}) does not match the UID in record ({uid}). The object "
-            "might have been deleted and then recreated",
-        )
+        problem = f"the UID in the precondition ({options.uid}) does not match the UID in record ({uid})"
+        end = "The object might have been deleted and then recreated"
+        raise conflict_of_kind(kind, entry.name, f"{problem}. {end}")
     if options.resource_version and options.resource_version != str(entry.version):
         raise conflict_of_kind(
             kind,
@@ -142,14 +139,6 @@ def _shorten(metadata: Object, requested: int | None, now: datetime) -> int | No
     metadata["deletionTimestamp"] = rfc3339(end)
     metadata["deletionGracePeriodSeconds"] = requested
     return requested
-
-
-def _commit_terminating(
-    registry: Registry, kind: Kind, entry: Entry, obj: Object, write: WriteOptions
-) -> Entry:
-    if write.dry_run or obj == entry.object:
-        return Entry(entry.key, entry.namespace, entry.name, obj, entry.version)
-    return registry.storage(kind).put(entry.key, entry.namespace, entry.name, obj)
 
 
 def _own_metadata(obj: Object) -> Object:

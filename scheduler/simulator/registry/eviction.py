@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.simulator.apimachinery.objects import is_terminating
 from scheduler.simulator.apimachinery.status import StatusError, bad_request, forbidden
-from scheduler.simulator.kinds.disruption_budgets import condition, condition_of, covers
-from scheduler.simulator.kinds.pods import is_ready
+from scheduler.simulator.kinds.disruption_budgets import condition, covers
+from scheduler.simulator.kinds.pods import is_active, is_ready
 from scheduler.simulator.registry.deletion import DeleteOptions, check_preconditions, delete
 
 if TYPE_CHECKING:
@@ -32,22 +33,9 @@ _RETRY_SECONDS: Final = 10
 
 
 def evict(
-    registry: Registry,
-    namespace: str,
-    name: str,
-    eviction: Any,
-    options: DeleteOptions,
-    write: WriteOptions,
+    registry: Registry, namespace: str, name: str, eviction: Any, options: DeleteOptions, write: WriteOptions
 ) -> None:
-    """Evict a pod.
-
-    Args:
-        registry: the objects.
-        namespace: the pod's.
-        name: the pod's.
-        eviction: the decoded policy/v1 Eviction.
-        options: its deleteOptions.
-        write: how the request is meant.
+    """Evict a pod as a decoded policy/v1 Eviction and its deleteOptions say.
 
     Raises:
         StatusError: 400; 404, there is no such pod; 409, it is not the one meant; 429, its budget is against
@@ -63,7 +51,7 @@ def evict(
         budget = _budget_of(registry, entry.object)
         if budget is not None and not _is_unprotected(budget.object, entry.object):
             _take_from(registry, budget, name, write)
-    if "deletionTimestamp" not in entry.object["metadata"]:
+    if not is_terminating(entry.object):
         _mark(registry, entry, write)
     # Marking it has made a new version: what was asked of the version has been checked above.
     options = DeleteOptions(options.grace_period_seconds, options.uid, "", options.propagation_policy)
@@ -72,23 +60,17 @@ def evict(
 
 def _goes_anyway(pod: Object) -> bool:
     """Whether nothing is lost with a pod that a budget could protect."""
-    return (
-        pod["status"].get("phase") in {"Succeeded", "Failed", "Pending"}
-        or "deletionTimestamp" in pod["metadata"]
-    )
+    return not is_active(pod) or pod["status"].get("phase") == "Pending"
 
 
 def _budget_of(registry: Registry, pod: Object) -> Entry | None:
     kind = registry.kinds.named(_BUDGETS)
     found = [entry for entry in registry.storage(kind) if covers(entry.object, pod)]
     if len(found) > 1:
-        raise StatusError(
-            500,
-            "InternalError",
-            "Internal error occurred: This pod has more than one PodDisruptionBudget, which the eviction "
-            "subresource does not support.",
-            {},
+        problem = (
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         )
+        raise StatusError(500, "InternalError", f"Internal error occurred: {problem}", {})
     return found[0] if found else None
 
 
@@ -130,7 +112,7 @@ def _take_from(registry: Registry, entry: Entry, pod_name: str, write: WriteOpti
     now = registry.timestamp()
     new = status | {"disruptionsAllowed": allowed - 1, "disruptedPods": disrupted | {pod_name: now}}
     if allowed == 1:
-        new["conditions"] = [condition(0, generation, condition_of(budget), now)]
+        new["conditions"] = [condition(budget, 0, now)]
     changed = budget | {"metadata": dict(budget["metadata"]), "status": new}
     registry.commit(kind, entry, changed, write)
 

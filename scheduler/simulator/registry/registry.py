@@ -111,14 +111,7 @@ class Registry:
         *,
         managed: Sequence[Object] = (),
     ) -> Entry:
-        """Create an object.
-
-        Args:
-            kind: its kind.
-            namespace: where; "" for what has no namespace.
-            body: what it is to be.
-            options: how the write is meant.
-            managed: its managedFields.
+        """Create an object, with its managedFields if there are any.
 
         Raises:
             StatusError: 400, 403, 404 (its namespace), 409 or 422.
@@ -170,11 +163,7 @@ class Registry:
         """
         obj = self._read(kind, body, options)
         metadata = obj["metadata"]
-        self._set_namespace(kind, metadata, namespace)
-        if metadata.setdefault("name", name) != name:
-            raise bad_request(
-                f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
-            )
+        self._set_place(kind, metadata, namespace, name)
         entry = self.storage(kind).get(kind.key(namespace, name))
         if entry is None:
             if not kind.strategy.create_on_update or subresource:
@@ -194,16 +183,7 @@ class Registry:
         *,
         subresource: str = "",
     ) -> Entry:
-        """Change part of an object.
-
-        Args:
-            kind: its kind.
-            namespace: where it is; "" for what has no namespace.
-            name: its name.
-            patch: the decoded patch.
-            patch_type: one of the media types of `patch_types`.
-            options: how the write is meant.
-            subresource: as in `status`; "" for the object itself.
+        """Change part of an object by a decoded patch of one of the media types of `patch_types`.
 
         Raises:
             StatusError: 400, 404, 409, 415 or 422.
@@ -215,9 +195,8 @@ class Registry:
         obj = self._read(kind, patched, options)
         self._set_namespace(kind, obj["metadata"], namespace)
         if obj["metadata"].get("name") != name:
-            cause = invalid_value(
-                "metadata.name", f'"{obj["metadata"].get("name", "")}"', "field is immutable"
-            )
+            shown = f'"{obj["metadata"].get("name", "")}"'
+            cause = invalid_value("metadata.name", shown, "field is immutable")
             raise invalid(kind.group, kind.kind, name, [cause])
         return self._replace(kind, entry, obj, subresource, options)
 
@@ -229,11 +208,7 @@ class Registry:
             raise bad_request("metadata.managedFields must be nil")
         config = read_object(kind, config, options)
         metadata = config["metadata"]
-        self._set_namespace(kind, metadata, namespace)
-        if metadata.setdefault("name", name) != name:
-            raise bad_request(
-                f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
-            )
+        self._set_place(kind, metadata, namespace, name)
         entry = self.storage(kind).get(kind.key(namespace, name))
         if entry is None and (subresource or metadata.get("uid")):
             raise not_found(kind, name)
@@ -266,10 +241,10 @@ class Registry:
         if obj == entry.object:
             return entry
         if options.dry_run:
-            return Entry(entry.key, entry.namespace, entry.name, obj, entry.version)
+            return entry.unstored(obj)
         if kind.strategy.is_released(obj):
             self.storage(kind).remove(entry.key)
-            return Entry(entry.key, entry.namespace, entry.name, obj, entry.version)
+            return entry.unstored(obj)
         return self.storage(kind).put(entry.key, entry.namespace, entry.name, obj)
 
     def _read(self, kind: Kind, body: Any, options: WriteOptions) -> Object:
@@ -291,12 +266,8 @@ class Registry:
         metadata = obj["metadata"]
         self._check_version(kind, entry, metadata)
         if metadata.get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
-            raise conflict(
-                kind,
-                entry.name,
-                f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: "
-                f"{old['metadata']['uid']}",
-            )
+            uids = f"UID in precondition: {metadata['uid']}, UID in object meta: {old['metadata']['uid']}"
+            raise conflict(kind, entry.name, f"Precondition failed: {uids}")
         keep_system_fields(metadata, old["metadata"])
         causes: list[Cause]
         if subresource:
@@ -334,6 +305,14 @@ class Registry:
         if kind.namespaced:
             metadata["namespace"] = namespace
 
+    @classmethod
+    def _set_place(cls, kind: Kind, metadata: Object, namespace: str, name: str) -> None:
+        cls._set_namespace(kind, metadata, namespace)
+        if metadata.setdefault("name", name) != name:
+            raise bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+            )
+
     def _set_name(self, kind: Kind, metadata: Object) -> None:
         base = metadata.get("generateName", "")
         if metadata.get("name") or not base:
@@ -351,16 +330,10 @@ class Registry:
         if namespace is None:
             raise not_found(self.kinds.named("namespaces"), name)
         if "deletionTimestamp" in namespace["metadata"]:
-            raise forbidden(
-                kind,
-                metadata.get("name", ""),
-                f"unable to create new content in namespace {name} because it is being terminated",
-                [
-                    Cause(
-                        "NamespaceTerminating", "metadata.namespace", f"namespace {name} is being terminated"
-                    )
-                ],
-            )
+            problem = f"unable to create new content in namespace {name} because it is being terminated"
+            told = f"namespace {name} is being terminated"
+            cause = Cause("NamespaceTerminating", "metadata.namespace", told)
+            raise forbidden(kind, metadata.get("name", ""), problem, [cause])
 
 
 def _refuse_if_invalid(kind: Kind, name: str, causes: list[Cause]) -> None:

@@ -123,37 +123,38 @@ def _node(
     allocatable: dict[str, str],
     labels: dict[str, str],
 ) -> Object:
+    labels = {
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": instance_type,
+        "topology.kubernetes.io/region": _REGION,
+        "topology.kubernetes.io/zone": zone,
+        **labels,
+    }
+    node = ready_node(name, labels, {}, capacity, allocatable)
+    node["status"]["nodeInfo"] = {
+        "architecture": labels["kubernetes.io/arch"],
+        "operatingSystem": "linux",
+        "kubeletVersion": _KUBELET_VERSION,
+    }
+    return node
+
+
+def ready_node(
+    name: str, labels: dict[str, str], spec: Object, capacity: dict[str, str], allocatable: dict[str, str]
+) -> Object:
+    """Return a Node whose kubelet says that it is ready."""
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "kubelet is posting ready status",
+    }
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {
-                "kubernetes.io/arch": "amd64",
-                "kubernetes.io/hostname": name,
-                "kubernetes.io/os": "linux",
-                "node.kubernetes.io/instance-type": instance_type,
-                "topology.kubernetes.io/region": _REGION,
-                "topology.kubernetes.io/zone": zone,
-                **labels,
-            },
-        },
-        "spec": {},
-        "status": {
-            "capacity": dict(capacity),
-            "allocatable": dict(allocatable),
-            "conditions": [
-                {
-                    "type": "Ready",
-                    "status": "True",
-                    "reason": "KubeletReady",
-                    "message": "kubelet is posting ready status",
-                }
-            ],
-            "nodeInfo": {
-                "architecture": labels.get("kubernetes.io/arch", "amd64"),
-                "operatingSystem": "linux",
-                "kubeletVersion": _KUBELET_VERSION,
-            },
-        },
+        "metadata": {"name": name, "labels": labels},
+        "spec": spec,
+        "status": {"capacity": dict(capacity), "allocatable": dict(allocatable), "conditions": [ready]},
     }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.simulator.apimachinery.objects import key_of
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.faults import requests
 
@@ -14,7 +16,14 @@ if TYPE_CHECKING:
 
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.faults import Fault
-    from scheduler.simulator.scenarios.scenario import FaultStep, Scenario, Step, Tainting
+    from scheduler.simulator.scenarios.scenario import (
+        FaultStep,
+        Scaling,
+        Scenario,
+        Tainting,
+        Target,
+        WatchDrop,
+    )
     from scheduler.simulator.server import ApiServer
 
 logger = logging.getLogger(__name__)
@@ -40,15 +49,15 @@ class ScenarioPlayer:
         self._down: dict[str, asyncio.TimerHandle] = {}  # node name -> when its pods are given up
         self._timers: list[asyncio.TimerHandle] = []
         self.failures: list[str] = []
-        self._actions: Mapping[str, Callable[[Step], None]] = {
+        self._actions: Mapping[str, Callable[[Any], None]] = {
             "delete": self._delete,
             "scale": self._scale,
-            "cordon": lambda step: self._set_unschedulable(step.cordon or "", wanted=True),
-            "uncordon": lambda step: self._set_unschedulable(step.uncordon or "", wanted=False),
-            "taint": self._taint,
-            "untaint": self._untaint,
-            "kill_node": lambda step: self._kill(step.kill_node or ""),
-            "restore_node": lambda step: self._restore(step.restore_node or ""),
+            "cordon": partial(self._set_unschedulable, wanted=True),
+            "uncordon": partial(self._set_unschedulable, wanted=False),
+            "taint": partial(self._set_taint, wanted=True),
+            "untaint": partial(self._set_taint, wanted=False),
+            "kill_node": self._kill,
+            "restore_node": self._restore,
             "fault": self._fault,
             "drop_watches": self._drop_watches,
             "compact": self._compact,
@@ -76,7 +85,7 @@ class ScenarioPlayer:
                     if action == "apply":
                         await self._apply(objects)
                     else:
-                        self._actions[action](step)
+                        self._actions[action](getattr(step, action))
                 except (StatusError, KeyError) as error:
                     problem = error.message if isinstance(error, StatusError) else str(error.args[0])
                     self.failures.append(f"{step.at} {action}: {problem}")
@@ -104,55 +113,29 @@ class ScenarioPlayer:
                 waited += _SERVED_POLL_SECONDS
             self._store.apply(obj)
 
-    def _delete(self, step: Step) -> None:
-        target = step.delete
-        assert target is not None
-        self._store.delete(
-            target.resource,
-            target.name,
-            target.namespace,
-            grace_period_seconds=target.grace_period_seconds,
-        )
+    def _delete(self, target: Target) -> None:
+        grace = target.grace_period_seconds
+        self._store.delete(target.resource, target.name, target.namespace, grace_period_seconds=grace)
 
-    def _scale(self, step: Step) -> None:
-        scaling = step.scale
-        assert scaling is not None
+    def _scale(self, scaling: Scaling) -> None:
         self._store.scale(scaling.resource, scaling.name, scaling.replicas, scaling.namespace)
 
     def _set_unschedulable(self, node: str, *, wanted: bool) -> None:
         self._store.patch("nodes", node, {"spec": {"unschedulable": wanted or None}})
 
-    def _taint(self, step: Step) -> None:
-        tainting = step.taint
-        assert tainting is not None
-        taint = {
-            "key": tainting.key,
-            "effect": tainting.effect,
-            **({"value": tainting.value} if tainting.value else {}),
-        }
-        self._set_taints(tainting, [taint])
-
-    def _untaint(self, step: Step) -> None:
-        assert step.untaint is not None
-        self._set_taints(step.untaint, [])
-
-    def _set_taints(self, tainting: Tainting, added: list[Object]) -> None:
-        """Put taints in the place of the one of that key and effect."""
+    def _set_taint(self, tainting: Tainting, *, wanted: bool) -> None:
+        """Put a taint in the place of the one of that key and effect, or take that away."""
         present = self._store.get("nodes", tainting.node)["spec"].get("taints", [])
-        others = [one for one in present if (one["key"], one["effect"]) != (tainting.key, tainting.effect)]
-        self._store.patch("nodes", tainting.node, {"spec": {"taints": [*others, *added] or None}})
+        taints = [one for one in present if (one["key"], one["effect"]) != (tainting.key, tainting.effect)]
+        if wanted:
+            value = {"value": tainting.value} if tainting.value else {}
+            taints.append({"key": tainting.key, "effect": tainting.effect, **value})
+        self._store.patch("nodes", tainting.node, {"spec": {"taints": taints or None}})
 
     def _kill(self, name: str) -> None:
         """Let a node's kubelet fall silent; after five minutes its pods are given up."""
         self._set_ready(name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
-        for pod in self._store.list("pods", fields=f"spec.nodeName={name}"):
-            conditions = [
-                one | {"status": "False"} if one["type"] == "Ready" else one
-                for one in pod["status"].get("conditions", ())
-            ]
-            metadata = pod["metadata"]
-            patch = {"status": {"conditions": conditions}}
-            self._store.patch("pods", metadata["name"], patch, metadata["namespace"], subresource="status")
+        self._set_pods_ready(f"spec.nodeName={name}", "False")
         loop = asyncio.get_running_loop()
         if name in self._down:
             self._down[name].cancel()
@@ -163,19 +146,23 @@ class ScenarioPlayer:
         timer = self._down.pop(name, None)
         if timer is not None:
             timer.cancel()
-        for pod in self._store.list("pods", fields=f"spec.nodeName={name},status.phase=Running"):
+        self._set_pods_ready(f"spec.nodeName={name},status.phase=Running", "True")
+
+    def _set_pods_ready(self, fields: str, status: str) -> None:
+        """Write into the selected pods that they are ready, or not."""
+        for pod in self._store.list("pods", fields=fields):
             conditions = [
-                one | {"status": "True"} if one["type"] == "Ready" else one
+                one | {"status": status} if one["type"] == "Ready" else one
                 for one in pod["status"].get("conditions", ())
             ]
-            metadata = pod["metadata"]
+            namespace, name = key_of(pod)
             patch = {"status": {"conditions": conditions}}
-            self._store.patch("pods", metadata["name"], patch, metadata["namespace"], subresource="status")
+            self._store.patch("pods", name, patch, namespace, subresource="status")
 
     def _give_up(self, name: str) -> None:
         for pod in self._store.list("pods", fields=f"spec.nodeName={name}"):
-            metadata = pod["metadata"]
-            self._store.delete("pods", metadata["name"], metadata["namespace"], grace_period_seconds=0)
+            namespace, pod_name = key_of(pod)
+            self._store.delete("pods", pod_name, namespace, grace_period_seconds=0)
 
     def _set_ready(self, name: str, status: str, reason: str, message: str) -> None:
         node = self._store.get("nodes", name)
@@ -190,9 +177,7 @@ class ScenarioPlayer:
         patch = {"status": {"conditions": [*others, ready]}}
         self._store.patch("nodes", name, patch, subresource="status")
 
-    def _fault(self, step: Step) -> None:
-        asked = step.fault
-        assert asked is not None
+    def _fault(self, asked: FaultStep) -> None:
         fault = self._made(asked)
         if asked.for_ is not None:
             loop = asyncio.get_running_loop()
@@ -222,10 +207,8 @@ class ScenarioPlayer:
             return faults.lose_answers(match, times=asked.times, probability=asked.probability)
         return faults.stall_watches(match)
 
-    def _drop_watches(self, step: Step) -> None:
-        drop = step.drop_watches
-        assert drop is not None
+    def _drop_watches(self, drop: WatchDrop) -> None:
         self._server.faults.drop_watches(requests(resource=drop.resource, namespace=drop.namespace))
 
-    def _compact(self, step: Step) -> None:
-        self._server.faults.compact("" if step.compact == "all" else step.compact or "")
+    def _compact(self, resource: str) -> None:
+        self._server.faults.compact("" if resource == "all" else resource)

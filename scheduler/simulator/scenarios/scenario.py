@@ -15,6 +15,7 @@ steps:                      # each at a time since the start, with one thing tha
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -27,6 +28,7 @@ from scheduler.objects.canonical_quantity import canonical_quantity
 from scheduler.objects.durations import Duration
 from scheduler.objects.wording import child, entry, was
 from scheduler.simulator.apimachinery.metadata import dns_subdomain
+from scheduler.simulator.scenarios.clusters import ready_node
 from scheduler.simulator.scenarios.manifests import objects_of
 
 if TYPE_CHECKING:
@@ -91,13 +93,10 @@ class Scaling(_Part, frozen=True, kw_only=True):
     replicas: Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Tainting(_Part, frozen=True, kw_only=True):
+class Tainting(NodeTaint, frozen=True, kw_only=True):
     """A node that gets or loses a taint."""
 
     node: str
-    key: str
-    value: str = ""
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
 
 
 class FaultStep(_Part, frozen=True, kw_only=True):
@@ -187,6 +186,7 @@ class _File(_Part, frozen=True, kw_only=True):
     steps: tuple[Step, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """A scenario that was found to be in order.
 
@@ -196,15 +196,9 @@ class Scenario:
         steps: what happens, with the objects of each that applies some.
     """
 
-    def __init__(
-        self,
-        nodes: tuple[NodeGroup, ...],
-        objects: tuple[Object, ...],
-        steps: tuple[tuple[Step, tuple[Object, ...]], ...],
-    ) -> None:
-        self.nodes = nodes
-        self.objects = objects
-        self.steps = steps
+    nodes: tuple[NodeGroup, ...]
+    objects: tuple[Object, ...]
+    steps: tuple[tuple[Step, tuple[Object, ...]], ...]
 
     def node_objects(self) -> list[Object]:
         """Return the nodes of all groups."""
@@ -283,16 +277,5 @@ def _node(group: NodeGroup, place: int) -> Object:
         "topology.kubernetes.io/zone": group.zones[place % len(group.zones)],
         **group.labels,
     }
-    ready = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "KubeletReady",
-        "message": "kubelet is posting ready status",
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"taints": [msgspec.to_builtins(taint) for taint in group.taints]} if group.taints else {},
-        "status": {"capacity": amounts, "allocatable": dict(amounts), "conditions": [ready]},
-    }
+    taints = [msgspec.to_builtins(taint) for taint in group.taints]
+    return ready_node(name, labels, {"taints": taints} if taints else {}, amounts, amounts)

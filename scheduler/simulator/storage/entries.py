@@ -46,6 +46,10 @@ class Entry:
             raw = self._raw[kind.api_version] = kind.encode(self.object)
         return raw
 
+    def unstored(self, obj: Object) -> Entry:
+        """Return the entry as it would be with another object, one that is not stored."""
+        return Entry(self.key, self.namespace, self.name, obj, self.version)
+
     def at_version(self, version: int) -> Entry:
         """Return the same object as if it had been written at another version."""
         metadata = self.object["metadata"] | {"resourceVersion": str(version)}

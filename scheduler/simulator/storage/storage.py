@@ -26,12 +26,7 @@ class Storage:
     """The objects of one kind."""
 
     def __init__(self, versions: Versions, history: int) -> None:
-        """Start empty.
-
-        Args:
-            versions: the counter all kinds share.
-            history: how many changes are kept.
-        """
+        """Start empty, with the counter all kinds share, to keep so many changes."""
         self._versions = versions
         self._entries: dict[str, Entry] = {}
         self._keys: list[str] = []  # sorted

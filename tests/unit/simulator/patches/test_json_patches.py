@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.simulator.apimachinery.objects import clone
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.patches.json_patches import json_patch, merge_patch
+from scheduler.simulator.patches.patch_types import json_patch, merge_patch
 
 
 @pytest.mark.parametrize(

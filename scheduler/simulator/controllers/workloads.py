@@ -1,0 +1,102 @@
+"""What controllers of workloads have in common: each looks at a workload together with what belongs to it."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, key_of, owned_by
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.controllers.controller import QueueController
+
+if TYPE_CHECKING:
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.registry.store import Store
+
+REVISION_LABEL: Final = "controller-revision-hash"
+
+_RETRY_SECONDS: Final = 1.0
+_HASH_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_HASH_LENGTH: Final = 10
+
+
+class WorkloadController(QueueController):
+    """Looks at the workloads of one kind when they, or what they own, have changed.
+
+    The first of its `resources` are the workloads, the second what they own.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.workloads: dict[str, Object] = {}  # uid -> workload
+        self._owned: dict[str, dict[str, Object]] = {}  # uid of the workload -> name -> what it owns
+
+    def observe(self, resource: str, type_: str, obj: Object) -> None:
+        if resource == self.resources[0]:
+            uid, place, key = obj["metadata"]["uid"], self.workloads, obj["metadata"]["uid"]
+        else:
+            uid = controller_of(obj).get("uid", "")
+            if not uid:
+                return
+            place, key = self._owned.setdefault(uid, {}), obj["metadata"]["name"]
+        if type_ == "DELETED":
+            place.pop(key, None)
+        else:
+            place[key] = obj
+        self.enqueue(uid)
+
+    def reconcile(self, key: str) -> None:
+        workload = self.workloads.get(key)
+        if workload is not None:
+            self.sync(workload, self.owned_by(workload))
+        elif not self._owned.get(key):
+            self._owned.pop(key, None)
+
+    @abstractmethod
+    def sync(self, workload: Object, owned: dict[str, Object]) -> None:
+        """Take one step with a workload and what it owns, by name; the effects are seen in the next turn."""
+
+    def owned_by(self, workload: Object) -> dict[str, Object]:
+        """Return what belongs to a workload: name -> object."""
+        return self._owned.get(workload["metadata"]["uid"], {})
+
+    def create_pod(self, workload: Object, metadata: Object, spec: Object | None = None) -> bool:
+        """Make a pod of a workload's template; says whether that could be done.
+
+        Args:
+            workload: whose it is.
+            metadata: laid over the template's.
+            spec: likewise.
+        """
+        template, own = workload["spec"]["template"], workload["metadata"]
+        pod = {
+            "metadata": template.get("metadata", {}) | {"ownerReferences": owned_by(workload)} | metadata,
+            "spec": template["spec"] | (spec or {}),
+        }
+        try:
+            self.store.create("pods", pod, namespace=own["namespace"])
+        except StatusError:
+            # As upstream: try again later, for the reason may pass (a namespace or a pod of that name on its way out).
+            self.later(_RETRY_SECONDS, self.look_again, own["uid"])
+            return False
+        return True
+
+    def delete_pod(self, pod: Object) -> None:
+        """Delete a pod unless it is gone, or going, already."""
+        namespace, name = key_of(pod)
+        present = self.store.find("pods", name, namespace)
+        if present is not None and not is_terminating(present):
+            self.store.delete("pods", name, namespace)
+
+    def write_status(self, workload: Object, status: Object) -> None:
+        namespace, name = key_of(workload)
+        self.store.patch(self.resources[0], name, {"status": status}, namespace, subresource="status")
+
+
+def template_hash(template: Object) -> str:
+    """Return a short name for a template; equal templates have the same."""
+    digest = hashlib.sha256(msgspec.json.encode(template, order="deterministic")).digest()
+    return "".join(_HASH_ALPHABET[byte % len(_HASH_ALPHABET)] for byte in digest[:_HASH_LENGTH])
