@@ -1,7 +1,7 @@
 """Which pods belong together with a pod, by the Services that select it and the controller that owns it.
 
 Source:
-    kube-scheduler v1.36, plugins/helper/spread.go.
+    kube-scheduler v1.36, plugins/helper/spread.go, DefaultSelector.
 """
 
 from __future__ import annotations
@@ -131,9 +131,6 @@ class DefaultSelectors:
         """Return the rule of all that select the pod together; one without requirements if nothing does.
 
         Objects that cannot be understood select nothing.
-
-        Source:
-            kube-scheduler v1.36, plugins/helper/spread.go, DefaultSelector.
         """
         labels = self._services_in(pod.namespace).labels_for(pod)
         owner = next((owner for owner in pod.pod.metadata.owner_references if owner.controller), None)

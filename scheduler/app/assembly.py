@@ -58,11 +58,6 @@ class Parts:
 
     That is all it takes to judge pods that others place.
 
-    Args:
-        clock: the time.
-        observer: counts.
-        in_tree: name -> class, of plugins that need no path.
-
     Attributes:
         cache: the nodes, and the pods on them.
         nominator: the pods that are expected somewhere.
@@ -123,14 +118,7 @@ class Parts:
         bound_pods: Iterable[PodInfo] = (),
         others: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Take a cluster in that is known as a whole.
-
-        Args:
-            needs: of the plugins.
-            nodes: all of them.
-            bound_pods: the pods on them.
-            others: kind -> `namespace/name` -> object.
-        """
+        """Take a cluster in that is known as a whole; `others` is kind -> `namespace/name` -> object."""
         for kind in needs.kinds:
             self.cache.table.watch_kind(kind).update(others.get(kind, {}))
         for node in nodes:
@@ -170,14 +158,7 @@ class Parts:
 
 
 class QueueParts(Parts):
-    """Beside that, the queue of the pods that are ours to place.
-
-    Args:
-        initial_backoff_seconds: see `SchedulingQueue`, these all.
-
-    Attributes:
-        queue: the pending pods.
-    """
+    """Beside that, `queue`: the pods that are ours to place, after the waits that `SchedulingQueue` tells of."""
 
     def __init__(
         self,
@@ -223,24 +204,12 @@ class Cycles:
     """What places the pods of a queue: from the decision to the Binding, and what may go wrong on the way.
 
     Args:
-        parts: state, profiles and queue.
-        writer: patches and deletes pods.
         recorders: who records the events of each profile.
         reader: reads a pod past every cache.
         newest: `namespace/name` -> the pod as the API server last showed it.
         is_leading: whether anything may be written now.
         tasks: for preemptions.
         random: breaks ties between nodes.
-        sampling: how many nodes are looked at.
-
-    Attributes:
-        reporter: says to users what became of pods.
-        binding: carries choices out.
-        preemptions: makes pods leave.
-        rejections: notices pods that kubelets reject.
-        pod_handler: who takes pods in.
-        attempts: the last attempt at each pod.
-        scheduler: the loop.
     """
 
     def __init__(

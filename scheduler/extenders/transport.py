@@ -21,19 +21,17 @@ _LONGEST_ANSWER_BYTES = 256 * 1024 * 1024
 
 
 class Transport:
-    """Sends requests to one extender.
+    """Sends requests to one extender; nothing is opened before the first.
+
+    Args:
+        settings: the extender's.
+        path: where they stand in the configuration, for messages.
 
     Raises:
         ConfigurationError: its certificates cannot be read.
     """
 
     def __init__(self, settings: Extender, path: str) -> None:
-        """Prepare; nothing is opened before the first request.
-
-        Args:
-            settings: the extender's.
-            path: where they stand in the configuration, for messages.
-        """
         self._prefix = settings.url_prefix.rstrip("/")
         self._server_name = (settings.tls_config.server_name if settings.tls_config else "") or None
         self._seconds = _seconds(settings.http_timeout)

@@ -129,11 +129,7 @@ class InFlight:
         return uid in self._attempts
 
     def check(self) -> None:
-        """Assert what always holds.
-
-        Raises:
-            AssertionError: it does not.
-        """
+        """Assert what always holds."""
         astray = [uid for uid, attempt in self._listening.items() if self._attempts.get(uid) is not attempt]
         assert not astray, f"pods {astray} hear of events and are not in flight"
         starts = [attempt.start for attempt in self._listening.values()]

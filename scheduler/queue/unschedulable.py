@@ -104,11 +104,7 @@ class UnschedulablePods:
         return iter(self._awaited)
 
     def check(self) -> None:
-        """Assert what always holds.
-
-        Raises:
-            AssertionError: it does not.
-        """
+        """Assert what always holds."""
         kept: dict[str, set[str]] = {}
         for profile, by_plugin in self._waiting.items():
             assert by_plugin, f"profile {profile} is kept without pods"

@@ -54,10 +54,6 @@ class Reached:
 def snippet(frameworks: Sequence[Framework], reached: Reached) -> str:
     """Return the `extenders:` section, with the verbs that the profiles have something to say to.
 
-    Args:
-        frameworks: the profiles that judge pods.
-        reached: how the extender is reached.
-
     Raises:
         ConfigurationError: the profiles have nothing to say at all.
     """
@@ -86,9 +82,7 @@ def snippet(frameworks: Sequence[Framework], reached: Reached) -> str:
 def points_not_run(frameworks: Iterable[Framework], *, binds: bool) -> dict[str, list[str]]:
     """Return extension point -> plugins that a profile has there in vain: no scheduler asks an extender for them.
 
-    Args:
-        frameworks: the profiles that judge pods.
-        binds: whether pods are bound here, which takes Reserve, PreBind, Bind and PostBind.
+    Who binds pods runs Reserve, PreBind, Bind and PostBind.
     """
     points = [ExtensionPoint.PERMIT]
     if not binds:
