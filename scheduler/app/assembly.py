@@ -87,9 +87,7 @@ class Parts:
     ) -> dict[str, Framework]:
         """Build every profile of a configuration, plugins included; nothing is in force by that.
 
-        Args:
-            configuration: what is enabled.
-            own: schedulerName -> the capabilities that are not the same everywhere.
+        `own` is schedulerName -> the capabilities that are not the same everywhere.
 
         Raises:
             ConfigurationError: a plugin is unknown, broken, or has bad arguments.

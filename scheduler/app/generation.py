@@ -47,9 +47,8 @@ class Generation:
     clock: Clock
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _first: list[asyncio.Event] = field(default_factory=list)
-    _fresh_at: dict[tuple[str, str], float] = field(
-        default_factory=dict
-    )  # (plugin, profile) -> last success, or start
+    # (plugin, profile) -> last success, or start
+    _fresh_at: dict[tuple[str, str], float] = field(default_factory=dict)
 
     async def close(self) -> None:
         """End what only this generation needs."""

@@ -221,12 +221,7 @@ def _value(fields: Mapping[str, msgspec.Raw], name: str, kind: Any, *, folds: bo
 
 
 def _folded(value: Any, *, keeps: bool = False) -> Any:
-    """Return JSON with the names of all fields in lower case.
-
-    Args:
-        value: as decoded.
-        keeps: leaves the outermost names alone, which are those of nodes.
-    """
+    """Return JSON with the names of all fields in lower case; `keeps` leaves the outermost alone, those of nodes."""
     if isinstance(value, dict):
         return {name if keeps else name.lower(): _folded(each) for name, each in value.items()}
     if isinstance(value, list):

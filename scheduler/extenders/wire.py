@@ -63,13 +63,7 @@ class MetaVictims:
 
 
 def arguments(pod: PodInfo, nodes: Sequence[NodeObject], *, names_only: bool) -> bytes:
-    """Return ExtenderArgs: a pod and the nodes to filter or to rank.
-
-    Args:
-        pod: a pending pod, whose bytes are kept.
-        nodes: the nodes.
-        names_only: whether the extender knows the nodes itself.
-    """
+    """Return ExtenderArgs: a whole pod, and the nodes to filter or to rank, whole or by name."""
     if names_only:
         names = msgspec.json.encode([node.name for node in nodes])
         return b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (_bytes_of(pod), names)
@@ -87,13 +81,7 @@ def binding_arguments(pod: PodInfo, node_name: str) -> bytes:
 def preemption_arguments(
     pod: PodInfo, victims: Mapping[str, tuple[Sequence[PodInfo], int]], *, names_only: bool
 ) -> bytes:
-    """Return ExtenderPreemptionArgs.
-
-    Args:
-        pod: the pod that needs room.
-        victims: node name -> the pods that would have to go, and how many disruption budgets that breaks.
-        names_only: whether the extender knows the pods itself; else they are sent whole.
-    """
+    """Return ExtenderPreemptionArgs; `victims` are the pods, and how many budgets that breaks, whole or by UID."""
     if names_only:
         meta = {
             name: {"Pods": [{"UID": each.uid} for each in pods], "NumPDBViolations": violations}
@@ -122,12 +110,7 @@ def _bytes_of(pod: PodInfo) -> bytes:
 
 
 def filter_answer(body: bytes, asked: Iterable[str], *, names_only: bool) -> FilterAnswer:
-    """Read ExtenderFilterResult.
-
-    Args:
-        body: the answer.
-        asked: the names of the nodes that were sent.
-        names_only: whether names were sent.
+    """Read ExtenderFilterResult about the nodes `asked`, by name if names were sent.
 
     Raises:
         ExtenderError: it is none, tells of an error, or names a node that was not sent.

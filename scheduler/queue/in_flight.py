@@ -46,9 +46,8 @@ class InFlight:
 
     def __init__(self) -> None:
         self._attempts: dict[str, _PodInFlight] = {}  # uid -> attempt
-        self._listening: dict[
-            str, _PodInFlight
-        ] = {}  # those of them that events can help, by when they began
+        # those of them that events can help, by when they began
+        self._listening: dict[str, _PodInFlight] = {}
         self._events = deque[RecordedEvent]()
         self._first = 0  # the number of the first event in `_events`
         self._profiles = Counter[str]()

@@ -29,13 +29,7 @@ class GuestLog:
         self.severity = severity
 
     def write(self, severity: int, message: bytes, pairs: bytes = b"") -> None:
-        """Log one line.
-
-        Args:
-            severity: klog's.
-            message: its text, as a rule with a newline at the end.
-            pairs: NUL-terminated keys and values in turn.
-        """
+        """Log one line of klog's severity; `pairs` are NUL-terminated keys and values in turn."""
         if severity < self.severity:
             return
         level = _LEVELS[min(severity, len(_LEVELS) - 1)]
