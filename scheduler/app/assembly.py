@@ -6,11 +6,13 @@ object, `Profiles`, that is handed to whoever goes by it.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from scheduler.app.capabilities import LoopSleep
 from scheduler.app.needs import resource_of, trimmed
 from scheduler.app.web_client import WebClient
+from scheduler.client.requests import RateLimitedRequests
 from scheduler.cycle.attempt_log import AttemptLog
 from scheduler.cycle.binding import BindingCycle
 from scheduler.cycle.event_bus import EventBus
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
     from random import Random
 
     from scheduler.app.tasks import Tasks
+    from scheduler.client.requests import Requests
     from scheduler.configuration.load import Configuration
+    from scheduler.configuration.types import ClientConnection
     from scheduler.cycle.binding import PodGet
     from scheduler.cycle.observer import CycleObserver
     from scheduler.cycle.preemption import VictimWriter
@@ -282,3 +286,10 @@ class Cycles:
             observer=observer,
             freeze=parts.freeze,
         )
+
+
+def limited(requests: Requests, settings: ClientConnection) -> Requests:
+    """Return requests at no higher rate than is set, if one is."""
+    if settings.qps <= 0:
+        return requests
+    return RateLimitedRequests(requests, qps=settings.qps, burst=settings.burst or math.ceil(settings.qps))

@@ -71,7 +71,8 @@ class Generation:
                 for first in self._first:
                     await first.wait()
         except TimeoutError:
-            logger.warning("Plugins are put to work before their data were read", extra=self._fields())
+            fields = {"profiles": sorted(self.frameworks), "seconds": FIRST_REFRESH_SECONDS}
+            logger.warning("Plugins are put to work before their data were read", extra=fields)
 
     def stop_refreshing(self) -> None:
         """End what `start_refreshing` began."""
@@ -97,9 +98,6 @@ class Generation:
             for plugin in framework.plugins.all():
                 if plugin.refresh_seconds is not None:
                     yield profile, plugin, plugin.refresh_seconds
-
-    def _fields(self) -> dict[str, object]:
-        return {"profiles": sorted(self.frameworks), "seconds": FIRST_REFRESH_SECONDS}
 
     async def _keep_fresh(self, profile: str, plugin: Plugin, seconds: float, first: asyncio.Event) -> None:
         fields, name = {"plugin": plugin.name, "profile": profile}, plugin.name

@@ -105,10 +105,8 @@ class Extenders:
             try:
                 answer = await extender.filter(pod, nodes)
             except ExtenderError as error:
-                self._failed(extender, "filter", pod, error)
-                if extender.ignorable:
-                    continue
-                raise
+                self._ignore(error, extender, "filter", pod)
+                continue
             refusals = _refusals(answer, snapshot, rows)
             rows = diagnosis.reject(EXTENDER, refusals.table, refusals.index[rows], rows)
         return rows
@@ -126,7 +124,7 @@ class Extenders:
         found: dict[str, Int64s] = {}
         for extender, answer in zip(asked, answers, strict=True):
             if isinstance(answer, ExtenderError):
-                self._failed(extender, "prioritize", pod, answer)
+                self._ignore(answer, extender, "prioritize", pod)
                 continue
             if isinstance(answer, BaseException):
                 raise answer
@@ -150,11 +148,9 @@ class Extenders:
             try:
                 await extender.bind(pod, node_name)
             except ExtenderError as error:
-                self._failed(extender, "bind", pod, error)
-                if extender.ignorable:
-                    continue
-                raise
-            return True
+                self._ignore(error, extender, "bind", pod)
+            else:
+                return True
         return False
 
     def may_change_victims(self, pod: PodInfo) -> bool:
@@ -175,9 +171,7 @@ class Extenders:
             try:
                 victims = await self._victims_of(extender, pod, snapshot, victims)
             except ExtenderError as error:
-                self._failed(extender, "preempt", pod, error)
-                if not extender.ignorable:
-                    raise
+                self._ignore(error, extender, "preempt", pod)
         return victims
 
     async def close(self) -> None:
@@ -192,7 +186,8 @@ class Extenders:
             if verb(extender.settings) and extender.is_interested(pod)
         ]
 
-    def _failed(self, extender: HttpExtender, verb: str, pod: PodInfo, error: ExtenderError) -> None:
+    def _ignore(self, error: ExtenderError, extender: HttpExtender, verb: str, pod: PodInfo) -> None:
+        """Tell of an error, and raise it if it cannot be ignored; without priorities any extender can be."""
         logger.warning(
             "Extender failed",
             extra={
@@ -205,6 +200,8 @@ class Extenders:
         )
         is_fatal = not extender.ignorable and verb != "prioritize"
         self._observer.extender_failed(extender.name, verb, pod, error, is_fatal=is_fatal)
+        if is_fatal:
+            raise error
 
     @staticmethod
     async def _victims_of(

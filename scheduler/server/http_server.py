@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
+from scheduler.configuration.write import to_plain
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.server.configz import configz
 from scheduler.server.health import health_routes
 from scheduler.server.pod_resources import CONTENT_TYPE, pod_resources_text
 
@@ -74,7 +74,7 @@ def application(
         web.get("/version", _version),
     ]
     if configuration is not None:
-        routes.append(web.get("/configz", _json(lambda: configz(configuration()))))
+        routes.append(web.get("/configz", _json(lambda: _configz(configuration()))))
     if pods is not None:
         routes.append(web.get("/metrics/resources", _pod_resources(pods, is_leading)))
     if explain is not None:
@@ -181,6 +181,19 @@ async def _version(_request: web.Request) -> web.Response:
             "platform": f"{platform.system().lower()}/{platform.machine()}",
         }
     )
+
+
+def _configz(configuration: Configuration) -> bytes:
+    """Return the configuration in effect as JSON; extenders' private keys are withheld.
+
+    Source:
+        kube-scheduler v1.36, cmd/kube-scheduler/app/server.go, Run, which registers it as `componentconfig`.
+    """
+    shown = to_plain(configuration)
+    for extender in shown.get("extenders", ()):
+        if "keyData" in extender.get("tlsConfig", {}):
+            extender["tlsConfig"]["keyData"] = "REDACTED"
+    return msgspec.json.encode({"componentconfig": shown})
 
 
 def _json(body: Callable[[], bytes]) -> Handler:

@@ -11,9 +11,8 @@ import wasmtime
 from scheduler.objects.durations import Duration
 from scheduler.wasm.engine import engine, ticker, ticks
 from scheduler.wasm.guest import GuestError
-from scheduler.wasm.memory import GuestMemory
+from scheduler.wasm.memory import GuestMemory, text
 from scheduler.wasm.scene import Scene
-from scheduler.wasm.words import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How host and guest hand bytes to each other."""
+"""How host and guest hand bytes to each other, and texts in them."""
 
 from __future__ import annotations
 
@@ -42,3 +42,18 @@ class GuestMemory:
         size = self._memory.data_len(self._store)
         if length and pointer + length > size:
             raise GuestError(f"out of memory: {length} bytes at {pointer}, of {size}")
+
+
+def null_terminated(content: bytes) -> tuple[str, ...]:
+    """Split texts that end in NUL each; empty ones and a tail without an end are left out.
+
+    Source:
+        kube-scheduler-wasm-extension, scheduler/plugin/cstring.go.
+    """
+    whole = content.split(b"\0")[:-1]
+    return tuple(text(part) for part in whole if part)
+
+
+def text(content: bytes) -> str:
+    """Read UTF-8; what is none is marked."""
+    return content.decode(errors="replace")

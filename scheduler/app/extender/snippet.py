@@ -58,7 +58,7 @@ def snippet(frameworks: Sequence[Framework], reached: Reached) -> str:
         ConfigurationError: the profiles have nothing to say at all.
     """
     extender: dict[str, Any] = {"urlPrefix": reached.url}
-    if _any_at(frameworks, _FILTERING):
+    if any(framework.plugins.at.get(point) for framework in frameworks for point in _FILTERING):
         extender |= {"filterVerb": FILTER, "preemptVerb": PREEMPT}
     weight = weight_of(frameworks)
     if weight:
@@ -95,7 +95,3 @@ def points_not_run(frameworks: Iterable[Framework], *, binds: bool) -> dict[str,
                 if plugin.name not in names:
                     names.append(plugin.name)
     return found
-
-
-def _any_at(frameworks: Iterable[Framework], points: Iterable[ExtensionPoint]) -> bool:
-    return any(framework.plugins.at.get(point) for framework in frameworks for point in points)
