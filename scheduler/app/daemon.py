@@ -53,10 +53,7 @@ class Daemon:
 
     Args:
         connection: to the API server; the caller closes it.
-        configuration: what to run.
-        clock: the time.
         random: breaks ties, spreads retries.
-        in_tree: name -> class, of plugins that need no path.
         max_in_unschedulable_seconds: after which a rejected pod is tried again though nothing happened.
         no_bind: decide, explain and count, and write nothing, not even the lease.
 

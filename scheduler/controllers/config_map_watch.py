@@ -42,8 +42,6 @@ class ConfigMapWatch:
     """One ConfigMap, followed for as long as the daemon runs.
 
     Args:
-        namespace: where it is.
-        name: which.
         kubeconfig: how to reach the API server; None as a pod.
         began: called in the daemon's loop when kopf begins, or begins again: what it shows then is what there is,
             and that there is nothing it does not show.

@@ -64,10 +64,6 @@ class ExtenderObserver(Protocol):
 class Extenders:
     """The extenders of a configuration, in order.
 
-    Args:
-        settings: of each.
-        observer: who hears of failures.
-
     Raises:
         ConfigurationError: certificates cannot be read.
     """
@@ -133,10 +129,6 @@ class Extenders:
                 if name in place_of:
                     scores[place_of[name]] += score * extender.settings.weight * _SCALE
         return found
-
-    def has_binder(self, pod: PodInfo) -> bool:
-        """Whether an extender is to bind the pod."""
-        return any(self._interested(pod, lambda settings: settings.bind_verb))
 
     async def bind(self, pod: PodInfo, node_name: str) -> bool:
         """Have an extender bind the pod; False if all that could are ignorable and failed.

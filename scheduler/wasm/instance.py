@@ -29,11 +29,6 @@ _MOST_TABLE_ELEMENTS = 2**18
 class Instance:
     """A guest that was started and can be called, until a call fails.
 
-    Args:
-        guest: the code.
-        host: answers what it asks.
-        args: its command line and its limits.
-
     Raises:
         GuestError: it cannot be started: an import is unknown, a limit too low, or its `_start` failed.
     """

@@ -48,12 +48,8 @@ class ExtenderService:
 
     Args:
         connection: to the API server; the caller closes it.
-        configuration: what to run.
         profile: the schedulerName of the profile that judges all pods; "" takes the only one, or, where there are
             several, the one of the pod's own schedulerName.
-        clock: the time.
-        random: spreads retries.
-        in_tree: name -> class, of plugins that need no path.
 
     Attributes:
         configuration: what is run.

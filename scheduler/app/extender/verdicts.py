@@ -38,8 +38,6 @@ class Verdicts:
     """Judges nodes with the plugins of one profile at a time; where one of them fails it raises SchedulerError.
 
     Args:
-        cache: what is counted where.
-        nominator: the pods that are expected somewhere.
         best: the highest total that a node can have in any profile, a multiple of 100; 0 without scoring plugins.
         unknown_nodes: is told how many nodes of a request are not known.
     """
