@@ -38,7 +38,7 @@ async def node_usages(
 ) -> dict[str, dict[str, float]]:
     """Return what is in use: resource -> node name -> number.
 
-    Those resources are read that `read` tells how to; what is no quantity, or negative, counts as missing.
+    Each resource of `read` is read in its own way; what is no quantity, or negative, counts as missing.
 
     Raises:
         OSError: no answer, or one from which nothing can be learnt.

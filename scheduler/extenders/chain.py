@@ -152,7 +152,7 @@ class Extenders:
     async def preempt(
         self, pod: PodInfo, snapshot: Snapshot, victims: Mapping[str, tuple[Sequence[PodInfo], int]]
     ) -> Mapping[str, tuple[Sequence[PodInfo], int]]:
-        """Return what the extenders leave of node name -> pods, and how many disruption budgets preempting them breaks.
+        """Return what the extenders leave of node name -> victims, and how many disruption budgets that breaks.
 
         Raises:
             ExtenderError: one that is not ignorable failed, or named pods that are not there.

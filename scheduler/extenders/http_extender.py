@@ -77,7 +77,7 @@ class HttpExtender:
     async def preempt(
         self, pod: PodInfo, victims: Mapping[str, tuple[Sequence[PodInfo], int]]
     ) -> Mapping[str, MetaVictims]:
-        """Ask which nodes may be cleared of which pods, by what was found: pods, and how many budgets that breaks."""
+        """Ask what is left of node name -> victims, and how many disruption budgets that breaks."""
         body = wire.preemption_arguments(pod, victims, names_only=self.settings.node_cache_capable)
         return await self._ask(self.settings.preempt_verb, body, wire.preemption_answer)
 
