@@ -42,7 +42,8 @@ class ImageLocality(ScorePlugin):
         total_bytes = np.zeros(snapshot.n_nodes, dtype=np.int64)
         for image in images:
             total_bytes += image.present * np.int64(_scaled_size(image, snapshot.n_nodes))
-        highest = _HIGHEST_BYTES_PER_CONTAINER * _container_count(pod)
+        spec = pod.pod.spec
+        highest = _HIGHEST_BYTES_PER_CONTAINER * (len(spec.init_containers) + len(spec.containers))
         counted = np.where(total_bytes < _LOWEST_BYTES, _LOWEST_BYTES, np.minimum(total_bytes, highest))
         return divide((counted - _LOWEST_BYTES) * MAX_NODE_SCORE, highest - _LOWEST_BYTES)
 
@@ -53,10 +54,6 @@ def _image_names(pod: PodInfo) -> list[str]:
     images = [container.image for container in (*spec.init_containers, *spec.containers)]
     images += [volume.image.reference for volume in spec.volumes if volume.image is not None]
     return [normalized_image_name(image) for image in images]
-
-
-def _container_count(pod: PodInfo) -> int:
-    return len(pod.pod.spec.init_containers) + len(pod.pod.spec.containers)
 
 
 def _scaled_size(image: ImageState, n_nodes: int) -> int:

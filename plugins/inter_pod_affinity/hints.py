@@ -1,7 +1,8 @@
 """Which changes of pods and nodes may help a pod that affinity or anti-affinity kept waiting.
 
 Source:
-    kube-scheduler v1.36, plugins/interpodaffinity/plugin.go.
+    kube-scheduler v1.36, plugins/interpodaffinity: plugin.go, isSchedulableAfterPodChange and
+    isSchedulableAfterNodeChange; filtering.go, podMatchesAllAffinityTerms.
 """
 
 from __future__ import annotations
@@ -21,11 +22,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> QueueingHint:
-    """Say whether a pod that came, went or got other labels may help a waiting one.
-
-    Source:
-        kube-scheduler v1.36, plugins/interpodaffinity/plugin.go, isSchedulableAfterPodChange.
-    """
+    """Say whether a pod that came, went or got other labels may help a waiting one."""
     if old is not None and new is not None and new.uid == pod.uid:
         return QueueingHint.QUEUE  # its own labels: others' terms may not mean it any more
     if any(each is not None and not _is_placed(each) for each in (new, old)):
@@ -50,11 +47,7 @@ def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> 
 
 
 def after_node_change(pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
-    """Say whether a node that came or got other labels may help a waiting pod.
-
-    Source:
-        kube-scheduler v1.36, plugins/interpodaffinity/plugin.go, isSchedulableAfterNodeChange.
-    """
+    """Say whether a node that came or got other labels may help a waiting pod."""
     terms = pod.affinity_terms
     if terms.faults:
         return QueueingHint.QUEUE
@@ -79,9 +72,5 @@ def _is_placed(pod: PodInfo) -> bool:
 
 
 def _all_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
-    """Whether there are terms and all mean a pod; what its namespace's labels are is not looked up.
-
-    Source:
-        kube-scheduler v1.36, plugins/interpodaffinity/filtering.go, podMatchesAllAffinityTerms.
-    """
+    """Whether there are terms and all mean a pod; what its namespace's labels are is not looked up."""
     return bool(terms) and all(each.term.matches(pod.namespace, pod.labels, _NO_LABELS) for each in terms)

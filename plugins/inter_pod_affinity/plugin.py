@@ -97,22 +97,12 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def add_pods(
         self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
     ) -> None:
-        self._change(state, pod, added, 1, snapshot)
+        state.mutable(_PRE_FILTER, AffinityState).change(pod, added, 1, snapshot)
 
     def remove_pods(
         self, state: CycleState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
     ) -> None:
-        self._change(state, pod, removed, -1, snapshot)
-
-    def _change(
-        self,
-        state: CycleState,
-        pod: PodInfo,
-        pods: Sequence[tuple[int, PodInfo]],
-        sign: int,
-        snapshot: Snapshot,
-    ) -> None:
-        state.mutable(_PRE_FILTER, AffinityState).change(pod, pods, sign, snapshot)
+        state.mutable(_PRE_FILTER, AffinityState).change(pod, removed, -1, snapshot)
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         return state.read(_PRE_FILTER, AffinityState).outcomes(pod, snapshot.n_nodes)

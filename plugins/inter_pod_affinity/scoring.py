@@ -42,12 +42,7 @@ class ScoreState:
     ) -> Self | None:
         """Add up what everything near is worth; None if there is nothing.
 
-        Args:
-            pod: the pod to place.
-            preferred: its own terms.
-            namespace_labels: those of its namespace.
-            hard_weight: the worth of the pod to another that must be near such a pod.
-            snapshot: the cluster.
+        `hard_weight` is the worth of the pod to another that must be near such a pod.
         """
         domains = added_up(
             snapshot,

@@ -38,12 +38,7 @@ async def node_usages(
 ) -> dict[str, dict[str, float]]:
     """Return what is in use: resource -> node name -> number.
 
-    What is no quantity, or negative, counts as missing.
-
-    Args:
-        api: the API server.
-        read: the resources to read, and how.
-        timeout_seconds: for the whole answer.
+    Each resource of `read` is read in its own way; what is no quantity, or negative, counts as missing.
 
     Raises:
         OSError: no answer, or one from which nothing can be learnt.

@@ -161,12 +161,7 @@ _DECODER = msgspec.json.Decoder(_Answer)
 
 
 class Prometheus:
-    """Asks one server.
-
-    Args:
-        args: where it is and how to ask.
-        web: asks web servers.
-    """
+    """Asks one server."""
 
     def __init__(self, args: PrometheusArgs, web: HttpGet) -> None:
         self._args = args

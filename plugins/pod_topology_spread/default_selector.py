@@ -1,7 +1,7 @@
 """Which pods belong together with a pod, by the Services that select it and the controller that owns it.
 
 Source:
-    kube-scheduler v1.36, plugins/helper/spread.go.
+    kube-scheduler v1.36, plugins/helper/spread.go, DefaultSelector.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from scheduler.snapshot.rule_index import RuleIndex
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.objects.meta import OwnerReference
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import Requirement
     from scheduler.snapshot import Snapshot
@@ -131,13 +130,10 @@ class DefaultSelectors:
         """Return the rule of all that select the pod together; one without requirements if nothing does.
 
         Objects that cannot be understood select nothing.
-
-        Source:
-            kube-scheduler v1.36, plugins/helper/spread.go, DefaultSelector.
         """
         labels = self._services_in(pod.namespace).labels_for(pod)
         owner = next((owner for owner in pod.pod.metadata.owner_references if owner.controller), None)
-        kind = None if owner is None else _kind(owner)
+        kind = None if owner is None else _CONTROLLERS.get((owner.api_version, owner.kind))
         more: tuple[Requirement, ...] = ()
         if owner is not None and kind is not None:
             key = f"{pod.namespace}/{owner.name}"
@@ -188,10 +184,6 @@ def _objects(snapshot: Snapshot, kind: str) -> Objects:
         return snapshot.objects(kind)
     except LookupError:
         return _NOTHING  # a kind that is not watched must not keep pods from being placed
-
-
-def _kind(owner: OwnerReference) -> str | None:
-    return _CONTROLLERS.get((owner.api_version, owner.kind))
 
 
 def _selected_labels(found: Mapping[str, Any]) -> dict[str, str]:

@@ -62,9 +62,7 @@ class DomainCounts:
     def verdicts(self, pod: PodInfo, changes: Counter[int]) -> UInt16s:
         """Return uint16 (n_nodes,), places in the table of outcomes.
 
-        Args:
-            pod: the pod to place.
-            changes: row -> how many more pods there are, if only there.
+        `changes` is row -> how many more pods there are, if only there.
         """
         of_domain = self._too_many(pod, self._pods, self._fewest(self._smallest[0])).astype(np.uint16)
         of_domain[self._lacking] = _UNLABELLED

@@ -39,8 +39,6 @@ class ScoreState:
     """What is added up for the nodes of one pod.
 
     Args:
-        snapshot: the cluster.
-        pod: the pod to place.
         feasible: the rows that are scored.
         constraints: what the pod had better keep; at least one.
         needs_all_keys: whether a node must have all topology keys to be compared with the others. The system's

@@ -49,9 +49,8 @@ class DisruptionBudgets:
 
     def __init__(self) -> None:
         self._objects = Objects()
-        self._read: dict[
-            str, tuple[int, RuleIndex[Budget]]
-        ] = {}  # namespace -> version of its objects, budgets
+        # namespace -> version of its objects, budgets
+        self._read: dict[str, tuple[int, RuleIndex[Budget]]] = {}
 
     def look_at(self, objects: Objects) -> None:
         """Note where the PodDisruptionBudgets are."""

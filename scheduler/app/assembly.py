@@ -6,11 +6,13 @@ object, `Profiles`, that is handed to whoever goes by it.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from scheduler.app.capabilities import LoopSleep
 from scheduler.app.needs import resource_of, trimmed
 from scheduler.app.web_client import WebClient
+from scheduler.client.requests import RateLimitedRequests
 from scheduler.cycle.attempt_log import AttemptLog
 from scheduler.cycle.binding import BindingCycle
 from scheduler.cycle.event_bus import EventBus
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
     from random import Random
 
     from scheduler.app.tasks import Tasks
+    from scheduler.client.requests import Requests
     from scheduler.configuration.load import Configuration
+    from scheduler.configuration.types import ClientConnection
     from scheduler.cycle.binding import PodGet
     from scheduler.cycle.observer import CycleObserver
     from scheduler.cycle.preemption import VictimWriter
@@ -57,11 +61,6 @@ class Parts:
     """A cluster's state, the profiles that judge by it, and who takes its changes in.
 
     That is all it takes to judge pods that others place.
-
-    Args:
-        clock: the time.
-        observer: counts.
-        in_tree: name -> class, of plugins that need no path.
 
     Attributes:
         cache: the nodes, and the pods on them.
@@ -92,9 +91,7 @@ class Parts:
     ) -> dict[str, Framework]:
         """Build every profile of a configuration, plugins included; nothing is in force by that.
 
-        Args:
-            configuration: what is enabled.
-            own: schedulerName -> the capabilities that are not the same everywhere.
+        `own` is schedulerName -> the capabilities that are not the same everywhere.
 
         Raises:
             ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -123,14 +120,7 @@ class Parts:
         bound_pods: Iterable[PodInfo] = (),
         others: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Take a cluster in that is known as a whole.
-
-        Args:
-            needs: of the plugins.
-            nodes: all of them.
-            bound_pods: the pods on them.
-            others: kind -> `namespace/name` -> object.
-        """
+        """Take a cluster in that is known as a whole; `others` is kind -> `namespace/name` -> object."""
         for kind in needs.kinds:
             self.cache.table.watch_kind(kind).update(others.get(kind, {}))
         for node in nodes:
@@ -170,14 +160,7 @@ class Parts:
 
 
 class QueueParts(Parts):
-    """Beside that, the queue of the pods that are ours to place.
-
-    Args:
-        initial_backoff_seconds: see `SchedulingQueue`, these all.
-
-    Attributes:
-        queue: the pending pods.
-    """
+    """Beside that, `queue`: the pods that are ours to place, after the waits that `SchedulingQueue` tells of."""
 
     def __init__(
         self,
@@ -223,24 +206,12 @@ class Cycles:
     """What places the pods of a queue: from the decision to the Binding, and what may go wrong on the way.
 
     Args:
-        parts: state, profiles and queue.
-        writer: patches and deletes pods.
         recorders: who records the events of each profile.
         reader: reads a pod past every cache.
         newest: `namespace/name` -> the pod as the API server last showed it.
         is_leading: whether anything may be written now.
         tasks: for preemptions.
         random: breaks ties between nodes.
-        sampling: how many nodes are looked at.
-
-    Attributes:
-        reporter: says to users what became of pods.
-        binding: carries choices out.
-        preemptions: makes pods leave.
-        rejections: notices pods that kubelets reject.
-        pod_handler: who takes pods in.
-        attempts: the last attempt at each pod.
-        scheduler: the loop.
     """
 
     def __init__(
@@ -315,3 +286,10 @@ class Cycles:
             observer=observer,
             freeze=parts.freeze,
         )
+
+
+def limited(requests: Requests, settings: ClientConnection) -> Requests:
+    """Return requests at no higher rate than is set, if one is."""
+    if settings.qps <= 0:
+        return requests
+    return RateLimitedRequests(requests, qps=settings.qps, burst=settings.burst or math.ceil(settings.qps))

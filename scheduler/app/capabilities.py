@@ -21,11 +21,7 @@ class LoopSleep:
 
 
 class ApiReads:
-    """Reads from the API server.
-
-    Args:
-        requests: the connection.
-    """
+    """Reads from the API server."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests

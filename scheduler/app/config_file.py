@@ -7,12 +7,11 @@ link that is swapped, and notifications of the kernel neither follow links nor c
 from __future__ import annotations
 
 import asyncio
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.app.reloader import Offer, digest_of, named_files
 from scheduler.client.recorded_event import ObjectReference
-from scheduler.configuration.load import load
+from scheduler.configuration.load import NO_POLICIES, load
 from scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -24,11 +23,9 @@ if TYPE_CHECKING:
     from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
 
 POLL_SECONDS = 2.0
-_NO_POLICIES: Mapping[PolicyConfigMap, str] = MappingProxyType({})
 
-_State = list[
-    tuple[int, int, int] | None
-]  # per file: when it was written, its size and its number; None without it
+# per file: when it was written, its size and its number; None without it
+_State = list[tuple[int, int, int] | None]
 
 
 class ConfigFile:
@@ -42,7 +39,7 @@ class ConfigFile:
         digest: of the version that was read last, plugin files included.
     """
 
-    def __init__(self, path: Path, policies: Mapping[PolicyConfigMap, str] = _NO_POLICIES) -> None:
+    def __init__(self, path: Path, policies: Mapping[PolicyConfigMap, str] = NO_POLICIES) -> None:
         self._path = path
         self._policies = policies
         self._named: Sequence[Path] = ()
@@ -64,9 +61,7 @@ class ConfigFile:
     async def follow(self, offer: Callable[[Offer], None], about: ObjectReference) -> NoReturn:
         """Offer every version that differs from the one before, until cancelled.
 
-        Args:
-            offer: takes them.
-            about: the object that events are about: a file is none.
+        Events are `about` another object: a file is none.
         """
         last = self._state
         while True:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
@@ -11,7 +10,7 @@ from scheduler.app.reloader import Offer, digest_of, nothing
 from scheduler.client.http.request import Request
 from scheduler.client.recorded_event import ObjectReference
 from scheduler.client.resources import Resource
-from scheduler.configuration.load import parse
+from scheduler.configuration.load import NO_POLICIES, parse
 from scheduler.configuration.versions.algorithm_source import POLICY_KEY, PolicyMissingError
 from scheduler.controllers.config_map import ConfigMap
 from scheduler.errors import ApiError, ConfigurationError, FieldError
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
 _PLUGIN_FILE = ".py"
-_NO_POLICIES: Mapping[PolicyConfigMap, str] = MappingProxyType({})
 
 
 class ConfigMapKey(NamedTuple):
@@ -69,7 +67,7 @@ class ConfigMapSource:
     """
 
     def __init__(
-        self, where: ConfigMapKey, folder: Path, policies: Mapping[PolicyConfigMap, str] = _NO_POLICIES
+        self, where: ConfigMapKey, folder: Path, policies: Mapping[PolicyConfigMap, str] = NO_POLICIES
     ) -> None:
         self.where = where
         self._policies = policies

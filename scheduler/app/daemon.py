@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.assembly import Cycles, QueueParts
+from scheduler.app.assembly import Cycles, QueueParts, limited
 from scheduler.app.capabilities import ApiReads
 from scheduler.app.gauges import show_queue, show_state
 from scheduler.app.generation import Generation
@@ -21,7 +20,7 @@ from scheduler.client.event_recorders import EventRecorders
 from scheduler.client.leadership import Leadership, Unopposed
 from scheduler.client.lease import LeaderElector, new_identity
 from scheduler.client.pod_reader import ApiPodReader
-from scheduler.client.requests import GuardedRequests, RateLimitedRequests, Rehearsal
+from scheduler.client.requests import GuardedRequests, Rehearsal
 from scheduler.client.writer import ApiWriter
 from scheduler.cycle.sampling import NodeSampling, percentages_of
 from scheduler.errors import LeadershipLostError
@@ -37,10 +36,9 @@ if TYPE_CHECKING:
 
     from scheduler.client.connection import ApiConnection
     from scheduler.client.events import EventRecorder
-    from scheduler.client.requests import Requests
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
-    from scheduler.configuration.types import ClientConnection, LeaderElection
+    from scheduler.configuration.types import LeaderElection
     from scheduler.framework.interface import Plugin
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.framework import Framework
@@ -55,10 +53,7 @@ class Daemon:
 
     Args:
         connection: to the API server; the caller closes it.
-        configuration: what to run.
-        clock: the time.
         random: breaks ties, spreads retries.
-        in_tree: name -> class, of plugins that need no path.
         max_in_unschedulable_seconds: after which a rejected pod is tried again though nothing happened.
         no_bind: decide, explain and count, and write nothing, not even the lease.
 
@@ -107,7 +102,8 @@ class Daemon:
             self.leadership = self._elector(settings.leader_election, clock, random)
         # namespace/name -> as the API server last showed it, which the watch of pods writes there.
         self._pods: dict[str, PodInfo] = {}
-        writes = Rehearsal() if no_bind else self._writes(settings.client_connection)
+        guarded = GuardedRequests(connection, self.leadership.check)
+        writes = Rehearsal() if no_bind else limited(guarded, settings.client_connection)
         self.writer = ApiWriter(writes, clock, random=random, newest=self._pods.get, observer=self.metrics)
         self._recorders = EventRecorders(self.writer, clock)
         self._tasks = Tasks()
@@ -173,12 +169,6 @@ class Daemon:
     async def reload(self, configuration: Configuration) -> Sequence[str]:
         """Put another configuration in force, or leave everything as it is; see `Generations.reload`."""
         return await self.generations.reload(configuration)
-
-    def _writes(self, settings: ClientConnection) -> Requests:
-        writes = GuardedRequests(self._connection, self.leadership.check)
-        if settings.qps <= 0:
-            return writes
-        return RateLimitedRequests(writes, qps=settings.qps, burst=settings.burst or math.ceil(settings.qps))
 
     def _elector(self, settings: LeaderElection, clock: Clock, random: Random) -> LeaderElector:
         elector = LeaderElector(

@@ -47,9 +47,8 @@ class Generation:
     clock: Clock
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _first: list[asyncio.Event] = field(default_factory=list)
-    _fresh_at: dict[tuple[str, str], float] = field(
-        default_factory=dict
-    )  # (plugin, profile) -> last success, or start
+    # (plugin, profile) -> last success, or start
+    _fresh_at: dict[tuple[str, str], float] = field(default_factory=dict)
 
     async def close(self) -> None:
         """End what only this generation needs."""
@@ -72,7 +71,8 @@ class Generation:
                 for first in self._first:
                     await first.wait()
         except TimeoutError:
-            logger.warning("Plugins are put to work before their data were read", extra=self._fields())
+            fields = {"profiles": sorted(self.frameworks), "seconds": FIRST_REFRESH_SECONDS}
+            logger.warning("Plugins are put to work before their data were read", extra=fields)
 
     def stop_refreshing(self) -> None:
         """End what `start_refreshing` began."""
@@ -98,9 +98,6 @@ class Generation:
             for plugin in framework.plugins.all():
                 if plugin.refresh_seconds is not None:
                     yield profile, plugin, plugin.refresh_seconds
-
-    def _fields(self) -> dict[str, object]:
-        return {"profiles": sorted(self.frameworks), "seconds": FIRST_REFRESH_SECONDS}
 
     async def _keep_fresh(self, profile: str, plugin: Plugin, seconds: float, first: asyncio.Event) -> None:
         fields, name = {"plugin": plugin.name, "profile": profile}, plugin.name

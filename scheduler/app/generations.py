@@ -27,10 +27,6 @@ class Generations:
     Args:
         first: what to begin with.
         build: makes a generation of a configuration; raises ConfigurationError.
-        parts: whose profiles change.
-        cycles: whose pods do.
-        watches: of what the plugins need.
-        tasks: for what goes on in the background.
 
     Attributes:
         in_force: the generation that new attempts are made under.
@@ -71,9 +67,6 @@ class Generations:
 
         Its plugins are built, what they need is read and their data are refreshed while the old ones go on. Then all
         changes at once between two scheduling cycles. What was begun under the old profiles ends under them.
-
-        Args:
-            configuration: what to run from now on.
 
         Returns:
             The paths of fields that were left as they are, since they take a restart.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.places import Move
 
-    Story = list[dict[str, str]]
-
 
 def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] | None:
     """Tell of a pod by `namespace/name`; None if the daemon knows nothing of it.

@@ -101,14 +101,10 @@ def pages(
     clock: Clock,
     access: Access | None = None,
 ) -> web.Application:
-    """Build a daemon's pages; the checks have kube-scheduler's names.
+    """Build a daemon's pages; the checks have kube-scheduler's names. Once `stop` is set it is not ready.
 
-    Args:
-        daemon: whose.
-        configuration: what it began with; /configz shows what is in force.
-        stop: set when it is to stop; from then on it is not ready.
-        clock: the time.
-        access: who may see what; None is everybody everything.
+    The configuration is what it began with, which says where the lease is; /configz shows what is in force. Without
+    `access` everybody may see everything.
     """
     election = configuration.settings.leader_election
     health: dict[str, Check] = {}

@@ -50,10 +50,8 @@ class Reloader:
     """Puts what is offered in force, one after another; of several that wait only the newest counts.
 
     Args:
-        daemon: whose configuration changes.
         settle: completes a configuration as at the start: flags over fields, and what must not be beside what;
             raises ConfigurationError.
-        clock: the time.
     """
 
     def __init__(

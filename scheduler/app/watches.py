@@ -33,16 +33,11 @@ class Watches:
     """The reflectors and their tasks.
 
     Args:
-        connection: to the API server.
-        parts: are told of nodes and of the other kinds.
-        pod_handler: is told of pods.
         pods: takes all pods that are known and have not ended, whosever they are, by `namespace/name`.
-        metrics: count.
-        random: spreads retries.
         needs: what the plugins need at first.
 
     Attributes:
-        pods: all pods that are known and have not ended, whosever they are.
+        pods: who reads them.
     """
 
     def __init__(
@@ -94,11 +89,7 @@ class Watches:
         return all(reflector.has_synced for reflector in self)
 
     def start(self, spawn: Spawn) -> None:
-        """Begin to watch.
-
-        Args:
-            spawn: begins a task that ends with the daemon.
-        """
+        """Begin to watch, in tasks that end with the daemon."""
         self._spawn = spawn
         for reflector in self:
             self._start(reflector)

@@ -17,9 +17,8 @@ class WebClient:
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
-        self._trust: dict[
-            str, tuple[int, ssl.SSLContext]
-        ] = {}  # CA file -> when it was written, and what it says
+        # CA file -> when it was written, and what it says
+        self._trust: dict[str, tuple[int, ssl.SSLContext]] = {}
 
     async def http_get(
         self,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from scheduler.cli.event_loop import run_in_loop
+from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock
 from scheduler.logs import configure_logging
 from scheduler.simulator.scenarios.clusters import heterogeneous
@@ -67,10 +66,7 @@ def api_server(
 async def _serve(
     server: ApiServer, nodes: list[dict[str, Any]], scenario: Scenario | None, kubeconfig: Path
 ) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stop.set)
+    stop = stop_on_signals()
     async with server:
         for node in nodes:
             server.store.create("nodes", node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 COMMANDS = ("run", "check", "explain", "extender", "demo", "api-server")
+"""Each is a function in a module of its own, both of that name."""
 
 app = typer.Typer(
     name="custom-scheduler",
@@ -49,29 +51,6 @@ def main() -> None:
 
 def _command(name: str) -> Callable[..., Any]:
     """Import one command; what `run` needs takes longer to load than `explain` takes in all."""
-    match name:
-        case "run":
-            from scheduler.cli.run import run
-
-            return run
-        case "explain":
-            from scheduler.cli.explain import explain
-
-            return explain
-        case "check":
-            from scheduler.cli.check import check
-
-            return check
-        case "demo":
-            from scheduler.cli.demo import demo
-
-            return demo
-        case "extender":
-            from scheduler.cli.extender import extender
-
-            return extender
-        case "api-server":
-            from scheduler.cli.api_server import api_server
-
-            return api_server
-    raise LookupError(name)
+    function = name.replace("-", "_")
+    command: Callable[..., Any] = getattr(import_module(f"scheduler.cli.{function}"), function)
+    return command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -17,40 +18,35 @@ def _config_map_key(text: str) -> ConfigMapKey:
         raise typer.BadParameter(str(error)) from error
 
 
-_PANEL = "Configuration"
+_option = partial(typer.Option, rich_help_panel="Configuration")
 
 ConfigFileOption = Annotated[
     Path | None,
-    typer.Option(
+    _option(
         "--config",
         help="KubeSchedulerConfiguration file; without it and without --config-map, the default plugins.",
         metavar="FILE",
-        rich_help_panel=_PANEL,
     ),
 ]
 ConfigMapOption = Annotated[
     ConfigMapKey | None,
-    typer.Option(
+    _option(
         "--config-map",
         help="ConfigMap that holds the configuration, instead of a file, and plugin files (keys that end in .py); "
         "without KEY, its only other key.",
         metavar="NAMESPACE/NAME[:KEY]",
         parser=_config_map_key,
-        rich_help_panel=_PANEL,
     ),
 ]
 FollowConfig = Annotated[
     bool,
-    typer.Option(
+    _option(
         "--follow-config/--no-follow-config",
         help="Take a changed configuration, or plugin file of it, without a restart; what is wrong is refused with "
         "an event and the old one kept.",
-        rich_help_panel=_PANEL,
     ),
 ]
 WriteConfigTo = Annotated[
     Path | None,
-    typer.Option(
-        help="Write the configuration in effect to a file, and end.", metavar="FILE", rich_help_panel=_PANEL
-    ),
+    _option(help="Write the configuration in effect to a file, and end.", metavar="FILE"),
 ]

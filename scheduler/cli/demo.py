@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from scheduler.cli.event_loop import run_in_loop
+from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.demo.given import Given
 from scheduler.demo.show import show
@@ -52,8 +50,5 @@ def demo(
 
 
 async def _demo(configuration: Configuration, workload: Workload, *, exit_when_settled: bool) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stop.set)
+    stop = stop_on_signals()
     return await show(Console(), configuration, workload, stop, exit_when_settled=exit_when_settled)

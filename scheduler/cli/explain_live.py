@@ -66,7 +66,8 @@ def show_live(told: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None:
     from scheduler.whatif.table import show
 
     console = Console(highlight=False)
-    console.print(f"{told['pod']} is {_whereabouts(told)}", style="bold")
+    where = f"on node {told['node']}" if told["node"] else f"in the queue: {told['place']}"
+    console.print(f"{told['pod']} is {where}", style="bold")
     for move in told["story"]:
         console.print(f"  {move['at']}  {move['from']} -> {move['to']}: {move['why']}", style="dim")
     attempt = told["attempt"]
@@ -76,7 +77,3 @@ def show_live(told: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None:
     chosen = f", chose {attempt['chosen']}" if attempt["chosen"] else ""
     console.print(f"Attempt {attempt['number']}, at {attempt['at']}{chosen}")
     show(console, attempt, all_nodes=all_nodes)
-
-
-def _whereabouts(told: dict[str, Any]) -> str:
-    return f"on node {told['node']}" if told["node"] else f"in the queue: {told['place']}"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
-import signal
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,12 +17,12 @@ from scheduler.app.extender.service import ExtenderService, checked_profile, jud
 from scheduler.app.extender.snippet import points_not_run, snippet
 from scheduler.app.memory import settle_memory
 from scheduler.app.pages import Serving
-from scheduler.cli.event_loop import run_in_loop
-from scheduler.cli.serving import BindAddress, TlsCertFile, TlsPrivateKeyFile
+from scheduler.cli.process import Kubeconfig, LoggingFormat, run_in_loop, stop_on_signals
+from scheduler.cli.serving import BindAddress, TlsCertFile, TlsPrivateKeyFile, file_option, port_option
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, load
-from scheduler.logs import LogFormat, configure_logging, level_of
+from scheduler.logs import configure_logging, level_of
 from scheduler.whatif.cluster_file import ClusterFile
 from scheduler.whatif.offline import OfflineScheduler
 
@@ -52,12 +50,7 @@ def extender(
             metavar="NAME",
         ),
     ] = "",
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(
-            help="How to reach the API server; without it, as a pod in the cluster.", metavar="FILE"
-        ),
-    ] = None,
+    kubeconfig: Kubeconfig = None,
     snippet_only: Annotated[
         bool,
         typer.Option("--snippet", help="Print what kube-scheduler's configuration needs, and end."),
@@ -81,18 +74,12 @@ def extender(
     ] = "",
     bind_address: BindAddress = "0.0.0.0",  # noqa: S104 - a pod is asked from outside
     secure_port: Annotated[
-        int,
-        typer.Option(
-            help="Port of HTTPS; 0 for none.", metavar="PORT", min=0, max=65535, rich_help_panel=_PANEL
-        ),
+        int, port_option(help="Port of HTTPS; 0 for none.", rich_help_panel=_PANEL)
     ] = 8443,
     http_port: Annotated[
         int,
-        typer.Option(
+        port_option(
             help="Port of plain HTTP; with --client-ca-file, of health and metrics only. 0 for none.",
-            metavar="PORT",
-            min=0,
-            max=65535,
             rich_help_panel=_PANEL,
         ),
     ] = 0,
@@ -100,11 +87,7 @@ def extender(
     tls_private_key_file: TlsPrivateKeyFile = None,
     tls_ca_file: Annotated[
         Path | None,
-        typer.Option(
-            help="Who vouches for --tls-cert-file, PEM, for the snippet.",
-            metavar="FILE",
-            rich_help_panel=_PANEL,
-        ),
+        file_option(help="Who vouches for --tls-cert-file, PEM, for the snippet.", rich_help_panel=_PANEL),
     ] = None,
     cert_dir: Annotated[
         Path | None,
@@ -117,19 +100,12 @@ def extender(
     ] = None,
     client_ca_file: Annotated[
         Path | None,
-        typer.Option(
-            help="Who vouches for schedulers, PEM: nobody else is answered.",
-            metavar="FILE",
-            rich_help_panel=_PANEL,
-        ),
+        file_option(help="Who vouches for schedulers, PEM: nobody else is answered.", rich_help_panel=_PANEL),
     ] = None,
     v: Annotated[
         int, typer.Option("--v", "-v", help="How much is logged: 0 little, 2 much.", metavar="N")
     ] = 0,
-    logging_format: Annotated[
-        LogFormat | None,
-        typer.Option(help="How log lines look; without it, text on a terminal and JSON elsewhere."),
-    ] = None,
+    logging_format: LoggingFormat = None,
 ) -> None:
     """Answer a kube-scheduler, whose extender this is, with the plugins of a profile.
 
@@ -171,10 +147,7 @@ def _print_snippet(configuration: Configuration, profile: str, where: ExtenderAd
 async def _run(
     configuration: Configuration, profile: str, kubeconfig: str | None, where: ExtenderAddress
 ) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stop.set)
+    stop = stop_on_signals()
     kubeconfig = kubeconfig or configuration.settings.client_connection.kubeconfig or None
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(connect(kubeconfig))

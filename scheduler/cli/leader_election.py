@@ -6,6 +6,7 @@ Source:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -21,53 +22,31 @@ def duration(text: str) -> Duration:
         raise typer.BadParameter(str(error)) from error
 
 
-_PANEL = "Leader election (over the configuration file)"
+_option = partial(typer.Option, rich_help_panel="Leader election (over the configuration file)")
+_duration = partial(_option, metavar="DURATION", parser=duration)
 
 LeaderElect = Annotated[
     bool | None,
-    typer.Option(
+    _option(
         "--leader-elect/--no-leader-elect",
         help="Work only while holding the lease, so that of several replicas one does; on by default.",
-        rich_help_panel=_PANEL,
         show_default=False,
     ),
 ]
 LeaseDuration = Annotated[
     Duration | None,
-    typer.Option(
-        help="How long others wait after the last renewal they saw before they take over. 15s by default.",
-        metavar="DURATION",
-        parser=duration,
-        rich_help_panel=_PANEL,
+    _duration(
+        help="How long others wait after the last renewal they saw before they take over. 15s by default."
     ),
 ]
 RenewDeadline = Annotated[
     Duration | None,
-    typer.Option(
-        help="How long the leader tries to renew before it stops working. 10s by default.",
-        metavar="DURATION",
-        parser=duration,
-        rich_help_panel=_PANEL,
-    ),
+    _duration(help="How long the leader tries to renew before it stops working. 10s by default."),
 ]
-RetryPeriod = Annotated[
-    Duration | None,
-    typer.Option(
-        help="How long to wait between two tries. 2s by default.",
-        metavar="DURATION",
-        parser=duration,
-        rich_help_panel=_PANEL,
-    ),
-]
+RetryPeriod = Annotated[Duration | None, _duration(help="How long to wait between two tries. 2s by default.")]
 ResourceName = Annotated[
-    str | None,
-    typer.Option(
-        help="The lease's name. custom-scheduler by default.", metavar="NAME", rich_help_panel=_PANEL
-    ),
+    str | None, _option(help="The lease's name. custom-scheduler by default.", metavar="NAME")
 ]
 ResourceNamespace = Annotated[
-    str | None,
-    typer.Option(
-        help="The lease's namespace. kube-system by default.", metavar="NAMESPACE", rich_help_panel=_PANEL
-    ),
+    str | None, _option(help="The lease's namespace. kube-system by default.", metavar="NAMESPACE")
 ]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
-import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack, nullcontext
 from functools import partial
@@ -24,7 +22,6 @@ from scheduler.app.memory import settle_memory
 from scheduler.app.pages import Serving, serving_pages
 from scheduler.app.reloader import Reloader
 from scheduler.cli.configuration import ConfigFileOption, ConfigMapOption, FollowConfig, WriteConfigTo
-from scheduler.cli.event_loop import run_in_loop
 from scheduler.cli.leader_election import (
     LeaderElect,
     LeaseDuration,
@@ -34,6 +31,7 @@ from scheduler.cli.leader_election import (
     RetryPeriod,
     duration,
 )
+from scheduler.cli.process import Kubeconfig, LoggingFormat, run_in_loop, stop_on_signals
 from scheduler.cli.serving import (
     AlwaysAllowPaths,
     BindAddress,
@@ -51,7 +49,7 @@ from scheduler.configuration.types import API_VERSION
 from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
 from scheduler.configuration.write import to_yaml
 from scheduler.errors import ConfigurationError, FieldError, LeadershipLostError
-from scheduler.logs import LogFormat, configure_logging, level_of
+from scheduler.logs import configure_logging, level_of
 from scheduler.objects.durations import Duration
 from scheduler.server.access import ALWAYS_ALLOWED
 
@@ -64,12 +62,7 @@ def run(
     config: ConfigFileOption = None,
     config_map: ConfigMapOption = None,
     follow_config: FollowConfig = True,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(
-            help="How to reach the API server; without it, as a pod in the cluster.", metavar="FILE"
-        ),
-    ] = None,
+    kubeconfig: Kubeconfig = None,
     bind_address: BindAddress = "0.0.0.0",  # noqa: S104 - a pod is probed and scraped from outside
     secure_port: SecurePort = 10259,
     http_port: HttpPort = 0,
@@ -82,10 +75,7 @@ def run(
             "--v", "-v", help="How much is logged: 0 little, 2 every pod that is bound.", metavar="N"
         ),
     ] = 0,
-    logging_format: Annotated[
-        LogFormat | None,
-        typer.Option(help="How log lines look; without it, text on a terminal and JSON elsewhere."),
-    ] = None,
+    logging_format: LoggingFormat = None,
     pod_max_in_unschedulable_pods_duration: Annotated[
         Duration,
         typer.Option(
@@ -194,10 +184,7 @@ async def _run(
     no_bind: bool,
     may_replace: bool,
 ) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stop.set)
+    stop = stop_on_signals()
     async with AsyncExitStack() as stack:
         read, file, source, connection = await _read(config, config_map, kubeconfig, stack)
         configuration = overriding(read)

@@ -6,11 +6,14 @@ Source:
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+port_option = partial(typer.Option, metavar="PORT", min=0, max=65535)
+file_option = partial(typer.Option, metavar="FILE")
 _PANEL = "Serving /metrics and health"
 
 BindAddress = Annotated[
@@ -23,36 +26,27 @@ BindAddress = Annotated[
 ]
 SecurePort = Annotated[
     int,
-    typer.Option(
+    port_option(
         help="Port of HTTPS, where the API server is asked who may read what; 0 for none.",
-        metavar="PORT",
-        min=0,
-        max=65535,
         rich_help_panel=_PANEL,
     ),
 ]
 HttpPort = Annotated[
     int,
-    typer.Option(
+    port_option(
         help="Port of plain HTTP, where everybody may read everything: for a machine of your own, or behind a "
         "proxy; 0 for none.",
-        metavar="PORT",
-        min=0,
-        max=65535,
         rich_help_panel=_PANEL,
     ),
 ]
 TlsCertFile = Annotated[
     Path | None,
-    typer.Option(
+    file_option(
         help="Certificate of HTTPS, PEM, with its chain; read again when it changes. Without it, one is made.",
-        metavar="FILE",
         rich_help_panel=_PANEL,
     ),
 ]
-TlsPrivateKeyFile = Annotated[
-    Path | None, typer.Option(help="Its key, PEM.", metavar="FILE", rich_help_panel=_PANEL)
-]
+TlsPrivateKeyFile = Annotated[Path | None, file_option(help="Its key, PEM.", rich_help_panel=_PANEL)]
 AlwaysAllowPaths = Annotated[
     str,
     typer.Option(

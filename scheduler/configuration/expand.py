@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from scheduler.configuration.types import KubeSchedulerConfiguration, Plugin, Plugins, Profile
 
     Expansion = Mapping[ExtensionPoint, tuple["EnabledPlugin", ...]]
-    PointsOf = Mapping[
-        str, frozenset[ExtensionPoint]
-    ]  # plugin's name in the configuration -> what it implements
+    # plugin's name in the configuration -> what it implements
+    PointsOf = Mapping[str, frozenset[ExtensionPoint]]
 
 _MAX_SCORE = 100
 _MAX_TOTAL_SCORE = 2**63 - 1  # a node's weighted scores are added up as int64

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
     from scheduler.configuration.versions.conversion import Conversion
 
-_NO_POLICIES: Mapping[PolicyConfigMap, str] = MappingProxyType({})
+NO_POLICIES: Mapping[PolicyConfigMap, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,8 @@ class Configuration:
         return path if self._conversion is None else self._conversion.original(path)
 
 
-def load(path: str | Path, *, policies: Mapping[PolicyConfigMap, str] = _NO_POLICIES) -> Configuration:
+def load(path: str | Path, *, policies: Mapping[PolicyConfigMap, str] = NO_POLICIES) -> Configuration:
     """Read a configuration file, of any version.
-
-    Args:
-        path: of the file.
-        policies: as of `parse`.
 
     Raises:
         ConfigurationError: the file cannot be read, or everything that is wrong with what it says.
@@ -98,7 +94,7 @@ def parse(
     folder: Path | None = None,
     *,
     scheduler_name: str = DEFAULT_SCHEDULER_NAME,
-    policies: Mapping[PolicyConfigMap, str] = _NO_POLICIES,
+    policies: Mapping[PolicyConfigMap, str] = NO_POLICIES,
 ) -> Configuration:
     """Read a configuration of any version, or a Policy, from YAML or JSON.
 
@@ -143,7 +139,7 @@ def examine(
     folder: Path | None = None,
     *,
     scheduler_name: str = DEFAULT_SCHEDULER_NAME,
-    policies: Mapping[PolicyConfigMap, str] = _NO_POLICIES,
+    policies: Mapping[PolicyConfigMap, str] = NO_POLICIES,
 ) -> Examined:
     """Read as `parse` does, and go on with what can be read of a configuration that has faults."""
     document = read(text)

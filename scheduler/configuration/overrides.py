@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 def with_leader_election(configuration: Configuration, **fields: Any) -> Configuration:
-    """Return a configuration with another leader election.
-
-    Args:
-        configuration: left as it is.
-        fields: of `LeaderElection`; None leaves the configuration's.
+    """Return a configuration with other fields of `LeaderElection`, but for those that are None.
 
     Raises:
         ConfigurationError: everything that is wrong with the leader election then.

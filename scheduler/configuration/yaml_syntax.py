@@ -30,13 +30,9 @@ def compose_quickly(text: str, deepest: int) -> list[yaml.Node]:
     The C library does it, where PyYAML has it. It would follow any nesting until the stack is full, so the depth is
     looked at first.
 
-    Args:
-        text: any number of documents.
-        deepest: levels of nesting to follow.
-
     Raises:
         yaml.YAMLError: not YAML.
-        RecursionError: nested deeper than that.
+        RecursionError: nested deeper than `deepest`.
         ValueError, OverflowError: an escape that stands for no character.
     """
     if not yaml.__with_libyaml__:

@@ -7,20 +7,24 @@ nothing, anywhere: no finalizers, no annotations, no events, no peering; it list
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kopf
 
+from scheduler.client.credentials import Credentials
 from scheduler.controllers.config_map import ConfigMap
-from scheduler.controllers.login import connection_info
 from scheduler.errors import SchedulerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from scheduler.client.login import Pem
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +42,6 @@ class ConfigMapWatch:
     """One ConfigMap, followed for as long as the daemon runs.
 
     Args:
-        namespace: where it is.
-        name: which.
         kubeconfig: how to reach the API server; None as a pod.
         began: called in the daemon's loop when kopf begins, or begins again: what it shows then is what there is,
             and that there is nothing it does not show.
@@ -159,7 +161,7 @@ class ConfigMapWatch:
         @kopf.on.login(registry=registry)
         async def login(**_: Any) -> kopf.ConnectionInfo:
             try:
-                return await connection_info(self._kubeconfig)
+                return await _connection_info(self._kubeconfig)
             except SchedulerError as error:
                 # kopf would sit there without credentials, in silence; so it ends, which shows, and is begun again.
                 self._refusal = error
@@ -193,6 +195,35 @@ class ConfigMapWatch:
     def _tell(self, what: Callable[..., object], *arguments: object) -> None:
         with suppress(RuntimeError):  # the daemon's loop is closed: nobody is left to tell
             self._loop.call_soon_threadsafe(what, *arguments)
+
+
+async def _connection_info(kubeconfig: str | None) -> kopf.ConnectionInfo:
+    """Read the credentials that the rest of the scheduler uses; kopf asks again when the server rejects them.
+
+    Raises:
+        ConfigurationError: something is missing or makes no sense.
+    """
+    credentials = Credentials(f"kubeconfig {kubeconfig}" if kubeconfig else "as a pod", kubeconfig, None)
+    await credentials.load()
+    login = credentials.login
+    scheme, _, token = (login.authorization or "").partition(" ")
+    return kopf.ConnectionInfo(
+        server=login.server,
+        insecure=not login.verifies,
+        **_pem("ca", login.authority),
+        **_pem("certificate", login.certificate),
+        **_pem("private_key", login.key),
+        scheme=scheme if token else None,
+        token=token or None,
+        proxy_url=credentials.proxy or None,
+    )
+
+
+def _pem(what: str, pem: Pem | None) -> dict[str, Any]:
+    """Return what kopf calls a file, or what stands in none, which it wants in base64."""
+    if pem is None:
+        return {}
+    return {f"{what}_path": pem} if isinstance(pem, Path) else {f"{what}_data": base64.b64encode(pem)}
 
 
 def _note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -64,10 +64,6 @@ class ExtenderObserver(Protocol):
 class Extenders:
     """The extenders of a configuration, in order.
 
-    Args:
-        settings: of each.
-        observer: who hears of failures.
-
     Raises:
         ConfigurationError: certificates cannot be read.
     """
@@ -105,10 +101,8 @@ class Extenders:
             try:
                 answer = await extender.filter(pod, nodes)
             except ExtenderError as error:
-                self._failed(extender, "filter", pod, error)
-                if extender.ignorable:
-                    continue
-                raise
+                self._ignore(error, extender, "filter", pod)
+                continue
             refusals = _refusals(answer, snapshot, rows)
             rows = diagnosis.reject(EXTENDER, refusals.table, refusals.index[rows], rows)
         return rows
@@ -126,7 +120,7 @@ class Extenders:
         found: dict[str, Int64s] = {}
         for extender, answer in zip(asked, answers, strict=True):
             if isinstance(answer, ExtenderError):
-                self._failed(extender, "prioritize", pod, answer)
+                self._ignore(answer, extender, "prioritize", pod)
                 continue
             if isinstance(answer, BaseException):
                 raise answer
@@ -135,10 +129,6 @@ class Extenders:
                 if name in place_of:
                     scores[place_of[name]] += score * extender.settings.weight * _SCALE
         return found
-
-    def has_binder(self, pod: PodInfo) -> bool:
-        """Whether an extender is to bind the pod."""
-        return any(self._interested(pod, lambda settings: settings.bind_verb))
 
     async def bind(self, pod: PodInfo, node_name: str) -> bool:
         """Have an extender bind the pod; False if all that could are ignorable and failed.
@@ -150,11 +140,9 @@ class Extenders:
             try:
                 await extender.bind(pod, node_name)
             except ExtenderError as error:
-                self._failed(extender, "bind", pod, error)
-                if extender.ignorable:
-                    continue
-                raise
-            return True
+                self._ignore(error, extender, "bind", pod)
+            else:
+                return True
         return False
 
     def may_change_victims(self, pod: PodInfo) -> bool:
@@ -164,12 +152,7 @@ class Extenders:
     async def preempt(
         self, pod: PodInfo, snapshot: Snapshot, victims: Mapping[str, tuple[Sequence[PodInfo], int]]
     ) -> Mapping[str, tuple[Sequence[PodInfo], int]]:
-        """Return what the extenders leave of the nodes and victims found.
-
-        Args:
-            pod: the pod that needs room.
-            snapshot: the cluster.
-            victims: node name -> pods, and how many disruption budgets preempting them breaks.
+        """Return what the extenders leave of node name -> victims, and how many disruption budgets that breaks.
 
         Raises:
             ExtenderError: one that is not ignorable failed, or named pods that are not there.
@@ -180,9 +163,7 @@ class Extenders:
             try:
                 victims = await self._victims_of(extender, pod, snapshot, victims)
             except ExtenderError as error:
-                self._failed(extender, "preempt", pod, error)
-                if not extender.ignorable:
-                    raise
+                self._ignore(error, extender, "preempt", pod)
         return victims
 
     async def close(self) -> None:
@@ -197,7 +178,8 @@ class Extenders:
             if verb(extender.settings) and extender.is_interested(pod)
         ]
 
-    def _failed(self, extender: HttpExtender, verb: str, pod: PodInfo, error: ExtenderError) -> None:
+    def _ignore(self, error: ExtenderError, extender: HttpExtender, verb: str, pod: PodInfo) -> None:
+        """Tell of an error, and raise it if it cannot be ignored; without priorities any extender can be."""
         logger.warning(
             "Extender failed",
             extra={
@@ -210,6 +192,8 @@ class Extenders:
         )
         is_fatal = not extender.ignorable and verb != "prioritize"
         self._observer.extender_failed(extender.name, verb, pod, error, is_fatal=is_fatal)
+        if is_fatal:
+            raise error
 
     @staticmethod
     async def _victims_of(

@@ -26,22 +26,21 @@ T = TypeVar("T")
 class HttpExtender:
     """A web service that takes part in scheduling.
 
-    Attributes:
+    Whatever it is asked raises ExtenderError if it could not be, or if its answer makes no sense.
+
+    Args:
         settings: what the configuration says of it.
+        path: where that stands, for messages.
+
+    Attributes:
         name: its URL prefix, as in kube-scheduler's messages.
         ignorable: whether scheduling goes on without it when it fails.
+
+    Raises:
+        ConfigurationError: its certificates cannot be read.
     """
 
     def __init__(self, settings: Extender, path: str) -> None:
-        """Prepare it.
-
-        Args:
-            settings: what the configuration says of it.
-            path: where that stands, for messages.
-
-        Raises:
-            ConfigurationError: its certificates cannot be read.
-        """
         self.settings = settings
         self.name = settings.url_prefix
         self.ignorable = settings.ignorable
@@ -61,11 +60,7 @@ class HttpExtender:
         )
 
     async def filter(self, pod: PodInfo, nodes: Sequence[NodeObject]) -> FilterAnswer:
-        """Ask which of the nodes can run a pod.
-
-        Raises:
-            ExtenderError: it could not be asked, or its answer makes no sense.
-        """
+        """Ask which of the nodes can run a pod."""
         names_only = self.settings.node_cache_capable
         names = [node.name for node in nodes]
         return await self._ask(
@@ -75,35 +70,19 @@ class HttpExtender:
         )
 
     async def prioritize(self, pod: PodInfo, nodes: Sequence[NodeObject]) -> Sequence[tuple[str, int]]:
-        """Ask how good the nodes are: (name, 0 to 10), without the extender's weight.
-
-        Raises:
-            ExtenderError: it could not be asked, or its answer makes no sense.
-        """
+        """Ask how good the nodes are: (name, 0 to 10), without the extender's weight."""
         body = wire.arguments(pod, nodes, names_only=self.settings.node_cache_capable)
         return await self._ask(self.settings.prioritize_verb, body, wire.priorities_answer)
 
     async def preempt(
         self, pod: PodInfo, victims: Mapping[str, tuple[Sequence[PodInfo], int]]
     ) -> Mapping[str, MetaVictims]:
-        """Ask which of the nodes may be cleared of which pods.
-
-        Args:
-            pod: the pod that needs room.
-            victims: node name -> the pods found so far, and how many disruption budgets that breaks.
-
-        Raises:
-            ExtenderError: it could not be asked, or its answer makes no sense.
-        """
+        """Ask what is left of node name -> victims, and how many disruption budgets that breaks."""
         body = wire.preemption_arguments(pod, victims, names_only=self.settings.node_cache_capable)
         return await self._ask(self.settings.preempt_verb, body, wire.preemption_answer)
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        """Have it bind a pod.
-
-        Raises:
-            ExtenderError: it did not.
-        """
+        """Have it bind a pod."""
         body = wire.binding_arguments(pod, node_name)
         await self._ask(self.settings.bind_verb, body, wire.binding_answer)
 

@@ -1,7 +1,7 @@
 """What a scheduler says to us when we are its extender, and what we answer: the other end of `wire`.
 
 Requests are read whatever the case of their field names, as Go reads them, so that kube-schedulers that still wrote
-`nodenames` are understood as well.
+`nodenames` are understood as well. What is no such request, or lacks a part, raises RequestError.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/extender/v1/types.go, and pkg/scheduler/extender.go.
@@ -9,8 +9,9 @@ Source:
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -19,7 +20,7 @@ from scheduler.extenders.wire import MetaVictims
 from scheduler.objects.decode import decode_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from scheduler.extenders.wire import FilterAnswer
     from scheduler.objects.pod import PodInfo
@@ -78,11 +79,7 @@ class BindingRequest:
 
 
 def nodes_request(body: bytes) -> NodesRequest:
-    """Read ExtenderArgs.
-
-    Raises:
-        RequestError: it is none, or brings nodes instead of their names.
-    """
+    """Read ExtenderArgs, which must bring names of nodes and not nodes."""
     fields = _fields(body)
     pod = _pod(fields)
     names = _value(fields, "NodeNames", list[str] | None)
@@ -94,40 +91,18 @@ def nodes_request(body: bytes) -> NodesRequest:
 
 
 def preemption_request(body: bytes) -> PreemptionRequest:
-    """Read ExtenderPreemptionArgs, which names victims by UID or brings them whole.
-
-    Raises:
-        RequestError: it is none.
-    """
+    """Read ExtenderPreemptionArgs, which names victims by UID or brings them whole."""
     fields = _fields(body)
     pod = _pod(fields)
-    by_uid = _value(fields, "NodeNameToMetaVictims", dict[str, _MetaVictims | None] | None, folds=True)
-    if by_uid is not None:
-        return PreemptionRequest(
-            pod,
-            {
-                node: MetaVictims(tuple(each.uid for each in victims.pods or ()), victims.violations)
-                for node, victims in _each(by_uid, _MetaVictims)
-            },
-        )
-    whole = _value(fields, "NodeNameToVictims", dict[str, _Victims | None] | None, folds=True)
-    if whole is None:
-        raise RequestError("NodeNameToMetaVictims: expected an object, found none")
-    return PreemptionRequest(
-        pod,
-        {
-            node: MetaVictims(tuple(each.metadata.uid for each in victims.pods or ()), victims.violations)
-            for node, victims in _each(whole, _Victims)
-        },
-    )
+    for name, kind in _VICTIMS.items():
+        of_nodes = _value(fields, name, kind, folds=True)
+        if of_nodes is not None:
+            return PreemptionRequest(pod, {node: _meta_victims(each) for node, each in of_nodes.items()})
+    raise RequestError("NodeNameToMetaVictims: expected an object, found none")
 
 
 def binding_request(body: bytes) -> BindingRequest:
-    """Read ExtenderBindingArgs.
-
-    Raises:
-        RequestError: it is none, or lacks one of its fields.
-    """
+    """Read ExtenderBindingArgs."""
     fields = _fields(body)
     found = [_value(fields, name, str | None) for name in ("PodNamespace", "PodName", "PodUID", "Node")]
     for name, value in zip(("PodNamespace", "PodName", "PodUID", "Node"), found, strict=True):
@@ -140,27 +115,17 @@ def binding_request(body: bytes) -> BindingRequest:
 def filter_result(answer: FilterAnswer) -> bytes:
     """Return ExtenderFilterResult."""
     return msgspec.json.encode(
-        {
-            "Nodes": None,
-            "NodeNames": answer.node_names,
-            "FailedNodes": answer.failed,
-            "FailedAndUnresolvableNodes": answer.unresolvable,
-            "Error": "",
-        }
+        _FilterResult(
+            node_names=answer.node_names,
+            failed_nodes=answer.failed,
+            failed_and_unresolvable_nodes=answer.unresolvable,
+        )
     )
 
 
 def failed_filter_result(problem: str) -> bytes:
     """Return an ExtenderFilterResult that judges nothing and says why, which kube-scheduler shows on the pod."""
-    return msgspec.json.encode(
-        {
-            "Nodes": None,
-            "NodeNames": None,
-            "FailedNodes": None,
-            "FailedAndUnresolvableNodes": None,
-            "Error": problem,
-        }
-    )
+    return msgspec.json.encode(_FilterResult(error=problem))
 
 
 def priorities_result(scores: Iterable[tuple[str, int]]) -> bytes:
@@ -185,26 +150,36 @@ def binding_result(problem: str = "") -> bytes:
     return msgspec.json.encode({"Error": problem})
 
 
-class _MetaPod(msgspec.Struct, rename="lower"):
-    uid: str = ""
+class _FilterResult(msgspec.Struct, rename="pascal"):
+    nodes: None = None
+    node_names: Sequence[str] | None = None
+    failed_nodes: Mapping[str, str] | None = None
+    failed_and_unresolvable_nodes: Mapping[str, str] | None = None
+    error: str = ""
 
 
-class _MetaVictims(msgspec.Struct):
-    pods: list[_MetaPod] | None = None
-    violations: int = msgspec.field(name="numpdbviolations", default=0)
-
-
-class _Metadata(msgspec.Struct):
+class _HasUid(msgspec.Struct):
     uid: str = ""
 
 
 class _WholePod(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: _HasUid = msgspec.field(default_factory=_HasUid)
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
 
 
-class _Victims(msgspec.Struct):
-    pods: list[_WholePod] | None = None
+class _Victims(msgspec.Struct, Generic[T]):
+    pods: list[T] | None = None
     violations: int = msgspec.field(name="numpdbviolations", default=0)
+
+
+_VICTIMS: Final = {
+    "NodeNameToMetaVictims": dict[str, _Victims[_HasUid] | None] | None,
+    "NodeNameToVictims": dict[str, _Victims[_WholePod] | None] | None,
+}
+"""Field -> what it says of each node; null is what Go reads as nothing in particular."""
 
 
 def _fields(body: bytes) -> Mapping[str, msgspec.Raw]:
@@ -246,12 +221,7 @@ def _value(fields: Mapping[str, msgspec.Raw], name: str, kind: Any, *, folds: bo
 
 
 def _folded(value: Any, *, keeps: bool = False) -> Any:
-    """Return JSON with the names of all fields in lower case.
-
-    Args:
-        value: as decoded.
-        keeps: leaves the outermost names alone, which are those of nodes.
-    """
+    """Return JSON with the names of all fields in lower case; `keeps` leaves the outermost alone, those of nodes."""
     if isinstance(value, dict):
         return {name if keeps else name.lower(): _folded(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -259,6 +229,7 @@ def _folded(value: Any, *, keeps: bool = False) -> Any:
     return value
 
 
-def _each(of_nodes: Mapping[str, T | None], kind: type[T]) -> Sequence[tuple[str, T]]:
-    """Return what is said of each node; null is what Go reads as nothing in particular."""
-    return [(node, kind() if victims is None else victims) for node, victims in of_nodes.items()]
+def _meta_victims(victims: _Victims[Any] | None) -> MetaVictims:
+    if victims is None:
+        return MetaVictims((), 0)
+    return MetaVictims(tuple(each.uid for each in victims.pods or ()), victims.violations)

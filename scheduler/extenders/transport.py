@@ -21,19 +21,17 @@ _LONGEST_ANSWER_BYTES = 256 * 1024 * 1024
 
 
 class Transport:
-    """Sends requests to one extender.
+    """Sends requests to one extender; nothing is opened before the first.
+
+    Args:
+        settings: the extender's.
+        path: where they stand in the configuration, for messages.
 
     Raises:
         ConfigurationError: its certificates cannot be read.
     """
 
     def __init__(self, settings: Extender, path: str) -> None:
-        """Prepare; nothing is opened before the first request.
-
-        Args:
-            settings: the extender's.
-            path: where they stand in the configuration, for messages.
-        """
         self._prefix = settings.url_prefix.rstrip("/")
         self._server_name = (settings.tls_config.server_name if settings.tls_config else "") or None
         self._seconds = _seconds(settings.http_timeout)
@@ -92,7 +90,7 @@ def _ssl_context(settings: Extender) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if tls is not None and has_authority:
         context = ssl.create_default_context(
-            cafile=None if tls.ca_data else tls.ca_file, cadata=_text(tls.ca_data)
+            cafile=None if tls.ca_data else tls.ca_file, cadata=tls.ca_data.decode() or None
         )
     if (settings.enable_https and not has_authority) or (tls is not None and tls.insecure):
         context.check_hostname = False
@@ -107,7 +105,3 @@ def _key_pair(tls: ExtenderTLS) -> bytes:
     key = tls.key_data or Path(tls.key_file).read_bytes()
     certificate = tls.cert_data or Path(tls.cert_file).read_bytes()
     return key + b"\n" + certificate
-
-
-def _text(data: bytes) -> str | None:
-    return data.decode() if data else None

@@ -63,13 +63,7 @@ class MetaVictims:
 
 
 def arguments(pod: PodInfo, nodes: Sequence[NodeObject], *, names_only: bool) -> bytes:
-    """Return ExtenderArgs: a pod and the nodes to filter or to rank.
-
-    Args:
-        pod: a pending pod, whose bytes are kept.
-        nodes: the nodes.
-        names_only: whether the extender knows the nodes itself.
-    """
+    """Return ExtenderArgs: a whole pod, and the nodes to filter or to rank, whole or by name."""
     if names_only:
         names = msgspec.json.encode([node.name for node in nodes])
         return b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (_bytes_of(pod), names)
@@ -87,13 +81,7 @@ def binding_arguments(pod: PodInfo, node_name: str) -> bytes:
 def preemption_arguments(
     pod: PodInfo, victims: Mapping[str, tuple[Sequence[PodInfo], int]], *, names_only: bool
 ) -> bytes:
-    """Return ExtenderPreemptionArgs.
-
-    Args:
-        pod: the pod that needs room.
-        victims: node name -> the pods that would have to go, and how many disruption budgets that breaks.
-        names_only: whether the extender knows the pods itself; else they are sent whole.
-    """
+    """Return ExtenderPreemptionArgs; `victims` are the pods, and how many budgets that breaks, whole or by UID."""
     if names_only:
         meta = {
             name: {"Pods": [{"UID": each.uid} for each in pods], "NumPDBViolations": violations}
@@ -122,17 +110,12 @@ def _bytes_of(pod: PodInfo) -> bytes:
 
 
 def filter_answer(body: bytes, asked: Iterable[str], *, names_only: bool) -> FilterAnswer:
-    """Read ExtenderFilterResult.
-
-    Args:
-        body: the answer.
-        asked: the names of the nodes that were sent.
-        names_only: whether names were sent.
+    """Read ExtenderFilterResult about the nodes `asked`, by name if names were sent.
 
     Raises:
         ExtenderError: it is none, tells of an error, or names a node that was not sent.
     """
-    fields = _object(body)
+    fields = _object(_json(body))
     error = _field(fields, "Error", str, "")
     if error:
         raise ExtenderError(error)
@@ -166,7 +149,7 @@ def priorities_answer(body: bytes) -> Sequence[tuple[str, int]]:
     items = _typed(_json(body), list, "", empty=[])
     found = []
     for place, item in enumerate(items):
-        fields = _folded(_typed(item, dict, f"[{place}]", empty={}))
+        fields = _object(item, f"[{place}]")
         host = _field(fields, "Host", str, "", f"[{place}].Host")
         score = _field(fields, "Score", int, 0, f"[{place}].Score")
         if not 0 <= score <= MAX_EXTENDER_PRIORITY:
@@ -183,7 +166,7 @@ def binding_answer(body: bytes) -> None:
     Raises:
         ExtenderError: it is none, or tells of an error.
     """
-    error = _field(_object(body), "Error", str, "")
+    error = _field(_object(_json(body)), "Error", str, "")
     if error:
         raise ExtenderError(error)
 
@@ -195,24 +178,19 @@ def preemption_answer(body: bytes) -> Mapping[str, MetaVictims]:
         ExtenderError: it is none.
     """
     name = "NodeNameToMetaVictims"
-    of_nodes = _field(_object(body), name, dict, {})
+    of_nodes = _field(_object(_json(body)), name, dict, {})
     return {node: _meta_victims(of_nodes[node], f"{name}[{node}]") for node in of_nodes}
 
 
 def _meta_victims(value: Any, path: str) -> MetaVictims:
-    fields = _folded(_typed(value, dict, path, empty={}))
+    fields = _object(value, path)
     pods = _field(fields, "Pods", list, [], f"{path}.Pods")
-    uids = tuple(
-        _field(
-            _folded(_typed(pod, dict, f"{path}.Pods[{place}]", empty={})),
-            "UID",
-            str,
-            "",
-            f"{path}.Pods[{place}].UID",
-        )
-        for place, pod in enumerate(pods)
-    )
+    uids = tuple(_uid(pod, f"{path}.Pods[{place}]") for place, pod in enumerate(pods))
     return MetaVictims(uids, _field(fields, "NumPDBViolations", int, 0, f"{path}.NumPDBViolations"))
+
+
+def _uid(pod: Any, path: str) -> str:
+    return _field(_object(pod, path), "UID", str, "", f"{path}.UID")
 
 
 def _reasons(fields: Mapping[str, Any], name: str) -> Mapping[str, str]:
@@ -237,8 +215,9 @@ def _json(body: bytes) -> Any:
     return value
 
 
-def _object(body: bytes) -> Mapping[str, Any]:
-    return _folded(_typed(_json(body), dict, "", empty={}))
+def _object(value: Any, path: str = "") -> Mapping[str, Any]:
+    """Return an object's fields by lower-case name; null has none."""
+    return _folded(_typed(value, dict, path, empty={}))
 
 
 def _folded(fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.metrics.families import Counters, ReadGauges
+from scheduler.metrics.families import Counters, Gauges, ReadGauges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from scheduler.metrics.families import Family
-
-    Numbers = Iterable[tuple[tuple[str, ...], float]]
 
 RELOADED, REJECTED = "reloaded", "rejected"
 
@@ -27,13 +25,22 @@ class ConfigurationMetrics:
     def __init__(self) -> None:
         self.restart_needed: Sequence[str] = ()
         self.watch_up: dict[str, bool] = {}
-        self._successful: Mapping[str, float] = {}  # "" -> 0 or 1, once anything was taken or refused
-        self._succeeded_at: Mapping[str, float] = {}
-        self._hash: Mapping[str, float] = {}
         self._reloads = Counters(
             "custom_scheduler_config_reloads_total",
             "Configurations that were offered to the running scheduler, by what became of them.",
             ["result"],
+        )
+        self._successful = Gauges(
+            "custom_scheduler_config_last_reload_successful",
+            "Whether the last configuration that was offered is in force.",
+        )
+        self._succeeded_at = Gauges(
+            "custom_scheduler_config_last_reload_success_timestamp_seconds",
+            "When the configuration in force was taken.",
+        )
+        self._hash = Gauges(
+            "custom_scheduler_config_hash",
+            "A number made of the configuration in force and its plugin files: equal where those are.",
         )
         for result in (RELOADED, REJECTED):
             self._reloads[result].add(0)
@@ -42,24 +49,9 @@ class ConfigurationMetrics:
     def families(self) -> list[Family]:
         return [
             self._reloads,
-            ReadGauges(
-                "custom_scheduler_config_last_reload_successful",
-                "Whether the last configuration that was offered is in force.",
-                (),
-                lambda: _unlabelled(self._successful),
-            ),
-            ReadGauges(
-                "custom_scheduler_config_last_reload_success_timestamp_seconds",
-                "When the configuration in force was taken.",
-                (),
-                lambda: _unlabelled(self._succeeded_at),
-            ),
-            ReadGauges(
-                "custom_scheduler_config_hash",
-                "A number made of the configuration in force and its plugin files: equal where those are.",
-                (),
-                lambda: _unlabelled(self._hash),
-            ),
+            self._successful,
+            self._succeeded_at,
+            self._hash,
             ReadGauges(
                 "custom_scheduler_config_restart_needed",
                 "Fields of the configuration whose new value takes a restart.",
@@ -76,8 +68,9 @@ class ConfigurationMetrics:
 
     def in_force(self, digest: bytes, at: float) -> None:
         """Note a configuration that is in force, by its digest, since when in Unix seconds."""
-        self._successful, self._succeeded_at = {"": 1.0}, {"": at}
-        self._hash = {"": float(int.from_bytes(digest[:6]))}  # 48 bits: a float holds them exactly
+        self._successful[()].value = 1.0
+        self._succeeded_at[()].value = at
+        self._hash[()].value = float(int.from_bytes(digest[:6]))  # 48 bits: a float holds them exactly
 
     def reloaded(self) -> None:
         """Count one that was taken."""
@@ -85,9 +78,5 @@ class ConfigurationMetrics:
 
     def rejected(self) -> None:
         """Count one that was refused."""
-        self._successful = {"": 0.0}
+        self._successful[()].value = 0.0
         self._reloads[REJECTED].add()
-
-
-def _unlabelled(number: Mapping[str, float]) -> Numbers:
-    return [((), value) for value in number.values()]

@@ -84,19 +84,28 @@ def _labels(key: Key) -> Labels:
     return (key,) if isinstance(key, str) else key
 
 
-class Counters(Family, defaultdict["Key", Number]):
+class Gauges(Family, defaultdict["Key", Number]):
+    """Numbers that are set: labels' values -> number; without labels (), once that was looked up."""
+
+    kind = "gauge"
+
+    def __init__(self, name: str, text: str, labels: Sequence[str] = ()) -> None:
+        Family.__init__(self, name, text, labels)
+        defaultdict.__init__(self, Number)
+
+    def series(self) -> Iterator[tuple[Labels, float]]:
+        return ((_labels(key), number.value) for key, number in self.items())
+
+
+class Counters(Gauges):
     """Numbers that only grow: labels' values -> number; without labels there is one, (), from the beginning."""
 
     kind = "counter"
 
     def __init__(self, name: str, text: str, labels: Sequence[str] = ()) -> None:
-        Family.__init__(self, name, text, labels)
-        defaultdict.__init__(self, Number)
+        super().__init__(name, text, labels)
         if not labels:
             self[()] = Number()
-
-    def series(self) -> Iterator[tuple[Labels, float]]:
-        return ((_labels(key), number.value) for key, number in self.items())
 
 
 class ReadGauges(Family):

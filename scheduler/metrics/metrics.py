@@ -67,34 +67,32 @@ class Metrics:
             "scheduler_scheduling_attempt_duration_seconds",
             "Scheduling attempt latency in seconds (scheduling algorithm + binding).",
             "result profile",
-            exponential_buckets(0.001, 2, 15),
+            bounds=exponential_buckets(0.001, 2, 15),
         )
         self._algorithm_seconds = histograms(
             "scheduler_scheduling_algorithm_duration_seconds",
             "Scheduling algorithm latency in seconds.",
-            "",
-            exponential_buckets(0.001, 2, 15),
+            bounds=exponential_buckets(0.001, 2, 15),
         )[()]
         self._event_seconds = histograms(
             "scheduler_event_handling_duration_seconds",
             "Event handling latency in seconds.",
             "event",
-            exponential_buckets(0.0001, 2, 12),
+            bounds=exponential_buckets(0.0001, 2, 12),
         )
         self._preemptions = counters(
-            "scheduler_preemption_attempts_total", "Attempts to make room by preemption.", ""
+            "scheduler_preemption_attempts_total", "Attempts to make room by preemption."
         )[()]
         self._victims = histograms(
             "scheduler_preemption_victims",
             "Number of pods chosen as victims of one preemption.",
-            "",
-            exponential_buckets(1, 2, 7),
+            bounds=exponential_buckets(1, 2, 7),
         )[()]
         self._preemption_seconds = histograms(
             "scheduler_preemption_goroutines_duration_seconds",
             "Duration in seconds of telling the victims of one preemption.",
             "result",
-            exponential_buckets(0.01, 2, 20),
+            bounds=exponential_buckets(0.01, 2, 20),
         )
         self._preemption_runs = counters(
             "scheduler_preemption_goroutines_execution_total",
@@ -105,13 +103,13 @@ class Metrics:
             "scheduler_framework_extension_point_duration_seconds",
             "Latency for running all plugins of a specific extension point.",
             "extension_point status profile",
-            exponential_buckets(0.0001, 2, 12),
+            bounds=exponential_buckets(0.0001, 2, 12),
         )
         self._plugin_seconds = histograms(
             "scheduler_plugin_execution_duration_seconds",
             "Duration for running a plugin at a specific extension point, in one cycle out of ten.",
             "plugin extension_point status",
-            exponential_buckets(0.00001, 1.5, 20),
+            bounds=exponential_buckets(0.00001, 1.5, 20),
         )
         self._evaluations = counters(
             "scheduler_plugin_evaluation_total",
@@ -121,25 +119,23 @@ class Metrics:
         self._pod_attempts = histograms(
             "scheduler_pod_scheduling_attempts",
             "Number of attempts to successfully schedule a pod.",
-            "",
-            exponential_buckets(1, 2, 5),
+            bounds=exponential_buckets(1, 2, 5),
         )[()]
         self._sli_seconds = histograms(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "From a pod's first attempt until it is bound, in seconds.",
             "attempts",
-            exponential_buckets(0.01, 2, 20),
+            bounds=exponential_buckets(0.01, 2, 20),
         )
         self._after_flush = counters(
             "scheduler_pod_scheduled_after_flush_total",
             "Pods scheduled after they were flushed from the unschedulable pods: an event was missed.",
-            "",
         )[()]
         self._permit_seconds = histograms(
             "scheduler_permit_wait_duration_seconds",
             "Duration of waiting on permit.",
             "result",
-            exponential_buckets(0.001, 2, 15),
+            bounds=exponential_buckets(0.001, 2, 15),
         )
         self._incoming = counters(
             "scheduler_queue_incoming_pods_total",
@@ -150,7 +146,7 @@ class Metrics:
             "scheduler_queueing_hint_execution_duration_seconds",
             "Duration for running a queueing hint function of a plugin.",
             "plugin event hint",
-            exponential_buckets(0.00001, 1.5, 20),
+            bounds=exponential_buckets(0.00001, 1.5, 20),
         )
         self._node_loop_seconds = counters(
             "custom_scheduler_node_loop_seconds_total",
@@ -175,7 +171,7 @@ class Metrics:
             "custom_scheduler_bind_duration_seconds",
             "From wanting to send a Binding to its answer; code 0 is no answer.",
             "code",
-            exponential_buckets(0.001, 2, 15),
+            bounds=exponential_buckets(0.001, 2, 15),
         )
         self._extender_failures = counters(
             "custom_scheduler_extender_failures_total",
@@ -317,12 +313,12 @@ class Metrics:
     def dropped(self, queue: str) -> None:
         self._dropped[queue].add()
 
-    def _counters(self, name: str, text: str, labels: str) -> Counters:
+    def _counters(self, name: str, text: str, labels: str = "") -> Counters:
         family = Counters(name, text, labels.split())
         self._families.append(family)
         return family
 
-    def _histograms(self, name: str, text: str, labels: str, bounds: Sequence[float]) -> Histograms:
+    def _histograms(self, name: str, text: str, labels: str = "", *, bounds: Sequence[float]) -> Histograms:
         family = Histograms(name, text, labels.split(), bounds)
         self._families.append(family)
         return family

@@ -104,11 +104,7 @@ class BackoffQueue:
         return uid in self._rejected or uid in self._failed
 
     def check(self) -> None:
-        """Assert what always holds.
-
-        Raises:
-            AssertionError: it does not.
-        """
+        """Assert what always holds."""
         twice = set(self._rejected) & set(self._failed)
         assert not twice, f"pods {sorted(twice)} back off twice"
 

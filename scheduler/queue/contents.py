@@ -127,11 +127,7 @@ class Contents:
         return None if queued is None else queued.pod
 
     def check(self) -> None:
-        """Assert what always holds.
-
-        Raises:
-            AssertionError: it does not.
-        """
+        """Assert what always holds."""
         for checked in (self.places, self.backoff, self.unschedulable, self.in_flight, self.rejections):
             checked.check()
         inside = {uid: move.end for uid, move in self.places.inside()}

@@ -46,9 +46,8 @@ class InFlight:
 
     def __init__(self) -> None:
         self._attempts: dict[str, _PodInFlight] = {}  # uid -> attempt
-        self._listening: dict[
-            str, _PodInFlight
-        ] = {}  # those of them that events can help, by when they began
+        # those of them that events can help, by when they began
+        self._listening: dict[str, _PodInFlight] = {}
         self._events = deque[RecordedEvent]()
         self._first = 0  # the number of the first event in `_events`
         self._profiles = Counter[str]()
@@ -129,11 +128,7 @@ class InFlight:
         return uid in self._attempts
 
     def check(self) -> None:
-        """Assert what always holds.
-
-        Raises:
-            AssertionError: it does not.
-        """
+        """Assert what always holds."""
         astray = [uid for uid, attempt in self._listening.items() if self._attempts.get(uid) is not attempt]
         assert not astray, f"pods {astray} hear of events and are not in flight"
         starts = [attempt.start for attempt in self._listening.values()]

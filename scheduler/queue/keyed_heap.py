@@ -59,11 +59,6 @@ class KeyedHeap:
         del self._entries[first[1]]
         return first[1]
 
-    def key_of(self, uid: str) -> Key | None:
-        """Return a pod's key, None if it is not there."""
-        entry = self._entries.get(uid)
-        return entry[0] if entry is not None else None
-
     def __len__(self) -> int:
         return len(self._entries)
 

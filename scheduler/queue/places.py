@@ -142,11 +142,7 @@ class Places:
         return "\n".join(lines)
 
     def check(self) -> None:
-        """Assert what always holds.
-
-        Raises:
-            AssertionError: it does not.
-        """
+        """Assert what always holds."""
         for uid, story in (*self._stories.items(), *self._departed.items()):
             for move in story:
                 legal = move.end in MOVES[move.start] or move.start is move.end

@@ -38,10 +38,6 @@ class Rejections:
         return self._counts
 
     def check(self) -> None:
-        """Assert what always holds.
-
-        Raises:
-            AssertionError: it does not.
-        """
+        """Assert what always holds."""
         counts = Counter(key for noted in self._noted.values() for key in noted)
         assert counts == +self._counts, f"{counts} found, {self._counts} counted"

@@ -93,15 +93,10 @@ class SchedulingQueue(QueueView):
             self.update(queued.pod, pod, pod_changes(queued.pod, pod))
 
     def update(self, old: PodInfo, new: PodInfo, changes: Sequence[ClusterEvent]) -> None:
-        """Take over a pod's new version.
+        """Take over a pod's new version; `changes` are `pod_changes` between the two.
 
         An unschedulable or gated pod is tried again if the plugins that rejected it see help in the change. For a
         pod in flight the change is kept until it comes back. A pod that is not here is taken in.
-
-        Args:
-            old: the version before.
-            new: the version now.
-            changes: `pod_changes` between the two.
         """
         if old.uid != new.uid:  # deleted and made again under its name
             self.delete(old)
@@ -271,10 +266,6 @@ class SchedulingQueue(QueueView):
         Who waits is asked about by PreEnqueue and takes the turn that QueueSort gives; the unschedulable are tried
         again, and so are those in flight that come back. Pods of names that are served no longer must have been
         deleted before.
-
-        Args:
-            initial_backoff_seconds: as at the beginning, from now on.
-            max_backoff_seconds: the same.
         """
         contents, at, label = self._contents, self._clock.monotonic(), CONFIGURATION_RELOADED.label
         contents.backoff.configure(initial_seconds=initial_backoff_seconds, max_seconds=max_backoff_seconds)

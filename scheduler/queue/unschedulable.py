@@ -30,12 +30,7 @@ class UnschedulablePods:
         self._deadlines = KeyedHeap()
 
     def put(self, queued: QueuedPodInfo, flush_at: float | None) -> None:
-        """Add a pod, or note anew whom it waits for.
-
-        Args:
-            queued: the pod.
-            flush_at: when it is tried again although nothing happened; None for never.
-        """
+        """Add a pod, or note anew whom it waits for; without `flush_at` only events can help it."""
         uid, profile = queued.pod.uid, queued.pod.scheduler_name
         self.remove(uid)
         plugins = (
@@ -104,11 +99,7 @@ class UnschedulablePods:
         return iter(self._awaited)
 
     def check(self) -> None:
-        """Assert what always holds.
-
-        Raises:
-            AssertionError: it does not.
-        """
+        """Assert what always holds."""
         kept: dict[str, set[str]] = {}
         for profile, by_plugin in self._waiting.items():
             assert by_plugin, f"profile {profile} is kept without pods"

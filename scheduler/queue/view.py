@@ -94,9 +94,5 @@ class QueueView:
             yield PendingPod(self._contents.pods[uid], last.end, last.at, last.why)
 
     def check(self) -> None:
-        """Assert what always holds.
-
-        Raises:
-            AssertionError: it does not.
-        """
+        """Assert what always holds."""
         self._contents.check()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from aiohttp import web
 
@@ -84,16 +84,10 @@ def verb_routes(
         binds: whether `bind` is served: who can reach it can bind pods.
         wants_certificate: whether only those are answered who showed a certificate when they connected.
     """
-    verbs: dict[str, tuple[Verb, Callable[[str], bytes] | None]] = {
-        FILTER: (_filter(judge), serving.failed_filter_result),
-        PRIORITIZE: (_prioritize(judge), None),
-        PREEMPT: (_preempt(judge), None),
-    }
-    if binds:
-        verbs[BIND] = (_bind(judge), serving.binding_result)
+    verbs = {name: verb for name, verb in _verbs(judge).items() if binds or name != BIND}
     routes = [
-        web.post(f"/{name}", _answering(name, verb, say, observer, wants_certificate=wants_certificate))
-        for name, (verb, say) in verbs.items()
+        web.post(f"/{name}", _answering(name, verb, observer, wants_certificate=wants_certificate))
+        for name, verb in verbs.items()
     ]
     there = ", ".join(verbs)
     refusals = [web.route("*", f"/{name}", _refusing(405, f"{name} takes POST\n")) for name in verbs]
@@ -101,43 +95,30 @@ def verb_routes(
     return [*routes, *refusals, web.route("*", "/{verb}", _refusing(404, f"there is {there}{unserved}\n"))]
 
 
-def _filter(judge: Judge) -> Verb:
-    async def answer(body: bytes) -> bytes:
+def _verbs(judge: Judge) -> dict[str, Verb]:
+    """Return verb -> what makes the answer's body of the request's."""
+
+    async def filter_(body: bytes) -> bytes:
         return serving.filter_result(judge.filter(serving.nodes_request(body)))
 
-    return answer
-
-
-def _prioritize(judge: Judge) -> Verb:
-    async def answer(body: bytes) -> bytes:
+    async def prioritize(body: bytes) -> bytes:
         return serving.priorities_result(judge.prioritize(serving.nodes_request(body)))
 
-    return answer
-
-
-def _preempt(judge: Judge) -> Verb:
-    async def answer(body: bytes) -> bytes:
+    async def preempt(body: bytes) -> bytes:
         return serving.preemption_result(judge.preempt(serving.preemption_request(body)))
 
-    return answer
-
-
-def _bind(judge: Judge) -> Verb:
-    async def answer(body: bytes) -> bytes:
+    async def bind(body: bytes) -> bytes:
         await judge.bind(serving.binding_request(body))
         return serving.binding_result()
 
-    return answer
+    return {FILTER: filter_, PRIORITIZE: prioritize, PREEMPT: preempt, BIND: bind}
 
 
-def _answering(
-    name: str,
-    verb: Verb,
-    say: Callable[[str], bytes] | None,
-    observer: RequestObserver,
-    *,
-    wants_certificate: bool,
-) -> Handler:
+_SAY_ERROR: Final = {FILTER: serving.failed_filter_result, BIND: serving.binding_result}
+"""Verb -> what makes an answer of a problem, where the answer has an Error."""
+
+
+def _answering(name: str, verb: Verb, observer: RequestObserver, *, wants_certificate: bool) -> Handler:
     async def answer(request: web.Request) -> web.Response:
         clock = asyncio.get_running_loop().time
         began, result = clock(), ERROR
@@ -148,11 +129,10 @@ def _answering(
             body = await verb(await _body(request))
         except SchedulerError as error:
             is_invalid = isinstance(error, RequestError)
-            if is_invalid:
-                result = INVALID
+            result = INVALID if is_invalid else ERROR
             logger.warning("Extender could not answer", extra={"verb": name, "error": str(error)})
-            if say is not None:
-                return web.Response(body=say(str(error)), content_type="application/json")
+            if name in _SAY_ERROR:
+                return web.Response(body=_SAY_ERROR[name](str(error)), content_type="application/json")
             status = HTTPStatus.BAD_REQUEST if is_invalid else HTTPStatus.INTERNAL_SERVER_ERROR
             return web.Response(status=status, text=f"{error}\n")
         else:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
+from scheduler.configuration.write import to_plain
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.server.configz import configz
 from scheduler.server.health import health_routes
 from scheduler.server.pod_resources import CONTENT_TYPE, pod_resources_text
 
@@ -74,17 +74,17 @@ def application(
         web.get("/version", _version),
     ]
     if configuration is not None:
-        routes.append(web.get("/configz", _configz(configuration)))
+        routes.append(web.get("/configz", _json(lambda: _configz(configuration()))))
     if pods is not None:
         routes.append(web.get("/metrics/resources", _pod_resources(pods, is_leading)))
     if explain is not None:
         routes.append(web.get("/debug/explain/{namespace}/{name}", _explanation(explain)))
-    paths = sorted(route.path for route in routes)
+    paths = msgspec.json.encode({"paths": sorted(route.path for route in routes)})
     app = web.Application(
         middlewares=[_not_found, *([access.middleware] if access else [])],
         client_max_size=longest_request_bytes,
     )
-    app.add_routes([web.get("/", _paths(paths)), *routes, *more])
+    app.add_routes([web.get("/", _json(lambda: paths)), *routes, *more])
     app.on_response_prepare.append(_keep_out_of_caches)
     return app
 
@@ -183,22 +183,24 @@ async def _version(_request: web.Request) -> web.Response:
     )
 
 
-def _configz(configuration: Callable[[], Configuration]) -> Handler:
+def _configz(configuration: Configuration) -> bytes:
+    """Return the configuration in effect as JSON; extenders' private keys are withheld.
+
+    Source:
+        kube-scheduler v1.36, cmd/kube-scheduler/app/server.go, Run, which registers it as `componentconfig`.
+    """
+    shown = to_plain(configuration)
+    for extender in shown.get("extenders", ()):
+        if "keyData" in extender.get("tlsConfig", {}):
+            extender["tlsConfig"]["keyData"] = "REDACTED"
+    return msgspec.json.encode({"componentconfig": shown})
+
+
+def _json(body: Callable[[], bytes]) -> Handler:
     async def answer(_request: web.Request) -> web.Response:
-        return web.Response(body=configz(configuration()), content_type="application/json")
+        return web.Response(body=body(), content_type="application/json")
 
     return answer
-
-
-def _json(body: bytes) -> Handler:
-    async def answer(_request: web.Request) -> web.Response:
-        return web.Response(body=body, content_type="application/json")
-
-    return answer
-
-
-def _paths(paths: Iterable[str]) -> Handler:
-    return _json(msgspec.json.encode({"paths": list(paths)}))
 
 
 @web.middleware

@@ -143,10 +143,6 @@ def _answers(
         yield pod, verdict(each.plugin, pod, snapshot, rows), ranking(each.plugin, pod, snapshot, rows)
 
 
-def _refuses(plugin: Plugin) -> bool:
-    return isinstance(plugin, FilterPlugin | PreFilterPlugin | PreEnqueuePlugin)
-
-
 # The checks.
 
 
@@ -285,7 +281,7 @@ def check_gives_a_reason_for_every_refusal(each: Subject) -> None:
 
 def check_can_be_woken_after_a_refusal(each: Subject) -> None:
     """A pod that was refused is tried again some time."""
-    if _refuses(each.plugin):
+    if isinstance(each.plugin, FilterPlugin | PreFilterPlugin | PreEnqueuePlugin):
         assert each.plugin.events(), "a plugin that refuses pods names the events that may help them"
 
 

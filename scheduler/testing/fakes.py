@@ -36,11 +36,7 @@ class FakeBinder:
 
 
 class FakeSleep:
-    """Implements `Sleep` without waiting: it moves a clock.
-
-    Args:
-        clock: that is moved.
-    """
+    """Implements `Sleep` without waiting: it moves a clock."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock

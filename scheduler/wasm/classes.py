@@ -35,12 +35,7 @@ _ALWAYS: tuple[type[GuestPlugin], ...] = (GuestPreFilter, GuestReserve, GuestPos
 
 
 def guest_class(name: str, guest: Guest) -> type[GuestPlugin]:
-    """Return a plugin class.
-
-    Args:
-        name: as the profile has it.
-        guest: the code.
-    """
+    """Return the plugin class of a guest, by the name that the profile has for it."""
     exports = guest.exports - ({"normalizescore"} if "score" not in guest.exports else set())
     bases = dict.fromkeys([kind for export, kind in _CLASSES.items() if export in exports])
     if GuestNormalizeScore in bases:

@@ -100,7 +100,6 @@ class Pool:
 
     Args:
         make: makes an instance, or raises GuestError.
-        exports: the functions the guest has.
         cycle_seconds: what the calls of one scheduling cycle may take together.
     """
 
@@ -110,11 +109,6 @@ class Pool:
         self._cycle_seconds = cycle_seconds
         self._idle = [make()]  # at once, so that what cannot run is refused with its profile
         self._in_cycle: OrderedDict[int, ref[Flight]] = OrderedDict()  # id -> flight, oldest first
-
-    @property
-    def idle(self) -> int:
-        """How many instances wait for a pod."""
-        return len(self._idle)
 
     def begin(self, pod: PodInfo) -> Flight:
         """Begin an attempt.

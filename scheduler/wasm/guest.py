@@ -62,10 +62,7 @@ class Guest:
 
 
 def compile_guest(content: bytes) -> Guest:
-    """Compile a module; about half a second for a megabyte, so never in a cycle.
-
-    Args:
-        content: a core module, binary or in text format.
+    """Compile a core module, binary or in text format; about half a second for a megabyte, so never in a cycle.
 
     Raises:
         GuestError: it is no module, or none that keeps the ABI.

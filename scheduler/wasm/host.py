@@ -14,8 +14,8 @@ import wasmtime
 from scheduler.wasm import wasi
 from scheduler.wasm.engine import engine
 from scheduler.wasm.guest import GuestError
+from scheduler.wasm.memory import null_terminated, text
 from scheduler.wasm.scene import Nodes, Scene, pod_bytes
-from scheduler.wasm.words import null_terminated, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,8 @@ import wasmtime
 from scheduler.objects.durations import Duration
 from scheduler.wasm.engine import engine, ticker, ticks
 from scheduler.wasm.guest import GuestError
-from scheduler.wasm.memory import GuestMemory
+from scheduler.wasm.memory import GuestMemory, text
 from scheduler.wasm.scene import Scene
-from scheduler.wasm.words import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +28,6 @@ _MOST_TABLE_ELEMENTS = 2**18
 
 class Instance:
     """A guest that was started and can be called, until a call fails.
-
-    Args:
-        guest: the code.
-        host: answers what it asks.
-        args: its command line and its limits.
 
     Raises:
         GuestError: it cannot be started: an import is unknown, a limit too low, or its `_start` failed.

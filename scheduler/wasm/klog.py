@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from scheduler.wasm.words import text
+from scheduler.wasm.memory import text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,13 +29,7 @@ class GuestLog:
         self.severity = severity
 
     def write(self, severity: int, message: bytes, pairs: bytes = b"") -> None:
-        """Log one line.
-
-        Args:
-            severity: klog's.
-            message: its text, as a rule with a newline at the end.
-            pairs: NUL-terminated keys and values in turn.
-        """
+        """Log one line of klog's severity; `pairs` are NUL-terminated keys and values in turn."""
         if severity < self.severity:
             return
         level = _LEVELS[min(severity, len(_LEVELS) - 1)]
@@ -48,7 +42,7 @@ class GuestLog:
 
 
 def _pairs(content: bytes) -> Mapping[str, str]:
-    # Values may be empty, so that this is not words.null_terminated.
+    # Values may be empty, so that this is not memory.null_terminated.
     words = [text(word) for word in content.split(b"\0")[:-1]]
     if len(words) % 2:
         words.append("")

@@ -22,12 +22,7 @@ _FILE = "file://"
 
 
 def guest_file(url: str, folder: Path | None) -> Path | None:
-    """Return the file that a guestURL means; None if it means none.
-
-    Args:
-        url: `file://PATH` or a path.
-        folder: what relative paths start from.
-    """
+    """Return the file that a guestURL means; None if it means none."""
     if url.startswith(_FILE):
         # As upstream has it: all that follows is the path, so that file://./x and file://../x are relative.
         return (folder or Path()) / url[len(_FILE) :]

@@ -21,11 +21,7 @@ _CLOCK = 0
 def fd_write(
     memory: GuestMemory, output: bytearray, file: int, vectors: int, count: int, written: int
 ) -> int:
-    """Keep what a guest writes to its standard output and error.
-
-    Raises:
-        GuestError: a pointer reaches beyond the memory.
-    """
+    """Keep what a guest writes to its standard output and error."""
     if file not in {1, 2}:
         return _BAD_FILE
     if count > _MOST_ITEMS:
@@ -42,11 +38,7 @@ def fd_write(
 
 
 def poll_oneoff(memory: GuestMemory, subscriptions: int, events: int, count: int, happened: int) -> int:
-    """Let every sleep be over at once, as for upstream's guests; there are no files to wait for.
-
-    Raises:
-        GuestError: a pointer reaches beyond the memory.
-    """
+    """Let every sleep be over at once, as for upstream's guests; there are no files to wait for."""
     if not 0 < count <= _MOST_ITEMS:
         return _INVALID
     for number in range(count):

@@ -46,16 +46,6 @@ class Judged(NamedTuple):
     diagnosis: Diagnosis | None
 
 
-def explain_each(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Explanation]:
-    """Say of every pod what `judge_each` finds."""
-    return (judged.explanation for judged in judge_each(scheduler, pods))
-
-
-def explain_sequence(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Explanation]:
-    """Say of every pod what `judge_sequence` finds."""
-    return (judged.explanation for judged in judge_sequence(scheduler, pods))
-
-
 def judge_each(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Judged]:
     """Judge every pod against the cluster as it is; nothing changes in between."""
     for pod in pods:

@@ -29,13 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class OfflineScheduler:
-    """Profiles, cache and queue, filled from a file.
-
-    Args:
-        cluster: what there is.
-        configuration: what to run.
-        in_tree: name -> class, of plugins that need no path.
-        refresh: whether plugins may fetch their background data.
+    """Profiles, cache and queue, filled from a file; with `refresh` plugins fetch their background data.
 
     Attributes:
         frameworks: schedulerName -> profile.

@@ -22,13 +22,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[^A-Z]+")
 
 
 def show(console: Console, explanation: Explanation, *, all_nodes: bool) -> None:
-    """Print one explanation.
-
-    Args:
-        console: where to.
-        explanation: as `explanation.explain` makes it.
-        all_nodes: name every node, not just the first few of each sort.
-    """
+    """Print one explanation, with every node by name or just the first few of each sort."""
     nodes = explanation["nodes"]
     feasible = {name: verdict for name, verdict in nodes.items() if verdict["feasible"]}
     refused = {name: verdict for name, verdict in nodes.items() if not verdict["feasible"]}

@@ -69,13 +69,7 @@ def load(path: str, cluster: ClusterFile, *, kinds: Container[str] = ()) -> Watc
 
 
 def parse(data: bytes, source: str, cluster: ClusterFile, *, kinds: Container[str] = ()) -> WatchEvent:
-    """Read one watch event from JSON or YAML.
-
-    Args:
-        data: the text.
-        source: what messages call it.
-        cluster: where it is to happen.
-        kinds: what plugins read beyond Kubernetes' own kinds.
+    """Read one watch event from JSON or YAML; `kinds` are those that plugins read beyond Kubernetes' own.
 
     Raises:
         ClusterFileError: everything that is wrong with it.

@@ -33,9 +33,6 @@ class ExtenderBinding:
     """Carries out what another scheduler has chosen.
 
     Args:
-        cache: where pods are counted from then on.
-        verdicts: looks at the node once more.
-        reader: tells what became of a pod.
         newest: `namespace/name` -> the pod as last seen.
         framework_of: the profile a pod is judged by; raises SchedulerError if there is none.
     """

@@ -117,13 +117,7 @@ async def serving_extender(
     *,
     stop: asyncio.Event,
 ) -> AsyncIterator[None]:
-    """Answer while the block runs.
-
-    Args:
-        service: who answers.
-        where: at which address.
-        certificate: of HTTPS.
-        stop: set when it is to stop; from then on it is not ready.
+    """Answer while the block runs; once `stop` is set, as not ready.
 
     Raises:
         ConfigurationError: an address cannot be listened on, or the certificate cannot be used.
@@ -155,14 +149,9 @@ def extender_application(
     binds: bool = False,
     wants_certificate: bool = False,
 ) -> web.Application:
-    """Build the pages of an extender.
+    """Build the pages of an extender: health and metrics, and the verbs, of which `bind` may be one.
 
-    Args:
-        service: who answers.
-        stop: set when it is to stop; from then on it is not ready.
-        verbs: whether schedulers are answered, beside health and metrics.
-        binds: whether `bind` is one of the verbs.
-        wants_certificate: whether schedulers have to show a certificate.
+    Once `stop` is set it is not ready.
     """
     routes = verb_routes(service, service.requests, binds=binds, wants_certificate=wants_certificate)
     return application(

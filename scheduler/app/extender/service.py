@@ -5,11 +5,10 @@ It watches the cluster as the daemon does and judges when it is asked. Any numbe
 
 from __future__ import annotations
 
-import math
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from scheduler.app.assembly import Parts
+from scheduler.app.assembly import Parts, limited
 from scheduler.app.capabilities import ApiReads
 from scheduler.app.extender.binding import ExtenderBinding
 from scheduler.app.extender.verdicts import Verdicts, best_total
@@ -21,7 +20,6 @@ from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
 from scheduler.client.event_recorders import EventRecorders
 from scheduler.client.pod_reader import ApiPodReader
-from scheduler.client.requests import RateLimitedRequests
 from scheduler.client.writer import ApiWriter
 from scheduler.errors import ConfigurationError, FieldError, SchedulerError
 from scheduler.framework import ApiGet, PodBinder, PodEvents
@@ -33,10 +31,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from scheduler.client.connection import ApiConnection
-    from scheduler.client.requests import Requests
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
-    from scheduler.configuration.types import ClientConnection
     from scheduler.extenders.serving import BindingRequest, NodesRequest, PreemptionRequest
     from scheduler.extenders.wire import FilterAnswer, MetaVictims
     from scheduler.framework.interface import Plugin
@@ -52,12 +48,8 @@ class ExtenderService:
 
     Args:
         connection: to the API server; the caller closes it.
-        configuration: what to run.
         profile: the schedulerName of the profile that judges all pods; "" takes the only one, or, where there are
             several, the one of the pod's own schedulerName.
-        clock: the time.
-        random: spreads retries.
-        in_tree: name -> class, of plugins that need no path.
 
     Attributes:
         configuration: what is run.
@@ -88,7 +80,7 @@ class ExtenderService:
         self._connection = connection
         self.parts = Parts(clock, self.metrics, in_tree)
         self.pods: dict[str, PodInfo] = {}
-        writes = _limited(connection, configuration.settings.client_connection)
+        writes = limited(connection, configuration.settings.client_connection)
         self._writer = ApiWriter(writes, clock, random=random, newest=self.pods.get, observer=self.metrics)
         self._recorders = EventRecorders(self._writer, clock)
         self._tasks = Tasks()
@@ -206,12 +198,6 @@ class ExtenderService:
             self.metrics.refreshes,
             self.parts.clock,
         )
-
-
-def _limited(connection: ApiConnection, settings: ClientConnection) -> Requests:
-    if settings.qps <= 0:
-        return connection
-    return RateLimitedRequests(connection, qps=settings.qps, burst=settings.burst or math.ceil(settings.qps))
 
 
 def checked_profile(profile: str, frameworks: Mapping[str, Framework]) -> str:

@@ -54,15 +54,11 @@ class Reached:
 def snippet(frameworks: Sequence[Framework], reached: Reached) -> str:
     """Return the `extenders:` section, with the verbs that the profiles have something to say to.
 
-    Args:
-        frameworks: the profiles that judge pods.
-        reached: how the extender is reached.
-
     Raises:
         ConfigurationError: the profiles have nothing to say at all.
     """
     extender: dict[str, Any] = {"urlPrefix": reached.url}
-    if _any_at(frameworks, _FILTERING):
+    if any(framework.plugins.at.get(point) for framework in frameworks for point in _FILTERING):
         extender |= {"filterVerb": FILTER, "preemptVerb": PREEMPT}
     weight = weight_of(frameworks)
     if weight:
@@ -86,9 +82,7 @@ def snippet(frameworks: Sequence[Framework], reached: Reached) -> str:
 def points_not_run(frameworks: Iterable[Framework], *, binds: bool) -> dict[str, list[str]]:
     """Return extension point -> plugins that a profile has there in vain: no scheduler asks an extender for them.
 
-    Args:
-        frameworks: the profiles that judge pods.
-        binds: whether pods are bound here, which takes Reserve, PreBind, Bind and PostBind.
+    Who binds pods runs Reserve, PreBind, Bind and PostBind.
     """
     points = [ExtensionPoint.PERMIT]
     if not binds:
@@ -101,7 +95,3 @@ def points_not_run(frameworks: Iterable[Framework], *, binds: bool) -> dict[str,
                 if plugin.name not in names:
                     names.append(plugin.name)
     return found
-
-
-def _any_at(frameworks: Iterable[Framework], points: Iterable[ExtensionPoint]) -> bool:
-    return any(framework.plugins.at.get(point) for framework in frameworks for point in points)

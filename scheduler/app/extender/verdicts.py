@@ -35,11 +35,9 @@ UNKNOWN_NODE = "node(s) were not known to the extender"
 
 
 class Verdicts:
-    """Judges nodes with the plugins of one profile at a time.
+    """Judges nodes with the plugins of one profile at a time; where one of them fails it raises SchedulerError.
 
     Args:
-        cache: what is counted where.
-        nominator: the pods that are expected somewhere.
         best: the highest total that a node can have in any profile, a multiple of 100; 0 without scoring plugins.
         unknown_nodes: is told how many nodes of a request are not known.
     """
@@ -53,11 +51,7 @@ class Verdicts:
         self._unknown_nodes = unknown_nodes
 
     def filter(self, framework: Framework, pod: PodInfo, node_names: Sequence[str]) -> FilterAnswer:
-        """Say which nodes can run a pod, and of each other why not.
-
-        Raises:
-            SchedulerError: a plugin failed.
-        """
+        """Say which nodes can run a pod, and of each other why not."""
         snapshot = self._without(pod)
         rows, unknown = self._rows(snapshot, node_names)
         passed: list[str] = []
@@ -80,11 +74,7 @@ class Verdicts:
     def prioritize(
         self, framework: Framework, pod: PodInfo, node_names: Sequence[str]
     ) -> Sequence[tuple[str, int]]:
-        """Say how good each node is, 0 to 10; those that are not known are worst.
-
-        Raises:
-            SchedulerError: a plugin failed.
-        """
+        """Say how good each node is, 0 to 10; those that are not known are worst."""
         snapshot = self._without(pod)
         rows, unknown = self._rows(snapshot, node_names)
         scores = dict.fromkeys(unknown, 0)
@@ -99,9 +89,6 @@ class Verdicts:
         """Return the nodes the pod fits on once the victims there are gone, with those victims.
 
         None are added: which further pod does least harm is for the other scheduler to say.
-
-        Raises:
-            SchedulerError: a plugin failed.
         """
         left: dict[str, MetaVictims] = {}
         snapshot = self._without(pod)
@@ -119,11 +106,7 @@ class Verdicts:
         return left
 
     def last_look(self, framework: Framework, pod: PodInfo, node_name: str) -> tuple[str, CycleState]:
-        """Say why a node cannot run a pod, "" if it can, and what PreFilter wrote: for Reserve and those after it.
-
-        Raises:
-            SchedulerError: a plugin failed.
-        """
+        """Say why a node cannot run a pod, "" if it can, and what PreFilter wrote: for Reserve and those after it."""
         snapshot = self._without(pod)
         rows, unknown = self._rows(snapshot, (node_name,))
         if unknown:

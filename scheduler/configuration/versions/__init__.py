@@ -77,13 +77,7 @@ def type_meta_faults(document: Mapping[str, Any]) -> list[FieldError]:
 
 
 def to_current(document: dict[str, Any], folder: Path, policies: Mapping[PolicyConfigMap, str]) -> Converted:
-    """Make a document of any accepted version today's.
-
-    Args:
-        document: whose apiVersion and kind have no faults.
-        folder: what the path of a policy starts from.
-        policies: texts of policies that were read from ConfigMaps.
-    """
+    """Make a document today's, whose apiVersion and kind have no faults; the path of a policy starts from `folder`."""
     conversion = Conversion(document)
     version = document["apiVersion"]
     fields = conversion.without(document, "apiVersion", "kind")
@@ -180,10 +174,8 @@ def _with_policy(fields: dict[str, Any], conversion: Conversion, plugins: Policy
             sets["postFilter"] = {"disabled": off}
         args = dict(plugins.args)
         names = {name_of(plugin) for plugin in plugins.plugins["multiPoint"]["enabled"]}
-        for name in (
-            "InterPodAffinity",
-            "VolumeBinding",
-        ):  # set by fields of the configuration, beside the policy
+        # Set by fields of the configuration, beside the policy.
+        for name in ("InterPodAffinity", "VolumeBinding"):
             of_field = args_of(profile, name)
             if name in names and of_field:
                 args.setdefault(name, of_field)

@@ -100,14 +100,7 @@ def read_algorithm_source(
     folder: Path,
     policies: Mapping[PolicyConfigMap, str],
 ) -> AlgorithmSource:
-    """Read the field, and the policy file it names.
-
-    Args:
-        fields: of the configuration.
-        conversion: that takes the faults.
-        folder: what a relative path starts from.
-        policies: texts of policies that were read from ConfigMaps.
-    """
+    """Read the field, and the policy file it names, whose path starts from `folder`."""
     found = AlgorithmSource()
     if fields.get(PATH) is None:
         return found

@@ -22,9 +22,6 @@ _STEP = re.compile(
 class Conversion:
     """What a conversion learns on its way.
 
-    Args:
-        document: as the file gives it.
-
     Attributes:
         errors: what cannot be said today, with paths in the file.
         notes: what was set and does nothing any more, likewise.

@@ -63,9 +63,7 @@ class PolicyPlugins:
 def convert(fields: dict[str, Any], conversion: Conversion) -> PolicyPlugins | None:
     """Return a policy as plugins.
 
-    Args:
-        fields: of the policy, less apiVersion and kind.
-        conversion: of the policy's own document; takes what is wrong.
+    The conversion is of the policy's own document, whose fields these are, less apiVersion and kind.
 
     Returns:
         None where the policy cannot be read at all.

@@ -77,12 +77,7 @@ def with_args(
 ) -> dict[str, Any]:
     """Return a profile that has these arguments for a plugin, in the place where it had some.
 
-    Args:
-        profile: left as it is.
-        conversion: that goes on.
-        plugin: whose arguments.
-        args: all of them.
-        instead_of: plugins whose arguments are dropped; those of the plugin take the first one's place.
+    Those of the plugins in `instead_of` are dropped; the plugin's own take the first one's place.
     """
     configs: list[Any] = []
     is_there = False

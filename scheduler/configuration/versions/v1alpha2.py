@@ -36,13 +36,7 @@ _RENAMED = {
 
 
 def convert(fields: dict[str, Any], conversion: Conversion, provider: str = "") -> dict[str, Any]:
-    """Return a v1alpha2 configuration as v1beta1.
-
-    Args:
-        fields: without `algorithmSource`.
-        conversion: that goes on.
-        provider: the algorithm provider; "" is the default one.
-    """
+    """Return a v1alpha2 configuration, less `algorithmSource`, as v1beta1; `provider` "" is the default one."""
     timeout = conversion.whole_number(fields, "bindTimeoutSeconds", 0, 2**63 - 1)
     fields = conversion.without(fields, "bindTimeoutSeconds")
 

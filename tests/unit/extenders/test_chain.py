@@ -201,13 +201,13 @@ async def test_only_pods_that_ask_for_a_managed_resource_are_told_of() -> None:
     settings = {**FILTER, "managed_resources": (gpu,)}
     limited = {"containers": [{"name": "c", "resources": {"limits": {"example.com/gpu": "1"}}}]}
     in_init = {"initContainers": [{"name": "i", "resources": {"requests": {"example.com/gpu": "1"}}}]}
-    async with chain_of(({"ask": {}}, {**settings, "bind_verb": "bind"})) as (chain, served, _):
+    async with chain_of(({"ask": {}}, {**settings, "preempt_verb": "preempt"})) as (chain, served, _):
         assert (await filtered(chain))[0] == [0, 1, 2]
         assert served[0].asked == []
-        assert not chain.has_binder(POD)
-        assert chain.has_binder(pod("a", requests={"example.com/gpu": "1"}))
-        assert chain.has_binder(pod("b", **limited))
-        assert chain.has_binder(pod("c", **in_init))
+        assert not chain.may_change_victims(POD)
+        assert chain.may_change_victims(pod("a", requests={"example.com/gpu": "1"}))
+        assert chain.may_change_victims(pod("b", **limited))
+        assert chain.may_change_victims(pod("c", **in_init))
 
 
 @virtually

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugins.preemption.args import DefaultPreemptionArgs
+from plugins.preemption.default_preemption import DefaultPreemptionArgs
 
 
 def args(percentage: int, absolute: int) -> DefaultPreemptionArgs:

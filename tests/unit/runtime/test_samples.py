@@ -18,7 +18,7 @@ from scheduler.framework.slow_plugins import SlowPlugin
 from scheduler.runtime.asking import outcomes_of, scores_of, slow_last
 from scheduler.runtime.framework import EnabledPlugins, Framework
 from scheduler.runtime.instruments import NoInstruments
-from scheduler.whatif.judging import explain_each
+from scheduler.whatif.judging import judge_each
 from tests.builders import node, node_object, pod, pod_object
 from tests.clusters import cluster
 from tests.puppets import framework_of
@@ -181,7 +181,8 @@ def test_explain_says_which_nodes_were_left_out_of_the_sample() -> None:
     objects = [*(node_object(f"n{number}") for number in range(4)), pod_object("web")]
     scheduler = scheduler_of(*objects, config=profile_with("Sampled"), plugins=(Sampled,))
 
-    (told,) = explain_each(scheduler, [pod("web")])
+    (judged,) = judge_each(scheduler, [pod("web")])
+    told = judged.explanation
 
     assert told["result"] == "schedulable"
     left_out = [each["reasons"] for each in told["nodes"].values() if not each["feasible"]]

@@ -9,17 +9,27 @@ import pytest
 
 from scheduler.framework import ReservePlugin, ScorePlugin, Status
 from scheduler.objects.decode import decode_pod
-from scheduler.whatif.judging import explain_each, explain_sequence, is_pending
+from scheduler.whatif.judging import is_pending, judge_each, judge_sequence
 from tests.builders import node_object, pod, pod_object
 from tests.unit.whatif.clusters import profile_with, scheduler_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from scheduler.cycle.explanation import Explanation
     from scheduler.objects.pod import PodInfo
+    from scheduler.whatif.judging import Judged
     from scheduler.whatif.offline import OfflineScheduler
+
+    Judge = Callable[[OfflineScheduler, Iterable[PodInfo]], Iterator[Judged]]
 
 
 def _pods(*objects: dict[str, Any]) -> list[PodInfo]:
     return [decode_pod(json.dumps(each).encode()) for each in objects]
+
+
+def _explanations(judge: Judge, scheduler: OfflineScheduler, pods: list[PodInfo]) -> list[Explanation]:
+    return [judged.explanation for judged in judge(scheduler, pods)]
 
 
 def _going() -> PodInfo:
@@ -45,7 +55,7 @@ def test_each_pod_is_judged_against_the_same_cluster() -> None:
     objects = [pod_object("a", cpu="3"), pod_object("b", cpu="3")]
     scheduler = scheduler_of(node_object("n1", cpu="4"), *objects)
 
-    explanations = list(explain_each(scheduler, _pods(*objects)))
+    explanations = list(_explanations(judge_each, scheduler, _pods(*objects)))
 
     assert [explanation["result"] for explanation in explanations] == ["schedulable", "schedulable"]
     assert not any("chosen" in explanation for explanation in explanations)
@@ -55,7 +65,7 @@ def test_in_a_sequence_the_room_a_pod_takes_is_gone_for_the_next() -> None:
     objects = [pod_object("a", cpu="3"), pod_object("b", cpu="3")]
     scheduler = scheduler_of(node_object("n1", cpu="4"), *objects)
 
-    first, second = explain_sequence(scheduler, _pods(*objects))
+    first, second = _explanations(judge_sequence, scheduler, _pods(*objects))
 
     assert (first["result"], first["chosen"]) == ("schedulable", "n1")
     assert second["result"] == "unschedulable"
@@ -73,7 +83,7 @@ def test_a_sequence_goes_by_priority_and_then_by_the_file() -> None:
     ]
     scheduler = scheduler_of(node_object("n1"), *objects)
 
-    order = [explanation["pod"] for explanation in explain_sequence(scheduler, _pods(*objects))]
+    order = [explanation["pod"] for explanation in _explanations(judge_sequence, scheduler, _pods(*objects))]
 
     assert order == ["default/top", "default/first", "default/second", "default/low"]
 
@@ -94,7 +104,7 @@ def test_of_equal_nodes_the_smallest_name_is_chosen() -> None:
         *(node_object(name) for name in ("n9", "n10", "n2")), *objects, config=config, plugins=(Flat,)
     )
 
-    (explanation,) = explain_sequence(scheduler, _pods(*objects))
+    (explanation,) = _explanations(judge_sequence, scheduler, _pods(*objects))
 
     assert explanation["best"] == ["n10", "n2", "n9"]
     assert explanation["chosen"] == "n10"
@@ -107,7 +117,7 @@ def test_a_gated_pod_takes_no_room() -> None:
     ]
     scheduler = scheduler_of(node_object("n1", cpu="4"), *objects)
 
-    gated, other = explain_sequence(scheduler, _pods(*objects))
+    gated, other = _explanations(judge_sequence, scheduler, _pods(*objects))
 
     assert (gated["result"], gated["message"]) == (
         "gated",
@@ -123,7 +133,7 @@ def test_room_is_left_for_pods_that_are_nominated_and_not_less_important() -> No
 
     results = {
         explanation["pod"]: explanation["result"]
-        for explanation in explain_each(scheduler, _pods(vip, same, higher))
+        for explanation in _explanations(judge_each, scheduler, _pods(vip, same, higher))
     }
 
     assert results == {
@@ -137,7 +147,7 @@ def test_a_nominated_pod_is_judged_on_all_nodes() -> None:
     vip = pod_object("vip", status={"nominatedNodeName": "n1"})
     scheduler = scheduler_of(node_object("n1"), node_object("n2"), vip)
 
-    (explanation,) = explain_each(scheduler, _pods(vip))
+    (explanation,) = _explanations(judge_each, scheduler, _pods(vip))
 
     assert [name for name, verdict in explanation["nodes"].items() if "total" in verdict] == ["n1", "n2"]
 
@@ -173,7 +183,7 @@ def test_a_pod_that_reserve_refuses_takes_no_room_and_says_why() -> None:
         node_object("n1"), *objects, config=profile_with("Licences"), plugins=(Licences,)
     )
 
-    first, second, third = explain_sequence(scheduler, _pods(*objects))
+    first, second, third = _explanations(judge_sequence, scheduler, _pods(*objects))
 
     assert first["chosen"] == "n1"
     for refused in (second, third):

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from scheduler.cli.event_loop import run_in_loop
+from scheduler.cli.process import run_in_loop
 
 if TYPE_CHECKING:
     import pytest

@@ -1,0 +1,43 @@
+"""What the commands that go on until they are ended share: their loop, their end, and their flags."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from scheduler.logs import LogFormat
+
+T = TypeVar("T")
+
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(help="How to reach the API server; without it, as a pod in the cluster.", metavar="FILE"),
+]
+LoggingFormat = Annotated[
+    LogFormat | None,
+    typer.Option(help="How log lines look; without it, text on a terminal and JSON elsewhere."),
+]
+
+
+def run_in_loop(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, as `asyncio.run` does, in uvloop's loop, which costs less, where it installs."""
+    try:
+        from uvloop import new_event_loop  # it does not install everywhere
+    except ImportError:
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(main)
+
+
+def stop_on_signals() -> asyncio.Event:
+    """Return what is set once the process is told to end; from now on that does not kill it."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    return stop
