@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+_QUEUED_TIMES = 3.0
+_QUEUED_SECONDS = 0.005
+_FORGETTING = 1.002
+"""By how much the quickest answer counts as slower with each answer after it."""
+
 
 class AdaptiveLimit:
-    """Grows by about one per round trip while answers are quick, shrinks by a factor when they are not.
+    """Grows by about one per round trip while answers are quick, shrinks by a factor when they are slow.
 
-    There is no fixed rate: a small server is spared and a large one used. No I/O, no clock; the caller tells
-    when each request began and how it ended.
+    There is no fixed rate: a small server is spared and a large one used. Where answers take much longer than the
+    quickest ones do, requests queue at the server: more at a time would lengthen that queue, and open more connections,
+    and nothing else, so the limit stays. No I/O, no clock; the caller tells when each request began and how it ended.
     """
 
     def __init__(self, *, initial: int = 16, maximum: int = 128, slow_seconds: float = 1.0) -> None:
@@ -22,6 +28,7 @@ class AdaptiveLimit:
         self._maximum = float(maximum)
         self._slow_seconds = slow_seconds
         self._shrunk_at = float("-inf")
+        self._quickest_seconds = float("inf")  # of late
 
     @property
     def value(self) -> int:
@@ -36,10 +43,17 @@ class AdaptiveLimit:
             now: the same clock.
             all_used: whether the limit held anything back; one that nobody reaches does not grow.
         """
-        if now - started > self._slow_seconds:
+        seconds = now - started
+        # What was quickest long ago is forgotten little by little: the server, or the way to it, may be another.
+        self._quickest_seconds = min(seconds, self._quickest_seconds * _FORGETTING)
+        if seconds > self._slow_seconds:
             self._shrink(0.7, started, now)
-        elif all_used and started > self._shrunk_at:
+        elif all_used and started > self._shrunk_at and not self._queues(seconds):
             self._value = min(self._maximum, self._value + 1 / self._value)
+
+    def _queues(self, seconds: float) -> bool:
+        """Say whether an answer that took so long had to wait for others."""
+        return seconds > _QUEUED_TIMES * self._quickest_seconds + _QUEUED_SECONDS
 
     def overloaded(self, *, started: float, now: float) -> None:
         """Take note that the server said it has too much to do, or did not answer in time."""

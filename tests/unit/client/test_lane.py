@@ -192,6 +192,26 @@ def test_a_limit_grows_by_one_per_round_trip_up_to_its_maximum():
     assert limit.value == 6
 
 
+def test_a_limit_stays_while_answers_take_much_longer_than_the_quickest():
+    limit = AdaptiveLimit(initial=4, maximum=20)
+    limit.answered(started=0.0, now=0.01, all_used=False)
+    for _ in range(100):
+        limit.answered(started=0.0, now=0.05, all_used=True)
+    assert limit.value == 4
+
+    for _ in range(5):
+        limit.answered(started=0.0, now=0.03, all_used=True)
+    assert limit.value == 5
+
+
+def test_a_limit_grows_again_where_all_answers_have_become_slower():
+    limit = AdaptiveLimit(initial=4, maximum=20)
+    limit.answered(started=0.0, now=0.01, all_used=False)
+    for _ in range(1000):
+        limit.answered(started=0.0, now=0.05, all_used=True)
+    assert limit.value == 20
+
+
 def test_a_limit_shrinks_once_for_all_that_was_under_way():
     limit = AdaptiveLimit(initial=64)
     for _ in range(64):
