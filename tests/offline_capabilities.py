@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scheduler.app.capabilities import NoApiServer, TableObjects
+from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.cycle.profiles import Profiles
-from scheduler.framework import PodBinder
+from scheduler.framework import ApiWrite, Background, ClusterObjects, PodBinder, WaitForEvent
 from scheduler.framework.preemption import Preemptions, VictimReview
+from scheduler.snapshot import ClusterTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +24,13 @@ class NoBinder:
     async def bind(self, pod: PodInfo, node_name: str) -> None: ...
 
 
+_NOTHING = NoApiServer()
+
 OFFLINE: Mapping[type, object] = {
+    ApiWrite: _NOTHING,
+    Background: _NOTHING,
+    ClusterObjects: TableObjects(ClusterTable()),
+    WaitForEvent: EventBus(),
     PodBinder: NoBinder(),
     Preemptions: NoPreemptions(),
     VictimReview: ExtenderReview(Profiles()),

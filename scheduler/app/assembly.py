@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.capabilities import LoopSleep
+from scheduler.app.capabilities import LoopSleep, TableObjects
 from scheduler.app.needs import resource_of, trimmed
 from scheduler.app.web_client import WebClient
 from scheduler.client.requests import RateLimitedRequests
@@ -26,7 +26,7 @@ from scheduler.cycle.preemption import ExtenderReview, NoPreemptions, Preemption
 from scheduler.cycle.profiles import Profiles
 from scheduler.cycle.reporting import Reporter
 from scheduler.cycle.scheduler import Scheduler
-from scheduler.framework import Clock, HttpGet, PodActivator, Sleep, WaitForEvent, WaitingPods
+from scheduler.framework import Clock, ClusterObjects, HttpGet, PodActivator, Sleep, WaitForEvent, WaitingPods
 from scheduler.framework.preemption import Preemptions, VictimReview
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.runtime.profiles import build_frameworks
@@ -98,6 +98,7 @@ class Parts:
         """
         common: Capabilities = {
             Clock: self.clock,
+            ClusterObjects: TableObjects(self.cache.table),
             HttpGet: self.web,
             PodActivator: self.bus,
             Preemptions: NoPreemptions(),

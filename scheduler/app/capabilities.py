@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Any
 
-from scheduler.client.http.request import Request
+import msgspec
+
+from scheduler.client.http.request import JSON, Request
 from scheduler.errors import ApiError
+from scheduler.objects.decode import decode_object
+from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from scheduler.app.tasks import Tasks
     from scheduler.client.requests import Requests
     from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import ClusterTable, Objects
+
+logger = logging.getLogger(__name__)
 
 
 class LoopSleep:
@@ -34,14 +45,89 @@ class ApiReads:
         return answer.body
 
 
+class ApiWrites:
+    """Writes to the API server."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    async def api_write(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        content_type: str = JSON,
+        timeout_seconds: float = 30.0,
+    ) -> Mapping[str, Any]:
+        encoded = None if body is None else msgspec.json.encode(body)
+        request = Request(method, path, encoded, content_type, timeout_seconds=timeout_seconds)
+        return decode_object((await self._requests.send(request)).body)
+
+
+class TableObjects:
+    """The objects that are kept for plugins, as all of them see them."""
+
+    def __init__(self, table: ClusterTable) -> None:
+        self._table = table
+
+    def objects(self, kind: str) -> Objects:
+        return self._table.watch_kind(kind)
+
+    def assume(self, kind: str, obj: Mapping[str, Any]) -> None:
+        self._table.watch_kind(kind).assume(object_key(obj), obj)
+
+    def restore(self, kind: str, key: str) -> None:
+        self._table.watch_kind(kind).restore(key)
+
+
+class TasksInBackground:
+    """Carries work on in tasks of the daemon; what fails is logged and ends nothing.
+
+    Args:
+        tasks: where they run; they are cancelled when it ends, but for those that `drain` waited for.
+    """
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._tasks.spawn(self._carry_out(work, name), name)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def drain(self, seconds: float) -> None:
+        """Wait until all work is done, but not for ever."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds)
+
+    async def _carry_out(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        try:
+            await work
+        except Exception:
+            logger.exception("Work in the background failed", extra={"work": name})
+
+
 class NoApiServer:
-    """Fulfils what takes an API server where there is none: PodBinder, ApiGet, PodEvents and what the cycles write."""
+    """Fulfils what takes an API server where there is none.
+
+    PodBinder, ApiGet, ApiWrite, Background, PodEvents and what the cycles write.
+    """
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         raise AssertionError(f"pod {pod.key}: there is no API server to bind it to {node_name}")
 
     async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
         raise OSError(f"GET {path}: there is no API server")
+
+    async def api_write(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, **_options: object
+    ) -> Mapping[str, Any]:
+        raise AssertionError(f"{method} {path}: there is no API server")
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        work.close()
 
     def of(self, scheduler_name: str) -> NoApiServer:
         return self

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from scheduler.app.assembly import Cycles, QueueParts, limited
-from scheduler.app.capabilities import ApiReads
+from scheduler.app.capabilities import ApiReads, ApiWrites, TasksInBackground
 from scheduler.app.gauges import show_queue, show_state
 from scheduler.app.generation import Generation
 from scheduler.app.generations import Generations
@@ -25,7 +25,7 @@ from scheduler.client.writer import ApiWriter
 from scheduler.cycle.sampling import NodeSampling, percentages_of
 from scheduler.errors import LeadershipLostError
 from scheduler.extenders.chain import Extenders
-from scheduler.framework import ApiGet, PodBinder, PodEvents
+from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
 from scheduler.framework.interface import Needs
 from scheduler.framework.preemption import Preemptions
 from scheduler.metrics import Metrics
@@ -104,9 +104,11 @@ class Daemon:
         self._pods: dict[str, PodInfo] = {}
         guarded = GuardedRequests(connection, self.leadership.check)
         writes = Rehearsal() if no_bind else limited(guarded, settings.client_connection)
+        self._api_writes = ApiWrites(writes)
         self.writer = ApiWriter(writes, clock, random=random, newest=self._pods.get, observer=self.metrics)
         self._recorders = EventRecorders(self.writer, clock)
         self._tasks = Tasks()
+        self._background = TasksInBackground(self._tasks)
         self.cycles = Cycles(
             self.parts,
             writer=self.writer,
@@ -190,6 +192,8 @@ class Daemon:
             configuration,
             lambda profile: {
                 ApiGet: ApiReads(self._connection),
+                ApiWrite: self._api_writes,
+                Background: self._background,
                 PodBinder: self.writer,
                 PodEvents: self._recorders.of(profile),
                 Preemptions: self.cycles.preemptions,
@@ -270,4 +274,5 @@ class Daemon:
         )
         self.cycles.reporter.catch_up()
         await self.cycles.scheduler.run()
+        await self._background.drain(_DRAIN_SECONDS)
         await self.writer.drain(_DRAIN_SECONDS)

@@ -86,4 +86,4 @@ class Rehearsal:
         """Answer as a server would that has nothing to object; as with one, others have their turn meanwhile."""
         logger.debug("Not sent", extra={"method": request.method, "path": request.path})
         await asyncio.sleep(0)
-        return Response(200, b"{}")
+        return Response(200, request.body or b"{}")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from scheduler.framework.changes import NODE_ADD, NODE_DELETE, node_changes
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 from scheduler.objects.node import NodeObject
+from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping, Sequence
@@ -168,17 +169,17 @@ class ObjectHandler(EventHandler[Any]):
         )
 
     def _added(self, obj: Any) -> Events:
-        self._store[_key(obj)] = obj
+        self._store[object_key(obj)] = obj
         self._bus.happened(self._add, None, obj)
         return (self._add,)
 
     def _updated(self, old: Any, new: Any) -> Events:
-        self._store[_key(new)] = new
+        self._store[object_key(new)] = new
         self._bus.happened(self._update, old, new)
         return (self._update,)
 
     def _deleted(self, obj: Any) -> Events:
-        self._store.pop(_key(obj), None)
+        self._store.pop(object_key(obj), None)
         self._bus.happened(self._delete, obj, None)
         return (self._delete,)
 
@@ -188,9 +189,3 @@ class ObjectHandler(EventHandler[Any]):
             extra={"kind": self._kind, "object": identity.key, "error": str(error)},
         )
         self._observer.undecodable(self._kind)
-
-
-def _key(obj: Any) -> str:
-    metadata = obj["metadata"]
-    namespace = metadata.get("namespace")
-    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])

@@ -3,6 +3,9 @@
 from scheduler.clock import Clock
 from scheduler.framework.capabilities import (
     ApiGet,
+    ApiWrite,
+    Background,
+    ClusterObjects,
     HttpGet,
     PodActivator,
     PodBinder,
@@ -57,9 +60,12 @@ __all__ = [
     "SUCCESS",
     "ActionType",
     "ApiGet",
+    "ApiWrite",
+    "Background",
     "BindPlugin",
     "Clock",
     "ClusterEvent",
+    "ClusterObjects",
     "Code",
     "CycleState",
     "Diagnosis",

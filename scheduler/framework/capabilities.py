@@ -9,13 +9,14 @@ exactly that. So a plugin needs no client and no event loop, and its tests hand 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from scheduler.framework.events import ClusterEvent
     from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Objects
 
 
 @runtime_checkable
@@ -96,6 +97,68 @@ class ApiGet(Protocol):
         Raises:
             OSError: no API server, no answer in time, or another status; the text names the path and what came.
         """
+        ...
+
+
+@runtime_checkable
+class ApiWrite(Protocol):
+    """Writes objects to the API server, while this scheduler leads: of PreBind and of PostFilter, and in the background."""
+
+    async def api_write(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        content_type: str = "application/json",
+        timeout_seconds: float = 30.0,
+    ) -> Mapping[str, Any]:
+        """Return the object that a 2xx answer holds: mostly the new version of what was written.
+
+        Args:
+            method: POST, PUT, PATCH or DELETE.
+            path: as in `/api/v1/persistentvolumes/pv-1`.
+            body: the object, the patch, or the options of a deletion.
+            content_type: of the body: a patch has one of its own.
+            timeout_seconds: for the whole answer.
+
+        Raises:
+            ApiError: refused (409 is a conflict: read it again), or, with status 0, without an answer, in which case
+                it may have taken effect.
+        """
+        ...
+
+
+@runtime_checkable
+class ClusterObjects(Protocol):
+    """The objects of the kinds that a plugin needs, where there is no snapshot, and as our own writes will change them.
+
+    All profiles see the same. What is assumed, every snapshot shows at once.
+    """
+
+    def objects(self, kind: str) -> Objects:
+        """Return all objects of a kind that the plugin's `needs` names, as `snapshot.objects`."""
+        ...
+
+    def assume(self, kind: str, obj: Mapping[str, Any]) -> None:
+        """Show an object as it will be when a write of ours has arrived, until the API server shows a newer version.
+
+        `obj` carries the resourceVersion it was made from, so that an event from before the write does not undo it;
+        after the write, assume what the answer holds.
+        """
+        ...
+
+    def restore(self, kind: str, key: str) -> None:
+        """Show what the API server shows again: the write was given up. `key` is `namespace/name`, or `name`."""
+        ...
+
+
+@runtime_checkable
+class Background(Protocol):
+    """Carries work on when the plugin's call has ended: what must be undone by a write, for example."""
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Begin to work; what it raises is logged under that name. At the end of the daemon it is given some seconds."""
         ...
 
 

@@ -7,7 +7,7 @@ not in the middle of a scheduling cycle.
 from __future__ import annotations
 
 import re
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -17,7 +17,11 @@ from scheduler.objects.nulls import without_nulls
 from scheduler.objects.pod import PodInfo
 from scheduler.objects.v1 import Node, Pod
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _T = TypeVar("_T", Pod, Node)
+_S = TypeVar("_S", bound=msgspec.Struct)
 
 _POD = msgspec.json.Decoder(Pod)
 _NODE = msgspec.json.Decoder(Node)
@@ -66,6 +70,22 @@ def decode_node(raw: bytes) -> NodeObject:
     found = NodeObject(node, raw)
     _ = found.allocatable  # computed now: it may raise
     return found
+
+
+def typed_object(obj: Mapping[str, Any], struct: type[_S]) -> _S:
+    """Return an object that is known untyped as a value of a type; JSON nulls are absent fields.
+
+    Raises:
+        ObjectError: a field is of another type.
+    """
+    try:
+        return msgspec.convert(obj, struct)
+    except msgspec.ValidationError:
+        pass
+    try:
+        return msgspec.convert(without_nulls(obj, struct), struct)
+    except msgspec.ValidationError as error:
+        _raise_from(error, struct, dict(obj))
 
 
 def decode_object(raw: bytes) -> dict[str, Any]:
@@ -122,9 +142,9 @@ def _key(found: dict[str, Any], kind: type) -> str:
     name, namespace = metadata.get("name"), metadata.get("namespace")
     if not (name and isinstance(name, str)):
         return "?"
-    if kind is Node:
-        return name
-    return f"{namespace if namespace and isinstance(namespace, str) else '?'}/{name}"
+    if namespace and isinstance(namespace, str):
+        return f"{namespace}/{name}"
+    return f"?/{name}" if kind is Pod else name
 
 
 def _shortened(raw: bytes) -> str:

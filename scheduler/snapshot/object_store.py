@@ -1,29 +1,78 @@
-"""The objects of one kind that plugins read, by name and by namespace."""
+"""The objects of one kind that plugins read: by name, by namespace, by what an index says of them, and as typed values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import msgspec
+
+from scheduler.objects.decode import typed_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Object = Mapping[str, Any]
+S = TypeVar("S", bound=msgspec.Struct)
 
-_NONE: Final[Mapping[str, Object]] = MappingProxyType({})
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+_REMEMBERED_CHANGES = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Index(Generic[S]):
+    """A way to find objects; made once, as a constant, and kept up to date by every store that is asked by it.
+
+    Attributes:
+        struct: the type that `of` reads.
+        of: the values under which an object is found. It may not raise.
+    """
+
+    struct: type[S]
+    of: Callable[[S], Iterable[Hashable]]
 
 
 class Objects(Mapping[str, Object]):
-    """All objects of a kind, `namespace/name` -> object; it follows what happens to them."""
+    """All objects of a kind, `namespace/name` -> object; it follows what happens to them.
 
-    __slots__ = ("_by_namespace", "_changes", "_objects", "_versions")
+    An object is shown as the API server last showed it, or as one of ours is about to write it: see `ObjectStore`.
+    """
+
+    __slots__ = (
+        "_assumed",
+        "_by_index",
+        "_by_namespace",
+        "_changed",
+        "_changes",
+        "_objects",
+        "_typed",
+        "_versions",
+    )
 
     def __init__(self) -> None:
         self._objects: dict[str, Object] = {}
+        self._assumed: dict[str, Object | None] = {}  # key -> the object as the API server shows it
         self._by_namespace: dict[str, dict[str, Object]] = {}
         self._versions: dict[str, int] = {}  # namespace -> its last change; those without objects have none
         self._changes = 0
+        self._changed: deque[str] = deque(maxlen=_REMEMBERED_CHANGES)  # the keys of the last changes
+        self._typed: dict[type[msgspec.Struct], dict[str, Any]] = {}
+        self._by_index: dict[Index[Any], _Found] = {}
+
+    @property
+    def changes(self) -> int:
+        """How many changes there were so far."""
+        return self._changes
+
+    def changed_since(self, changes: int) -> set[str] | None:
+        """Return the keys of what changed since there were so many; None if that is too long ago to tell."""
+        missed = self._changes - changes
+        if missed > len(self._changed):
+            return None
+        return {self._changed[-place] for place in range(1, missed + 1)}
 
     def in_namespace(self, namespace: str) -> Mapping[str, Object]:
         """Return those of one namespace, `namespace/name` -> object; "" has what lives in no namespace."""
@@ -32,6 +81,32 @@ class Objects(Mapping[str, Object]):
     def version(self, namespace: str) -> int:
         """Return a number that is another whenever the objects of a namespace changed; 0 where there are none."""
         return self._versions.get(namespace, 0)
+
+    def typed(self, struct: type[S], key: str) -> S | None:
+        """Return an object as a value of a type, None if there is none; it is converted once.
+
+        Raises:
+            ObjectError: a field is of another type.
+        """
+        known = self._typed.setdefault(struct, {})
+        value: S | None = known.get(key)
+        if value is None and key in self._objects:
+            value = known[key] = typed_object(self._objects[key], struct)
+        return value
+
+    def indexed(self, index: Index[S], value: Hashable) -> Mapping[str, S]:
+        """Return the objects that an index finds under a value, `namespace/name` -> typed object.
+
+        Raises:
+            ObjectError: an object cannot be read as the index wants it.
+        """
+        found = self._by_index.get(index)
+        if found is None:
+            found = _Found(index)
+            for key in self._objects:
+                found.add(key, self.typed(index.struct, key))
+            self._by_index[index] = found
+        return found.by_value.get(value, _NONE)
 
     def __getitem__(self, key: str) -> Object:
         return self._objects[key]
@@ -42,30 +117,109 @@ class Objects(Mapping[str, Object]):
     def __len__(self) -> int:
         return len(self._objects)
 
-
-class ObjectStore(Objects, MutableMapping[str, Object]):
-    """The same for who keeps it up to date."""
-
-    __slots__ = ()
-
-    def __setitem__(self, key: str, found: Object) -> None:
+    def _show(self, key: str, obj: Object | None) -> None:
+        """Show an object from now on, or none."""
         namespace = _namespace(key)
-        self._objects[key] = found
-        self._by_namespace.setdefault(namespace, {})[key] = found
+        for known in self._typed.values():
+            known.pop(key, None)
+        for found in self._by_index.values():
+            found.remove(key)
         self._changes += 1
-        self._versions[namespace] = self._changes
-
-    def __delitem__(self, key: str) -> None:
+        self._changed.append(key)
+        if obj is not None:
+            self._objects[key] = obj
+            self._by_namespace.setdefault(namespace, {})[key] = obj
+            self._versions[namespace] = self._changes
+            for index, found in self._by_index.items():
+                found.add(key, self.typed(index.struct, key))
+            return
         del self._objects[key]
-        namespace = _namespace(key)
         left = self._by_namespace[namespace]
         del left[key]
-        self._changes += 1
         if left:
             self._versions[namespace] = self._changes
         else:
             del self._by_namespace[namespace], self._versions[namespace]
 
 
+class ObjectStore(Objects, MutableMapping[str, Object]):
+    """The same for who keeps it up to date: items are what the API server shows.
+
+    An object may be assumed: shown as it will be when a write of ours has arrived. That ends with a version from the API
+    server that is newer than the assumed one, or when it is restored. An older one, from a watch that runs behind, does
+    not end it.
+
+    Source:
+        kube-scheduler v1.36, scheduler/util/assumecache.
+    """
+
+    __slots__ = ()
+
+    def assume(self, key: str, obj: Object) -> None:
+        """Show an object as it will be; it carries the version that it was made from, or that the write gave it."""
+        self._assumed.setdefault(key, self._objects.get(key))
+        self._show(key, obj)
+
+    def restore(self, key: str) -> None:
+        """Show an object as the API server does again; nothing where it was not assumed, or is no longer."""
+        if key in self._assumed:
+            shown_by_server = self._assumed.pop(key)
+            self._show(key, shown_by_server)
+
+    def __setitem__(self, key: str, obj: Object) -> None:
+        if key in self._assumed:
+            if _resource_version(obj) <= _resource_version(self._objects[key]):
+                self._assumed[key] = obj
+                return
+            del self._assumed[key]
+        self._show(key, obj)
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self._objects:
+            raise KeyError(key)
+        self._assumed.pop(key, None)
+        self._show(key, None)
+
+
+class _Found:
+    """What one index finds."""
+
+    __slots__ = ("_values", "by_value", "index")
+
+    def __init__(self, index: Index[Any]) -> None:
+        self.index = index
+        self.by_value: dict[Hashable, dict[str, Any]] = {}
+        self._values: dict[str, tuple[Hashable, ...]] = {}  # key -> the values it is found under
+
+    def add(self, key: str, obj: Any) -> None:
+        values = self._values[key] = tuple(self.index.of(obj))
+        for value in values:
+            self.by_value.setdefault(value, {})[key] = obj
+
+    def remove(self, key: str) -> None:
+        for value in self._values.pop(key, ()):
+            alike = self.by_value[value]
+            del alike[key]
+            if not alike:
+                del self.by_value[value]
+
+
+def object_key(obj: Object) -> str:
+    """Return the key of an object: `namespace/name`, or `name` where it lives in no namespace."""
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
+
+
 def _namespace(key: str) -> str:
     return key.rpartition("/")[0]
+
+
+def _resource_version(obj: Object) -> int:
+    """Return the version as a number, which the API server guarantees it to be; 0 where there is none.
+
+    Source:
+        Kubernetes v1.35, KEP-5504, comparable resource versions.
+    """
+    version = obj.get("metadata", {}).get("resourceVersion", "")
+    return int(version) if version.isascii() and version.isdigit() else 0

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.framework import (
     ApiGet,
+    ApiWrite,
+    Background,
     Clock,
     HttpGet,
     PodActivator,
@@ -18,7 +20,7 @@ from scheduler.framework import (
 from scheduler.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from typing import Any
 
     from scheduler.framework import ClusterEvent
@@ -72,6 +74,43 @@ class FakeWeb:
         if isinstance(found, OSError):
             raise found
         return found
+
+
+class FakeApi:
+    """Implements `ApiWrite`: takes every write for done, and answers with what was sent.
+
+    Attributes:
+        written: (method, path, body) of every call, oldest first.
+        refusals: what the next calls raise instead, first to last; None is no refusal.
+    """
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, str, Mapping[str, Any] | None]] = []
+        self.refusals: list[Exception | None] = []
+
+    async def api_write(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, **_options: Any
+    ) -> Mapping[str, Any]:
+        refusal = self.refusals.pop(0) if self.refusals else None
+        if refusal is not None:
+            raise refusal
+        self.written.append((method, path, body))
+        return body or {}
+
+
+class FakeBackground:
+    """Implements `Background`: keeps the work for the test to carry out."""
+
+    def __init__(self) -> None:
+        self.started: list[Coroutine[Any, Any, None]] = []
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.started.append(work)
+
+    async def carry_out(self) -> None:
+        """Do what was started, in that order."""
+        while self.started:
+            await self.started.pop(0)
 
 
 class RecordedEvent(NamedTuple):
@@ -141,6 +180,8 @@ class Fakes:
         self.binder = FakeBinder()
         self.clock = ManualClock()
         self.web = FakeWeb()
+        self.api = FakeApi()
+        self.background = FakeBackground()
         self.events = FakeEvents()
         self.activator = FakeActivator()
         self.happenings = FakeWaitForEvent()
@@ -154,6 +195,8 @@ class Fakes:
             Sleep: FakeSleep(self.clock),
             HttpGet: self.web,
             ApiGet: self.web,
+            ApiWrite: self.api,
+            Background: self.background,
             PodEvents: self.events,
             PodActivator: self.activator,
             WaitForEvent: self.happenings,

@@ -13,7 +13,7 @@ from scheduler.app.needs import needs_of
 from scheduler.clock import SystemClock
 from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.reporting import Reporter
-from scheduler.framework import ApiGet, PodBinder, PodEvents
+from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
 from scheduler.objects.decode import decode_object
 from scheduler.whatif.typed_items import NODES, PODS
 
@@ -56,7 +56,7 @@ class OfflineScheduler:
         api_server = NoApiServer()
         self.frameworks = self.parts.build_frameworks(
             configuration,
-            lambda _profile: {ApiGet: api_server, PodBinder: api_server, PodEvents: api_server},
+            lambda _profile: dict.fromkeys((ApiGet, ApiWrite, Background, PodBinder, PodEvents), api_server),
         )
         self.parts.profiles.swap(self.frameworks)
         self.cache, self.nominator, self.queue = self.parts.cache, self.parts.nominator, self.parts.queue

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from scheduler.app.assembly import Parts, limited
-from scheduler.app.capabilities import ApiReads
+from scheduler.app.capabilities import ApiReads, ApiWrites, TasksInBackground
 from scheduler.app.extender.binding import ExtenderBinding
 from scheduler.app.extender.verdicts import Verdicts, best_total
 from scheduler.app.gauges import show_state
@@ -22,7 +22,7 @@ from scheduler.client.event_recorders import EventRecorders
 from scheduler.client.pod_reader import ApiPodReader
 from scheduler.client.writer import ApiWriter
 from scheduler.errors import ConfigurationError, FieldError, SchedulerError
-from scheduler.framework import ApiGet, PodBinder, PodEvents
+from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
 from scheduler.metrics import Metrics
 from scheduler.metrics.extender_requests import ExtenderRequestMetrics
 
@@ -84,6 +84,7 @@ class ExtenderService:
         self._writer = ApiWriter(writes, clock, random=random, newest=self.pods.get, observer=self.metrics)
         self._recorders = EventRecorders(self._writer, clock)
         self._tasks = Tasks()
+        self._api_writes, self._background = ApiWrites(writes), TasksInBackground(self._tasks)
         self._has_refreshed = False
         self._generation = self._build(configuration)
         self.parts.profiles.swap(self._generation.frameworks)
@@ -151,6 +152,7 @@ class ExtenderService:
                 self._generation.start_refreshing(self._tasks.spawn)
                 self._tasks.spawn(self._note_refreshed(), "first refresh")
                 yield
+                await self._background.drain(_DRAIN_SECONDS)
                 await self._writer.drain(_DRAIN_SECONDS)
 
     # What a scheduler asks.
@@ -184,6 +186,8 @@ class ExtenderService:
             configuration,
             lambda profile: {
                 ApiGet: ApiReads(self._connection),
+                ApiWrite: self._api_writes,
+                Background: self._background,
                 PodBinder: self._writer,
                 PodEvents: self._recorders.of(profile),
             },

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from scheduler.snapshot import ClusterTable, Objects, ObjectStore
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.errors import ObjectError
+from scheduler.snapshot import ClusterTable, Index, Objects, ObjectStore
 
 WEB = {"metadata": {"name": "web"}}
 DB = {"metadata": {"name": "db"}}
@@ -77,3 +83,82 @@ def test_a_snapshot_of_some_rows_or_with_other_pods_reads_the_same_store():
     assert isinstance(snapshot.objects("v1/services"), Objects)
     for each in (snapshot, snapshot.take(snapshot.all_rows), snapshot.overlay()):
         assert each.objects("v1/services") is store
+
+
+class Volume(msgspec.Struct, rename="camel"):
+    """As far as these tests read it."""
+
+    size: str = ""
+
+
+BY_SIZE = Index(Volume, lambda volume: (volume.size,) if volume.size else ())
+
+
+def version(number: int, size: str) -> dict[str, Any]:
+    return {"metadata": {"name": "pv", "resourceVersion": str(number)}, "size": size}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["shown", "deleted", "assumed", "restored"]),
+            st.sampled_from(["a", "b"]),
+            st.integers(1, 6),
+            st.sampled_from(["", "small", "large"]),
+        ),
+        max_size=30,
+    )
+)
+def test_what_is_assumed_is_shown_until_something_newer_comes(story: list[tuple[str, str, int, str]]):
+    store = ObjectStore()
+    shown: dict[str, dict[str, Any]] = {}
+    assumed: dict[str, dict[str, Any]] = {}
+    store.indexed(BY_SIZE, "small")
+    for happened, key, number, size in story:
+        obj = version(number, size)
+        before, changes = dict(store), store.changes
+        match happened:
+            case "shown":
+                store[key] = shown[key] = obj
+                if key in assumed and number > int(assumed[key]["metadata"]["resourceVersion"]):
+                    del assumed[key]
+            case "deleted" if key in store:
+                del store[key]
+                shown.pop(key, None)
+                assumed.pop(key, None)
+            case "assumed":
+                store.assume(key, obj)
+                assumed[key] = obj
+            case "restored":
+                store.restore(key)
+                assumed.pop(key, None)
+
+        expected = {**shown, **assumed}
+        assert dict(store) == expected
+        assert {key: store.typed(Volume, key) for key in store} == {
+            key: Volume(obj["size"]) for key, obj in expected.items()
+        }
+        for each in ("small", "large"):
+            assert store.indexed(BY_SIZE, each).keys() == {
+                key for key, obj in expected.items() if obj["size"] == each
+            }
+        differing = {key for key in before.keys() | expected.keys() if before.get(key) != expected.get(key)}
+        changed = store.changed_since(changes)
+        assert changed is not None
+        assert differing <= changed
+
+
+def test_who_looked_too_long_ago_is_told_so(store: ObjectStore):
+    for _ in range(5000):
+        store["pv"] = WEB
+
+    assert store.changed_since(store.changes) == set()
+    assert store.changed_since(store.changes - 1) == {"pv"}
+    assert store.changed_since(0) is None
+
+
+def test_an_object_that_cannot_be_read_as_wanted_is_named(store: ObjectStore):
+    store["pv"] = {"metadata": {"name": "pv"}, "size": 5}
+
+    with pytest.raises(ObjectError, match=r"Volume pv: size: expected `str`, got `int`"):
+        store.typed(Volume, "pv")
