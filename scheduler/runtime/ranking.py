@@ -49,9 +49,15 @@ class PluginScores:
 
     def at(self, rows: Rows) -> Int64s:
         """Return the weighted scores of rows, (len(rows),)."""
+        weighted = self.weighted(rows)
+        return np.full(len(rows), weighted, dtype=np.int64) if isinstance(weighted, int) else weighted
+
+    def weighted(self, rows: Rows) -> Int64s | int:
+        """Return the same, or one number for all of them."""
         if isinstance(self.values, int):
-            return np.full(len(rows), self.values * self.weight, dtype=np.int64)
-        return self.values[rows] * np.int64(self.weight)
+            return self.values * self.weight
+        values = self.values if len(rows) == len(self.values) else self.values[rows]
+        return values * np.int64(self.weight)
 
 
 @dataclass(frozen=True)
@@ -321,10 +327,9 @@ class Ranking:
         shown = [part.shown() for part in self._plain]
         differing = [each for each in extra if not isinstance(each.values, int)]
         if differing:
-            everywhere = len(rows) == len(self._total)
-            total = self._total.copy() if everywhere else self._total[rows]
+            total = self._total.copy() if len(rows) == len(self._total) else self._total[rows]
             for each in differing:
-                total += (each.values if everywhere else each.values[rows]) * np.int64(each.weight)  # type: ignore[index]
+                total += each.weighted(rows)
             best = rows[total == total.max()]
         elif rows is standing.feasible:
             best = np.flatnonzero(self._total == self._total.max())

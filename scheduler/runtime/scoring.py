@@ -10,10 +10,9 @@ import numpy as np
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
-from scheduler.runtime.answers import signature_of
 from scheduler.runtime.asking import AskScorer
 from scheduler.runtime.calls import SKIPS, PluginError
-from scheduler.runtime.equivalence_classes import Prepared, class_of, standing_of
+from scheduler.runtime.equivalence_classes import Prepared, class_of, signature_in, standing_of
 from scheduler.runtime.kept_verdicts import KeptBySignature, KeptScores, KeptVerdicts, gives_signatures
 from scheduler.runtime.ranking import PluginScores, Ranking, Scores, ask_scores, normalized
 
@@ -140,7 +139,7 @@ class Scoring:
         for asking in self._score:
             if asking.plugin.name not in state.skipped_scores:
                 said.append(self._scores(asking, state, pod, snapshot, feasible))
-                total += said[-1].at(feasible)
+                total += said[-1].weighted(feasible)
         return Scores(feasible, feasible[total == total.max()], said)
 
     def _rank(
@@ -175,7 +174,7 @@ class Scoring:
 
     def _kept_by(self, alike: EquivalenceClass, asking: AskScorer) -> KeptVerdicts:
         name = asking.plugin.name
-        return self._kept[name].of(alike.signatures[name], alike.versions.get(name, 0))
+        return self._kept[name].keep(alike.signatures[name], alike.versions.get(name, 0))
 
     def _weight(self, asking: AskScorer) -> int:
         return self._weights.get(asking.plugin.name, 1)
@@ -195,11 +194,11 @@ class Scoring:
         plugin = asking.plugin
         kept_by = self._kept.get(plugin.name)
         changes = snapshot.changes if plugin.reads_pods else snapshot.node_changes
-        signature = None if kept_by is None or changes is None else signature_of(plugin, pod)
-        if kept_by is None or signature is None:
+        signature = None if kept_by is None or changes is None else signature_in(state, plugin, pod)
+        kept = None if kept_by is None or signature is None else kept_by.of(signature, plugin.version())
+        if kept is None:
             raw = asking.across(state, pod, snapshot, feasible)
             return normalized(asking, state, pod, snapshot, raw, feasible)
-        kept = kept_by.of(signature, plugin.version())
         kept.follow(changes, snapshot.n_nodes)
         ask_scores(asking, kept, state, pod, snapshot, feasible)
         values = kept.values.copy()  # since normalisation may write into it
