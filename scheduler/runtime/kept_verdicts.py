@@ -37,7 +37,7 @@ _PAST_OUTCOMES = 4096
 
 
 class KeptVerdicts:
-    """What one plugin said of nodes for pods of one signature; of a scorer that normalises, its raw scores.
+    """What one plugin said of nodes for pods of one signature.
 
     Attributes:
         version: of the plugin, when it was asked.
@@ -109,6 +109,35 @@ class KeptScores(KeptVerdicts):
     """What a scorer said that does not normalise: 0 to 100."""
 
     dtype = np.uint8
+
+
+class KeptRawScores(KeptVerdicts):
+    """What a scorer said that normalises, and what came of that.
+
+    Attributes:
+        normalized: uint8 (n_nodes,), or one number for all rows that were normalised.
+    """
+
+    def __init__(self, version: Hashable) -> None:
+        super().__init__(version)
+        self.normalized: NDArray[np.uint8] | int = 0
+        self._rows: Rows | None = None  # what was normalised last
+        self._notes = 0  # when it was
+
+    def is_normalized_at(self, rows: Rows) -> bool:
+        """Say whether nothing changed since the same rows were normalised."""
+        before = self._rows
+        if before is None or self._notes != self.notes:
+            return False
+        return rows is before or len(rows) == len(before) == len(self.values)
+
+    def note_normalized(self, rows: Rows, normalized: NDArray[np.uint8] | int) -> None:
+        """Keep what came of rows."""
+        if not isinstance(normalized, int):
+            at_rows = normalized if len(rows) == len(normalized) else normalized[rows]
+            lowest = int(at_rows.min())
+            normalized = lowest if lowest == at_rows.max() else normalized
+        self.normalized, self._rows, self._notes = normalized, rows, self.notes
 
 
 class KeptOutcomes(KeptVerdicts):

@@ -13,7 +13,7 @@ from scheduler.framework.interface import MAX_NODE_SCORE
 from scheduler.framework.points import ExtensionPoint
 from scheduler.runtime.answers import checked_scores
 from scheduler.runtime.asking import FEW_ROWS
-from scheduler.runtime.kept_verdicts import resized
+from scheduler.runtime.kept_verdicts import KeptRawScores, resized
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -165,6 +165,15 @@ def out_of_range(score: int, row: int, snapshot: Snapshot) -> ValueError:
     )
 
 
+def kept_normalized(
+    asking: AskScorer, kept: KeptRawScores, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+) -> UInt8s | int:
+    """Bring the kept scores of rows into range, unless nothing has changed since the last time."""
+    if not kept.is_normalized_at(rows):
+        kept.note_normalized(rows, normalized(asking, state, pod, snapshot, kept.values.copy(), rows))
+    return kept.normalized
+
+
 class _Part:
     """What one plugin says of the nodes to pods of one class.
 
@@ -172,18 +181,12 @@ class _Part:
         asking: the plugin.
         weight: what its scores are multiplied with.
         kept: its scores, before normalisation if it has one.
-        values: uint8 (n_nodes,), normalised.
-        constant: the one value at all rows that were normalised; None if there are several.
     """
 
     def __init__(self, asking: AskScorer, weight: int, kept: KeptVerdicts) -> None:
         self.asking = asking
         self.weight = weight
         self.kept = kept
-        self.values: UInt8s = np.zeros(0, dtype=np.uint8)
-        self.constant: int | None = None
-        self._rows: Rows | None = None  # what was normalised last
-        self._notes = 0  # as in `kept`, which other classes share, when it was
 
     def rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Int64s | int:
         """Return what the plugin says of rows, weighted, (len(rows),); 0 of one that normalises, which comes later."""
@@ -200,25 +203,10 @@ class _Part:
             kept.note_one(row, score)
         return 0 if asking.normalizes else int(kept.values[row]) * self.weight
 
-    def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> None:
-        """Bring the raw scores of rows into range, unless nothing has changed since the last time."""
-        if self._rows is rows and self._notes == self.kept.notes:
-            return
-        values = normalized(self.asking, state, pod, snapshot, self.kept.values.copy(), rows)
-        assert not isinstance(values, int)
-        self.values = values
-        at_rows = self.values if len(rows) == len(self.values) else self.values[rows]
-        lowest, highest = int(at_rows.min()), int(at_rows.max())
-        self.constant = lowest if lowest == highest else None
-        self._rows, self._notes = rows, self.kept.notes
-
     def shown(self) -> PluginScores:
         """Return what it says now."""
-        values: UInt8s | int
-        if not self.asking.normalizes:
-            values = self.kept.values.copy()
-        else:
-            values = self.values if self.constant is None else self.constant
+        kept = self.kept
+        values = kept.normalized if isinstance(kept, KeptRawScores) else kept.values.copy()
         return PluginScores(self.asking.plugin.name, self.weight, values)
 
 
@@ -273,15 +261,19 @@ class Ranking:
         if rows is standing.feasible:
             self._left = set()
         for part in self._normalizing:
-            self._call.raising(
-                part.asking.plugin,
-                ExtensionPoint.SCORE,
-                part.normalize,
-                state,
-                pod,
-                snapshot,
-                rows,
-            )
+            kept = part.kept
+            if isinstance(kept, KeptRawScores) and not kept.is_normalized_at(rows):
+                self._call.raising(
+                    part.asking.plugin,
+                    ExtensionPoint.SCORE,
+                    kept_normalized,
+                    part.asking,
+                    kept,
+                    state,
+                    pod,
+                    snapshot,
+                    rows,
+                )
 
     def _missing(self, standing: Standing, rows: Rows) -> Rows | Sequence[int]:
         changed, standing.unranked = standing.unranked, set()

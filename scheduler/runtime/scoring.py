@@ -13,8 +13,8 @@ from scheduler.framework.status import Code
 from scheduler.runtime.asking import AskScorer
 from scheduler.runtime.calls import SKIPS, PluginError
 from scheduler.runtime.equivalence_classes import Prepared, class_of, signature_in, standing_of
-from scheduler.runtime.kept_verdicts import KeptBySignature, KeptScores, KeptVerdicts, gives_signatures
-from scheduler.runtime.ranking import PluginScores, Ranking, Scores, ask_scores, normalized
+from scheduler.runtime.kept_verdicts import KeptBySignature, KeptRawScores, KeptScores, gives_signatures
+from scheduler.runtime.ranking import PluginScores, Ranking, Scores, ask_scores, kept_normalized, normalized
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.calls import PluginCalls
     from scheduler.runtime.equivalence_classes import EquivalenceClass
+    from scheduler.runtime.kept_verdicts import KeptVerdicts
     from scheduler.runtime.ranking import UInt8s
     from scheduler.runtime.standing import Standing
     from scheduler.snapshot import Rows, Snapshot
@@ -50,7 +51,7 @@ class Scoring:
         self._weights = weights
         self._places = {plugin.name: place for place, plugin in enumerate(scorers)}
         self._kept: Mapping[str, KeptBySignature[KeptVerdicts]] = {
-            asking.plugin.name: KeptBySignature(KeptVerdicts if asking.normalizes else KeptScores)
+            asking.plugin.name: KeptBySignature(KeptRawScores if asking.normalizes else KeptScores)
             for asking in self._score
             if gives_signatures(asking.plugin)
         }
@@ -201,5 +202,7 @@ class Scoring:
             return normalized(asking, state, pod, snapshot, raw, feasible)
         kept.follow(changes, snapshot.n_nodes)
         ask_scores(asking, kept, state, pod, snapshot, feasible)
-        values = kept.values.copy()  # since normalisation may write into it
-        return normalized(asking, state, pod, snapshot, values, feasible) if asking.normalizes else values
+        if isinstance(kept, KeptRawScores):
+            return kept_normalized(asking, kept, state, pod, snapshot, feasible)
+        values: UInt8s = kept.values.copy()
+        return values
