@@ -9,7 +9,7 @@ from scheduler.queue.in_flight import POD_POPPED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.app.assembly import Cycles, Parts, QueueParts
+    from scheduler.app.assembly import Cycles, Parts
     from scheduler.app.generation import Generation
     from scheduler.metrics import Metrics
 
@@ -27,7 +27,7 @@ def show_state(metrics: Metrics, parts: Parts, in_force: Callable[[], Generation
     refreshes.nodes_without_data = lambda: in_force().nodes_without_data(parts.cache.snapshot())
 
 
-def show_queue(metrics: Metrics, parts: QueueParts, cycles: Cycles) -> None:
+def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:
     """Show what waits, and what is under way."""
     queue = parts.queue
     metrics.watch_gauge(

@@ -122,7 +122,7 @@ def pages(
         live={},
         ready=ready,
         configuration=lambda: daemon.configuration,
-        pods=daemon.pods,
+        pods=daemon.parts.pods.values,
         is_leading=daemon.leadership.is_leading,
         explain=lambda key: live_explanation(daemon, key, clock),
         access=access,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.app.needs import PodDecoder, resource_of
 from scheduler.client.reflector import Reflector
 from scheduler.client.resources import NODES, PODS
+from scheduler.cycle.event_handlers import NodeHandler
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.decode import decode_node, decode_object
 
@@ -33,7 +34,7 @@ class Watches:
     """The reflectors and their tasks.
 
     Args:
-        pods: takes all pods that are known and have not ended, whosever they are, by `namespace/name`.
+        pod_handler: takes pods in; `parts.pods` has all that are known and have not ended, whosever they are.
         needs: what the plugins need at first.
 
     Attributes:
@@ -45,7 +46,6 @@ class Watches:
         connection: ApiConnection,
         parts: Parts,
         pod_handler: PodHandler,
-        pods: dict[str, PodInfo],
         *,
         metrics: Metrics,
         random: Random,
@@ -64,7 +64,7 @@ class Watches:
             decode=self._decode_pod,
             handler=pod_handler,
             random=random,
-            objects=pods,
+            objects=parts.pods,
             observer=metrics,
             field_selector=_TERMINAL_PODS_LEFT_OUT,
         )
@@ -72,7 +72,7 @@ class Watches:
             connection,
             NODES,
             decode=decode_node,
-            handler=parts.node_handler(),
+            handler=NodeHandler(parts),
             random=random,
             observer=metrics,
         )

@@ -18,25 +18,17 @@ from scheduler.state.pod_states import PodState
 if TYPE_CHECKING:
     from random import Random
 
-    from scheduler.clock import Clock
     from scheduler.cycle.attempt_log import AttemptLog
     from scheduler.cycle.binding import BindingCycle
     from scheduler.cycle.decision import Decision
-    from scheduler.cycle.event_bus import EventBus
     from scheduler.cycle.failure import FailureHandler
-    from scheduler.cycle.freeze import ClusterFreeze
-    from scheduler.cycle.observer import CycleObserver
-    from scheduler.cycle.profiles import Profiles
     from scheduler.cycle.reporting import Reporter
     from scheduler.cycle.sampling import NodeSampling
+    from scheduler.cycle.shared import Shared
     from scheduler.extenders.chain import Extenders
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
-    from scheduler.queue.scheduling_queue import SchedulingQueue
-    from scheduler.runtime.waiting_pods import WaitingPodsMap
     from scheduler.snapshot import Snapshot
-    from scheduler.state.cache import Cache
-    from scheduler.state.nominator import Nominator
 
 logger = logging.getLogger(__name__)
 
@@ -50,46 +42,31 @@ class Scheduler:
     """Places pending pods, one after another, for as long as it runs.
 
     Args:
-        profiles: what is in force.
         random: breaks ties between nodes.
         sampling: how many nodes are looked at.
-        freeze: on while an extender is asked.
     """
 
     def __init__(
         self,
+        shared: Shared,
         *,
-        profiles: Profiles,
-        cache: Cache,
-        nominator: Nominator,
-        queue: SchedulingQueue,
-        bus: EventBus,
-        waiting_pods: WaitingPodsMap,
         binding: BindingCycle,
         failures: FailureHandler,
         reporter: Reporter,
-        clock: Clock,
         random: Random,
         sampling: NodeSampling,
         attempts: AttemptLog,
-        observer: CycleObserver,
-        freeze: ClusterFreeze,
     ) -> None:
-        self._profiles = profiles
-        self._cache = cache
-        self._nominator = nominator
-        self._queue = queue
-        self._bus = bus
-        self._waiting_pods = waiting_pods
+        self._profiles, self._cache, self._nominator = shared.profiles, shared.cache, shared.nominator
+        self._queue, self._waiting_pods = shared.queue, shared.waiting_pods
+        self._bus, self._freeze = shared.bus, shared.freeze
+        self._clock, self._observer = shared.clock, shared.observer
         self._binding = binding
         self._failures = failures
         self._reporter = reporter
-        self._clock = clock
         self._random = random
         self._sampling = sampling
         self._attempts = attempts
-        self._observer = observer
-        self._freeze = freeze
         self._stopping = False
 
     def stop(self) -> None:

@@ -312,7 +312,7 @@ async def test_a_pod_that_cannot_be_read_is_not_tried_by_its_earlier_version_whe
     async with cluster(tmp_path) as it, it.daemon(configuration(profile("one"))) as daemon:
         await two_nodes(it, daemon)
         it.add_pods(pod_object("web", scheduler_name="two"))
-        await it.until(lambda: daemon.pod("default/web"))
+        await it.until(lambda: daemon.parts.pods.get("default/web"))
         it.garbled[b'"garbled"'] = b"7"
         it.label_pod("web", odd="garbled")
         await it.until(lambda: daemon.watches.pods.is_outdated("default/web"))
@@ -437,7 +437,7 @@ async def test_what_new_plugins_need_is_there_before_their_first_pod_and_let_go_
         later = [each for each in list(it.server.requests)[asked:] if each.path.endswith("/configmaps")]
         assert later == []
         assert not daemon.parts.cache.table.watch_kind("v1/configmaps")
-        known = daemon.pod("default/later")
+        known = daemon.parts.pods.get("default/later")
         assert known is not None
         assert known.pod.metadata.annotations == {}
 
@@ -561,7 +561,7 @@ async def test_every_replica_reloads_and_only_the_leader_says_so(tmp_path: Path)
         async with replica(it, "r2", plugins=PLUGINS) as standby:
             await two_nodes(it, standby.daemon)
             it.add_pods(pod_object("web", scheduler_name="two"))
-            await it.until(lambda: standby.daemon.pod("default/web"))
+            await it.until(lambda: standby.daemon.parts.pods.get("default/web"))
 
             for each in (standby, leader):
                 text = configuration(prefer("b"), prefer("b", "two"))

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from plugins.priority_sort import PrioritySort
-from scheduler.app.assembly import Cycles, QueueParts
+from scheduler.app.assembly import Cycles, Parts
 from scheduler.app.tasks import Tasks
+from scheduler.cycle.event_handlers import NodeHandler
 from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.sampling import NodeSampling
 from scheduler.errors import ApiError
@@ -237,7 +238,8 @@ class Cluster:
         self.is_leading = True
         self.clock: Any = LoopClock() if _in_a_loop() else ManualClock(1000.0)
         self.framework = framework_of(PrioritySort(), *plugins, Binder(self.api))
-        self.parts = parts = QueueParts(self.clock, self.counts, {})
+        self.parts = parts = Parts(self.clock, self.counts, {})
+        self.api.seen = parts.pods
         self.profiles = parts.profiles
         self.profiles.swap({PROFILE: self.framework})
         self.tasks = Tasks()
@@ -246,7 +248,6 @@ class Cluster:
             writer=self.api,
             recorders=self.api,
             reader=self.api,
-            newest=self.api.seen.get,
             is_leading=lambda: self.is_leading,
             tasks=self.tasks,
             random=Random(seed),
@@ -256,7 +257,7 @@ class Cluster:
         self.bus, self.waiting_pods = parts.bus, parts.waiting_pods
         self.reporter, self.failures, self.binding = cycles.reporter, cycles.failures, cycles.binding
         self.rejections, self.scheduler = cycles.rejections, cycles.scheduler
-        self.pods, self.nodes = cycles.pod_handler, parts.node_handler()
+        self.pods, self.nodes = cycles.pod_handler, NodeHandler(parts)
         self.api.handler = self.pods
         for name in nodes:
             self.nodes.on_add(node(name))
