@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.client import wire
 from scheduler.client.resources import LEASES
-from scheduler.client.watch import Query, watch
+from scheduler.client.watch import watch
 from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
@@ -24,17 +24,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _WATCH_SECONDS = 300
-_SILENCE_SECONDS = 150.0
-"""Bookmarks come once a minute."""
 
 
 async def watch_lease(
     connection: ApiConnection, namespace: str, name: str, changed: asyncio.Event, backoff: Backoff
 ) -> NoReturn:
     """Set an event whenever a Lease appears, changes or goes, until cancelled."""
-    query = Query(
-        LEASES.path(namespace), {"fieldSelector": f"metadata.name={name}"}, _WATCH_SECONDS, _SILENCE_SECONDS
-    )
+    params = {"fieldSelector": f"metadata.name={name}"}
 
     def take(event: WatchEvent) -> None:
         backoff.reset()
@@ -43,7 +39,7 @@ async def watch_lease(
 
     while True:
         try:
-            await watch(connection, query, {}, take)
+            await watch(connection, LEASES.path(namespace), params, take, seconds=_WATCH_SECONDS)
         except ApiError as error:
             logger.debug(
                 "Lease is not watched at the moment",
