@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import kopf
 
-from scheduler.client.credentials import Credentials
+from scheduler.client.connect import Credentials
 from scheduler.controllers.config_map import ConfigMap
 from scheduler.errors import SchedulerError
 
@@ -203,7 +203,7 @@ async def _connection_info(kubeconfig: str | None) -> kopf.ConnectionInfo:
     Raises:
         ConfigurationError: something is missing or makes no sense.
     """
-    credentials = Credentials(f"kubeconfig {kubeconfig}" if kubeconfig else "as a pod", kubeconfig, None)
+    credentials = Credentials(kubeconfig)
     await credentials.load()
     login = credentials.login
     scheme, _, token = (login.authorization or "").partition(" ")
