@@ -16,8 +16,8 @@ from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of, together
 from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
-from scheduler.client.event_recorders import EventRecorders
-from scheduler.client.leadership import Leadership, Unopposed
+from scheduler.client.events import EventRecorders
+from scheduler.client.leadership import Leadership
 from scheduler.client.lease import LeaderElector, new_identity
 from scheduler.client.pod_reader import ApiPodReader
 from scheduler.client.requests import GuardedRequests, Rehearsal
@@ -88,7 +88,7 @@ class Daemon:
             clock, self.metrics, in_tree, max_in_unschedulable_seconds=max_in_unschedulable_seconds
         )
         self.parts.configure(settings)
-        self.leadership: Leadership = Unopposed()
+        self.leadership = Leadership()
         if settings.leader_election.leader_elect and not no_bind:
             self.leadership = self._elector(settings.leader_election, clock, random)
         guarded = GuardedRequests(connection, self.leadership.check)
@@ -97,7 +97,7 @@ class Daemon:
         self.writer = ApiWriter(
             writes, clock, random=random, newest=self.parts.pods.get, observer=self.metrics
         )
-        self._recorders = EventRecorders(self.writer, clock)
+        self._recorders = EventRecorders(self.writer.queue_event, clock)
         self._tasks = Tasks()
         self._background = TasksInBackground(self._tasks)
         self.cycles = Cycles(

@@ -23,6 +23,7 @@ import msgspec
 from scheduler.client.backoff import Backoff
 from scheduler.client.connection import TIMEOUT
 from scheduler.client.http.request import Request
+from scheduler.client.leadership import Leadership
 from scheduler.client.lease_record import Claim, Lease, LeaseRecord, released
 from scheduler.client.lease_watch import watch_lease
 from scheduler.client.resources import LEASES
@@ -50,7 +51,7 @@ def new_identity() -> str:
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
-class LeaderElector:
+class LeaderElector(Leadership):
     """One candidate for one Lease.
 
     Args:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from scheduler.client.http.request import Request
+from scheduler.client.http.request import STRATEGIC_MERGE_PATCH, Request
 from scheduler.client.resources import EVENTS
-from scheduler.client.status_patch import STRATEGIC_MERGE_PATCH
 from scheduler.clock import rfc3339_micro
 from scheduler.errors import ApiError
 

@@ -143,7 +143,9 @@ async def test_a_pod_that_is_going_or_has_ended_is_not_bound(tmp_path: Path) -> 
         async with extender_service(it, only("OneEach"), **LICENCES) as asked:
             going = stored(it, {**licensed("going"), "metadata": finalized("going")})
             it.server.store.delete("pods", "going")
-            await it.until(lambda: (pod := asked.service.parts.pods.get("default/going")) and pod.is_terminating)
+            await it.until(
+                lambda: (pod := asked.service.parts.pods.get("default/going")) and pod.is_terminating
+            )
             assert await asked.bind(going, "a") == "pod default/going is being deleted"
             ended = stored(it, licensed("ended"))
             it.server.store.patch("pods", "ended", {"status": {"phase": "Failed"}}, subresource="status")
@@ -233,7 +235,9 @@ async def test_room_that_kube_scheduler_made_for_a_pod_is_left_to_it(tmp_path: P
             status = {"status": {"nominatedNodeName": "a"}}
             it.server.store.patch("pods", "urgent", status, subresource="status")
             await it.until(lambda: asked.service.parts.pods.get("default/urgent"))
-            await it.until(lambda: asked.service.parts.pods.get("default/urgent").pod.status.nominated_node_name)  # type: ignore[union-attr]
+            await it.until(
+                lambda: asked.service.parts.pods.get("default/urgent").pod.status.nominated_node_name
+            )  # type: ignore[union-attr]
             assert await asked.passes(licensed("lesser", cpu="1"), "a") == []
             assert await asked.passes(urgent, "a") == ["a"]
 

@@ -18,7 +18,7 @@ from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of
 from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
-from scheduler.client.event_recorders import EventRecorders
+from scheduler.client.events import EventRecorders
 from scheduler.client.pod_reader import ApiPodReader
 from scheduler.client.writer import ApiWriter
 from scheduler.cycle.pod_handlers import PodHandler
@@ -83,7 +83,7 @@ class ExtenderService:
         self._writer = ApiWriter(
             writes, clock, random=random, newest=self.parts.pods.get, observer=self.metrics
         )
-        self._recorders = EventRecorders(self._writer, clock)
+        self._recorders = EventRecorders(self._writer.queue_event, clock)
         self._tasks = Tasks()
         self._api_writes, self._background = ApiWrites(writes), TasksInBackground(self._tasks)
         self._has_refreshed = False
