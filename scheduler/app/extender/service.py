@@ -106,11 +106,7 @@ class ExtenderService:
             self.requests.unknown_nodes,
         )
         self._binding = ExtenderBinding(
-            cache=self.parts.cache,
-            verdicts=self._verdicts,
-            reader=ApiPodReader(connection, random),
-            newest=self.parts.pods.get,
-            framework_of=self.framework_of,
+            self.parts, self._verdicts, ApiPodReader(connection, random), self.framework_of
         )
         show_state(self.metrics, self.parts, lambda: self._generation)
 
