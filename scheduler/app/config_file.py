@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NoReturn
 
-from scheduler.app.reloader import Offer, digest_of, named_files
+from scheduler.app.reloader import Offer, digest_of, named_files, outcome
 from scheduler.client.recorded_event import ObjectReference
 from scheduler.configuration.load import NO_POLICIES, load
 from scheduler.errors import ConfigurationError
@@ -76,19 +76,12 @@ class ConfigFile:
             last = state
 
     def _offer(self, about: ObjectReference) -> Offer:
+        found: Configuration | ConfigurationError
         try:
-            configuration = self.load()
+            found = self.load()
         except ConfigurationError as error:
-            fault = error
-
-            def read() -> Configuration:
-                raise fault
-        else:
-
-            def read() -> Configuration:
-                return configuration
-
-        return Offer(str(self._path), about, self.digest, read)
+            found = error
+        return Offer(str(self._path), about, self.digest, outcome(found))
 
     def _look(self) -> None:
         self._state = self._states()

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from scheduler.client.http.endpoint import Endpoint
     from scheduler.client.http.protocol import HttpProtocol
-    from scheduler.metrics.rest_client import RestClientMetrics
 
 USER_AGENT = f"custom-scheduler/{version('custom-scheduler')}"
 
@@ -48,6 +47,21 @@ class Authorization(Protocol):
         ...
 
 
+class RequestObserver(Protocol):
+    """Who counts requests. Must neither raise nor change anything."""
+
+    def requested(self, host: str, method: str, status: int, seconds: float | None) -> None:
+        """Count a request that has ended, or a watch that has begun.
+
+        Args:
+            host: the server's name and port.
+            method: of HTTP.
+            status: of the answer; 0 when there was none.
+            seconds: until the end of the answer; None for a watch.
+        """
+        ...
+
+
 class ApiConnection:
     """Requests and streams to one API server, over one connection pool.
 
@@ -66,7 +80,7 @@ class ApiConnection:
             endpoint: the server.
             authorization: None where the server asks for none, or client certificates do.
         """
-        self.observer: RestClientMetrics | None = None
+        self.observer: RequestObserver | None = None
         self.user_agent = USER_AGENT
         self._pool = ConnectionPool(endpoint)
         self._host = endpoint.host

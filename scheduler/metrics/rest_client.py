@@ -14,7 +14,7 @@ _NO_ANSWER = "<error>"
 
 
 class RestClientMetrics:
-    """Counts what an `ApiConnection` asks.
+    """Fulfils `client.connection.RequestObserver`.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/component-base/metrics/prometheus/restclient/metrics.go.
