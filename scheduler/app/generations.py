@@ -109,8 +109,7 @@ class Generations:
     def _let_go(self, generation: Generation) -> None:
         """Drop the pods of names that are served no longer."""
         parts = self._parts
-        for pending in list(parts.queue.pods()):
-            pod = pending.queued.pod
+        for pod in [queued.pod for queued in parts.queue.pods()]:
             if pod.scheduler_name not in generation.frameworks:
                 parts.queue.delete(pod, "served by no profile any more")
                 if parts.cache.state_of(pod.uid) is PodState.OUTSIDE:

@@ -255,7 +255,7 @@ async def test_pods_of_a_newly_served_name_are_placed_and_those_of_a_dropped_one
         await it.until(lambda: it.node_of("second"))
         assert it.node_of("second") == "b"
         await it.until(lambda: it.notes("second", "Scheduled"))
-        assert [pending.queued.pod.name for pending in daemon.parts.queue.pods()] == []
+        assert [queued.pod.name for queued in daemon.parts.queue.pods()] == []
         uid = it.pod("first")["metadata"]["uid"]
         assert daemon.parts.queue.story(uid)[-1].why == "served by no profile any more"
         assert await place(it, "third", scheduler_name="two") == "b"
@@ -299,7 +299,7 @@ async def test_a_pod_held_at_permit_ends_under_its_old_profile_though_its_name_i
         await it.until(lambda: daemon.parts.cache.counts()["assumed_pods"] == 0, seconds=5)
         await it.until(lambda: not daemon.generations.retiring, seconds=5)
         assert daemon.parts.queue.place_of(uid) is Place.OUTSIDE
-        assert daemon.parts.queue.in_flight == 0
+        assert daemon.parts.queue.count(Place.IN_FLIGHT) == 0
         assert "Event handler failed" not in caplog.messages
         daemon.parts.queue.check()
         daemon.parts.cache.check()
@@ -376,20 +376,20 @@ async def test_gated_pods_are_judged_by_the_new_gates_and_so_are_those_that_wait
         await two_nodes(it, daemon)
         it.add_pods(pod_object("web", cpu="1"), pod_object("nap", gates=["later"]))
         uid = it.pod("web")["metadata"]["uid"]
-        await it.until(lambda: daemon.parts.queue.gated == 2)
+        await it.until(lambda: daemon.parts.queue.count(Place.GATED) == 2)
 
         await daemon.reload(parse(configuration(profile(filter="Nowhere"))))
         await it.until(lambda: it.condition("web"))
-        assert daemon.parts.queue.gated == 1
+        assert daemon.parts.queue.count(Place.GATED) == 1
 
         it.add_nodes(node_object("c"))  # to backoffQ with it
         await it.until(lambda: daemon.parts.queue.place_of(uid) is Place.UNSCHEDULABLE)
         await daemon.reload(parse(configuration(profile(preEnqueue="Curfew"))))
-        assert daemon.parts.queue.gated == 2
+        assert daemon.parts.queue.count(Place.GATED) == 2
 
         await daemon.reload(parse(configuration()))
         await it.until(lambda: it.node_of("web"))
-        assert daemon.parts.queue.gated == 1
+        assert daemon.parts.queue.count(Place.GATED) == 1
         daemon.parts.queue.check()
 
 
@@ -491,7 +491,7 @@ async def test_old_plugins_are_refreshed_until_the_last_binding_of_theirs_ends_a
         await two_nodes(it, daemon)
         it.server.faults.delay(10.0, binds)
         it.add_pods(pod_object("slow", cpu="1"))
-        await it.until(lambda: daemon.parts.queue.in_flight == 1)
+        await it.until(lambda: daemon.parts.queue.count(Place.IN_FLIGHT) == 1)
 
         await daemon.reload(parse(text))
         before = Counter(Fresh.times)
