@@ -84,11 +84,7 @@ class Scheduler:
                 if queued is None:
                     await self._wait_for_work()
                     continue
-                extenders = self._profiles.extenders
-                if extenders is None:
-                    assumed = self._attempt(queued)
-                else:
-                    assumed = await self._attempt_with_extenders(queued, extenders)
+                assumed = await self._attempt(queued)
                 if assumed is not None:
                     binding = asyncio.create_task(self._binding.run(assumed), name=f"bind {assumed.pod.key}")
                     bindings.add(binding)
@@ -109,24 +105,18 @@ class Scheduler:
 
     # One attempt, up to Permit.
 
-    def _attempt(self, queued: QueuedPodInfo) -> AssumedPod | None:
+    async def _attempt(self, queued: QueuedPodInfo) -> AssumedPod | None:
+        extenders = self._profiles.extenders
         try:
-            return self.schedule_one(queued)
-        except Exception as error:  # noqa: BLE001 - a mistake of ours costs this attempt only
-            self._broke(queued, error)
-            return None
-
-    async def _attempt_with_extenders(self, queued: QueuedPodInfo, extenders: Extenders) -> AssumedPod | None:
-        try:
+            if extenders is None:
+                return self.schedule_one(queued)
             with self._freeze.frozen():
                 return await self._schedule_one_with_extenders(queued, extenders)
-        except Exception as error:  # noqa: BLE001 - a mistake of ours costs this attempt only
-            self._broke(queued, error)
+        except Exception:
+            # A mistake of ours costs this attempt only.
+            logger.exception("Scheduling cycle broke", extra={"pod": queued.pod.key})
+            self._binding.rescue(queued)
             return None
-
-    def _broke(self, queued: QueuedPodInfo, error: Exception) -> None:
-        logger.error("Scheduling cycle broke", exc_info=error, extra={"pod": queued.pod.key})
-        self._binding.rescue(queued)
 
     def schedule_one(self, queued: QueuedPodInfo) -> AssumedPod | None:
         """Run the scheduling cycle of one pod, up to Permit, without extenders.

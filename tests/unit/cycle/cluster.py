@@ -140,16 +140,7 @@ class Api:
     def of(self, scheduler_name: str) -> Api:
         return self
 
-    def record(
-        self,
-        regarding: PodInfo,
-        *,
-        type_: str,
-        reason: str,
-        action: str,
-        note: str,
-        related: PodInfo | None = None,
-    ) -> None:
+    def record(self, regarding: PodInfo, *, type_: str, reason: str, note: str, **_: Any) -> None:
         self.events.append(Event(regarding.key, type_, reason, note))
 
     def patch_pod_status(
