@@ -76,12 +76,12 @@ class ConfigFile:
             last = state
 
     def _offer(self, about: ObjectReference) -> Offer:
-        found: Configuration | ConfigurationError
+        result: Configuration | ConfigurationError
         try:
-            found = self.load()
+            result = self.load()
         except ConfigurationError as error:
-            found = error
-        return Offer(str(self._path), about, self.digest, outcome(found))
+            result = error
+        return Offer(str(self._path), about, self.digest, outcome(result))
 
     def _look(self) -> None:
         self._state = self._states()
@@ -104,10 +104,10 @@ def lease_of(election: LeaderElection) -> ObjectReference:
 
 def _state_of(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()  # of what a link leads to
+        status = path.stat()  # of what a link leads to
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _content(path: Path) -> bytes:

@@ -146,13 +146,13 @@ class Reloader:
         )
 
 
-def outcome(found: Configuration | ConfigurationError) -> Callable[[], Configuration]:
+def outcome(result: Configuration | ConfigurationError) -> Callable[[], Configuration]:
     """Return a `read` of a source that was read already, or has no configuration."""
 
     def read() -> Configuration:
-        if isinstance(found, ConfigurationError):
-            raise found
-        return found
+        if isinstance(result, ConfigurationError):
+            raise result
+        return result
 
     return read
 

@@ -170,8 +170,8 @@ class ConfigMapWatch:
 
         @kopf.on.event("", "v1", "configmaps", registry=registry, when=self._is_meant)
         async def changed(event: kopf.RawEvent, **_: Any) -> None:
-            found = None if event["type"] == _DELETED else ConfigMap.of(event["object"])
-            self._tell(self._changed, found)
+            config_map = None if event["type"] == _DELETED else ConfigMap.of(event["object"])
+            self._tell(self._changed, config_map)
             self._tell(self._seen, True)
 
         return registry

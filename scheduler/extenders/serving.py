@@ -104,11 +104,11 @@ def preemption_request(body: bytes) -> PreemptionRequest:
 def binding_request(body: bytes) -> BindingRequest:
     """Read ExtenderBindingArgs."""
     fields = _fields(body)
-    found = [_value(fields, name, str | None) for name in ("PodNamespace", "PodName", "PodUID", "Node")]
-    for name, value in zip(("PodNamespace", "PodName", "PodUID", "Node"), found, strict=True):
+    values = [_value(fields, name, str | None) for name in ("PodNamespace", "PodName", "PodUID", "Node")]
+    for name, value in zip(("PodNamespace", "PodName", "PodUID", "Node"), values, strict=True):
         if not value:
             raise RequestError(f"{name}: expected text, found none")
-    namespace, name, uid, node_name = (value or "" for value in found)
+    namespace, name, uid, node_name = (value or "" for value in values)
     return BindingRequest(namespace, name, uid, node_name)
 
 

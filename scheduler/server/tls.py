@@ -82,13 +82,13 @@ async def _keep_fresh(context: ssl.SSLContext, files: KeyPair, pem: bytes) -> No
     while True:
         await asyncio.sleep(_REREAD_SECONDS)
         try:
-            found = _checked(files)
+            newest = _checked(files)
         except ConfigurationError as error:
             logger.warning("Certificate could not be read again", extra={"error": str(error)})
             continue
-        if found != pem:
-            load_key_pair(context, found)
-            pem = found
+        if newest != pem:
+            load_key_pair(context, newest)
+            pem = newest
             logger.info("Certificate changed", extra={"file": str(files.certificate)})
 
 

@@ -43,12 +43,12 @@ def with_wakes(
         yield from (each.explanation for each in judged)
         return
     attempts = _Attempts(scheduler.queue)
-    told = []  # all of them first: an event changes the cluster
+    explanations = []  # all of them first: an event changes the cluster
     for each in judged:
         attempts.end(each)
-        told.append((each.pod.uid, each.explanation))
+        explanations.append((each.pod.uid, each.explanation))
     woken = _woken_by(scheduler, event)
-    for uid, explanation in told:
+    for uid, explanation in explanations:
         if explanation["result"] in _WAITS:
             explanation["wakes"] = uid in woken
         yield explanation

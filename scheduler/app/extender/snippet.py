@@ -72,11 +72,11 @@ def points_not_run(frameworks: Iterable[Framework], *, binds: bool) -> dict[str,
     points = [ExtensionPoint.PERMIT]
     if not binds:
         points += [ExtensionPoint.RESERVE, ExtensionPoint.PRE_BIND, ExtensionPoint.POST_BIND]
-    found: dict[str, list[str]] = {}
+    in_vain: dict[str, list[str]] = {}
     for framework in frameworks:
         for point in points:
             for plugin in framework.plugins.at.get(point, ()):
-                names = found.setdefault(point.value, [])
+                names = in_vain.setdefault(point.value, [])
                 if plugin.name not in names:
                     names.append(plugin.name)
-    return found
+    return in_vain
