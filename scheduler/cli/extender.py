@@ -143,7 +143,7 @@ def _print_snippet(configuration: Configuration, profile: str, where: ExtenderAd
     # One that is made for this run only would vouch for nobody.
     is_lasting = where.key_pair is not None or where.folder is not None
     certificate = where.certificate() if is_lasting else ServingCertificate()
-    sys.stdout.write(snippet(judges, where.reached(certificate)))
+    sys.stdout.write(snippet(judges, where, certificate.authority))
 
 
 async def _run(
@@ -167,7 +167,7 @@ async def _run(
 
 def _tell(service: ExtenderService, where: ExtenderAddress, certificate: ServingCertificate) -> None:
     """Print the snippet, and say what of the profiles nobody will ask for."""
-    sys.stdout.write(snippet(service.judging, where.reached(certificate)))
+    sys.stdout.write(snippet(service.judging, where, certificate.authority))
     sys.stdout.flush()
     for point, plugins in points_not_run(service.judging, binds=where.binds).items():
         logger.warning(
