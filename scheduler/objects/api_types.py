@@ -12,8 +12,10 @@ One table, `api_types.json`, says it: apiVersion -> type -> its fields, apart by
   protobuf not known here). Behind it `?` for a pointer, which may be absent where others are zero, and `!` for what
   Go writes in JSON at zero too.
 - `patch=`: strategic merge goes item by item, by this key; with none by the items themselves.
-- `apply=`: the same of server-side apply, whose keys may be several. `whole`: it owns a map as a whole; at the
-  beginning of a type, before `;`, wherever that stands.
+- `apply=`: the same of server-side apply, whose keys may be several. `whole`: it owns a map as a whole.
+
+Before all fields, up to a `;`, may stand `whole` for what is owned as a whole wherever it stands, and `typed` for what
+has a kind and an apiVersion in JSON.
 
 Source:
     Kubernetes v1.36, staging/src/k8s.io/api, apimachinery/pkg/apis/meta/v1 and apiextensions-apiserver: the tags
@@ -22,7 +24,8 @@ Source:
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 META: Final = "meta.k8s.io/v1"
-_ELSEWHERE: Final = (META, "v1")
 _TABLE: Final = Path(__file__).with_suffix(".json")
 
 
@@ -44,7 +46,7 @@ class ApiField(NamedTuple):
         name: in JSON; "" where the fields of its type stand in the parent's object.
         container: "[]" for a list, "{}" for a map, "" for neither.
         scalar: as in `text`; "" for what has a type of its own.
-        type_name: of that type; "" for a scalar.
+        type_name: of that type, apiVersion and name; None for a scalar.
         optional: whether it may be absent where others are zero.
         zero_stays: whether JSON has it also where it is zero.
         patch_key: what strategic merge knows the items of a list by; "" for themselves, None where it replaces the list.
@@ -56,48 +58,58 @@ class ApiField(NamedTuple):
     name: str
     container: str
     scalar: str
-    type_name: str
+    type_name: tuple[str, str] | None
     optional: bool
     zero_stays: bool
     patch_key: str | None
     apply_keys: tuple[str, ...] | None
     whole: bool
 
+    @property
+    def type(self) -> ApiType | None:
+        """The type of the field, or of the items of a list or map; None for a scalar."""
+        return None if self.type_name is None else api_type(*self.type_name)
 
-class ApiType(NamedTuple):
+
+@dataclass(frozen=True, eq=False)
+class ApiType:
     """One type.
 
     Attributes:
-        api_version: where it is defined.
         name: as in `PodSpec`.
+        has_type_meta: whether JSON has its kind and apiVersion, which are not among the fields.
         whole: whether server-side apply owns it as a whole, wherever it stands.
         fields: in order of their numbers.
     """
 
-    api_version: str
     name: str
+    has_type_meta: bool
     whole: bool
     fields: tuple[ApiField, ...]
 
-    def type_of(self, field: ApiField) -> ApiType:
-        """Return the type of a field, or of its items, that is no scalar."""
-        return api_type(self.api_version, field.type_name)
+    @cached_property
+    def by_name(self) -> Mapping[str, ApiField]:
+        """All fields as JSON has them: kind and apiVersion, and those of types that are embedded, are among them."""
+        type_meta = ("kind", "apiVersion") if self.has_type_meta else ()
+        found = {name: _field(META, ["0", name, "text"]) for name in type_meta}
+        for field in self.fields:
+            found |= {field.name: field} if field.name or field.type is None else field.type.by_name
+        return found
 
 
 @cache
 def api_type(api_version: str, name: str) -> ApiType:
-    """Find a type by its name, as types and objects of an apiVersion use it.
+    """Find a type of an apiVersion, or one of those that all have, as DeleteOptions.
 
     Raises:
         LookupError: there is none.
     """
-    for place in (api_version, *_ELSEWHERE):
+    for place in (api_version, META):
         text = _table().get(place, {}).get(name)
         if text is not None:
-            whole, _, fields = text.rpartition(";")
-            return ApiType(
-                place, name, bool(whole), tuple(_field(one.split()) for one in fields.split(",") if one)
-            )
+            head, _, fields = text.rpartition(";")
+            known = tuple(_field(place, field.split()) for field in fields.split(",") if field)
+            return ApiType(name, "typed" in head, "whole" in head, known)
     raise LookupError(f"no type {name} of {api_version}")
 
 
@@ -106,17 +118,19 @@ def _table() -> Mapping[str, Mapping[str, str]]:
     return msgspec.json.decode(_TABLE.read_bytes(), type=dict[str, dict[str, str]])
 
 
-def _field(words: list[str]) -> ApiField:
+def _field(api_version: str, words: list[str]) -> ApiField:
     number, name, type_, *rest = words
     container = type_[:2] if type_[0] in "[{" else ""
     bare = type_.removeprefix(container).rstrip("?!")
     merges = dict(word.partition("=")[::2] for word in rest)
+    place = next((place for place in (api_version, META) if bare in _table()[place]), "v1")
+    scalar = bare if bare[0].islower() else ""
     return ApiField(
         number=int(number),
         name="" if name == "." else name,
         container=container,
-        scalar="" if bare[0].isupper() else bare,
-        type_name=bare if bare[0].isupper() else "",
+        scalar=scalar,
+        type_name=None if scalar else (place, bare),
         optional=type_.endswith("?"),
         zero_stays=type_.endswith("!"),
         patch_key=merges.get("patch"),

@@ -186,10 +186,7 @@ class _Message:
 
     @cached_property
     def _fields(self) -> Mapping[int, _Field]:
-        return {
-            field.number: _FIELDS[field.container](field, _content(self._type, field))
-            for field in self._type.fields
-        }
+        return {field.number: _FIELDS[field.container](field, _content(field)) for field in self._type.fields}
 
     def encode(self, obj: Mapping[str, Any]) -> bytes:
         """Write the fields in order of their numbers."""
@@ -224,10 +221,10 @@ def _message(type_: ApiType) -> _Message:
     return _Message(type_)
 
 
-def _content(parent: ApiType, field: ApiField) -> _Content:
-    if field.scalar:
+def _content(field: ApiField) -> _Content:
+    if field.type is None:
         return _SCALARS[field.scalar]
-    message = _message(parent.type_of(field))
+    message = _message(field.type)
     return _Content(_BYTES, lambda obj: _sized(message.encode(obj)), message.decode, {})
 
 
@@ -236,14 +233,14 @@ def _on_wire(data: bytes) -> Iterator[tuple[int, Any]]:
     place = 0
     while place < len(data):
         tag, place = _read_varint(data, place)
-        value, place = _read_varint(data, place)
-        if tag & 7 == _BYTES:
-            value, place = data[place : place + value], place + value
-            if place > len(data):
-                raise IndexError("a field is longer than its message")
-        elif tag & 7 != _VARINT:
-            raise TypeError(f"wire type {tag & 7}")
-        yield tag >> 3, value
+        number, place = _read_varint(data, place)
+        if tag & 7 == _VARINT:
+            yield tag >> 3, number
+        elif tag & 7 == _BYTES and place + number <= len(data):
+            yield tag >> 3, data[place : place + number]
+            place += number
+        else:
+            raise TypeError(f"wire type {tag & 7} with {len(data) - place} bytes left")
 
 
 def _read_varint(data: bytes, place: int) -> tuple[int, int]:

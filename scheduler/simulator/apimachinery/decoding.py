@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scheduler.objects.api_types import META, api_type
 from scheduler.simulator.apimachinery.objects import clone
 from scheduler.simulator.apimachinery.status import bad_request, cannot_decode
-from scheduler.simulator.apimachinery.structure import StructureError, structure_of
+from scheduler.simulator.apimachinery.structure import StructureError, read_structure
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.kinds import Kind
@@ -45,7 +46,7 @@ def read_object(kind: Kind, body: Any, options: WriteOptions) -> Object:
     _check_type(kind, body)
     unknown: list[str] = []
     try:
-        obj = structure_of(kind.model)(body, unknown) if kind.model else _read_custom(kind, body, unknown)
+        obj = read_structure(kind.type, body, unknown) if kind.type else _read_custom(kind, body, unknown)
     except StructureError as error:
         problem = error.problem if error.problem.startswith("quantities") else str(error)
         raise cannot_decode(kind, problem) from error
@@ -68,7 +69,7 @@ def _read_custom(kind: Kind, body: Object, unknown: list[str]) -> Object:
     if "metadata" in obj:
         lost: list[str] = []
         try:
-            obj["metadata"] = structure_of("V1ObjectMeta")(obj["metadata"], lost)
+            obj["metadata"] = read_structure(api_type(META, "ObjectMeta"), obj["metadata"], lost)
         except StructureError as error:
             raise error.inside("metadata") from None
         unknown += [f"metadata.{path}" for path in lost]

@@ -191,7 +191,7 @@ class Registry:
         if patch_type == APPLY_PATCH:
             return self._apply(kind, namespace, name, patch, options, subresource)
         entry = self.get(kind, namespace, name)
-        patched = apply_patch(kind.view(entry.object), patch, patch_type, kind.model)
+        patched = apply_patch(kind.view(entry.object), patch, patch_type, kind.type)
         obj = self._read(kind, patched, options)
         self._set_namespace(kind, obj["metadata"], namespace)
         if obj["metadata"].get("name") != name:
