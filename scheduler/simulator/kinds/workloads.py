@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
 from scheduler.simulator.apimachinery.objects import json_text
-from scheduler.simulator.apimachinery.selectors import labels_match, requirements_of
+from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.apimachinery.strategy import Generic
 from scheduler.simulator.kinds.pod_defaults import default_template
 
@@ -43,7 +43,7 @@ class WorkloadStrategy(Generic):
         if not selector:
             return [required("spec.selector")]
         labels = spec["template"]["metadata"].get("labels", {})
-        if not labels_match(requirements_of(selector), labels):
+        if not label_rule(selector).matches(labels):
             problem = "`selector` does not match template `labels`"
             return [invalid_value("spec.template.metadata.labels", json_text(labels), problem)]
         if not spec["template"]["spec"].get("containers"):
