@@ -9,8 +9,8 @@ One table, `api_types.json`, says it: apiVersion -> type -> its fields, apart by
 - The type, `[]` before it for a list, `{}` for a map from text. One that begins with a capital letter is in this
   table: of the same apiVersion, else of meta.k8s.io/v1, else of v1. The others: text, bytes, int, float, bool, time,
   microtime, quantity, intstr, texts (a list that is a message of its own), raw (any JSON) and any (raw in JSON, in
-  protobuf not known here). Behind it `?` for a pointer, which may be absent where others are zero, and `!` for what
-  Go writes in JSON at zero too.
+  protobuf not known here). Behind it `?` for a pointer, which protobuf leaves out where others are zero, and `!` for
+  what Go writes in JSON at zero too.
 - `patch=`: strategic merge goes item by item, by this key; with none by the items themselves.
 - `apply=`: the same of server-side apply, whose keys may be several. `whole`: it owns a map as a whole.
 
@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 META: Final = "meta.k8s.io/v1"
+_ZEROS: Final = {"text": "", "int": 0, "float": 0.0, "bool": False, "quantity": "0", "intstr": 0}
 _TABLE: Final = Path(__file__).with_suffix(".json")
 
 
@@ -47,8 +48,8 @@ class ApiField(NamedTuple):
         container: "[]" for a list, "{}" for a map, "" for neither.
         scalar: as in `text`; "" for what has a type of its own.
         type_name: of that type, apiVersion and name; None for a scalar.
-        optional: whether it may be absent where others are zero.
-        zero_stays: whether JSON has it also where it is zero.
+        optional: whether protobuf leaves it out where others are zero.
+        in_json_at_zero: whether JSON has it also where it is zero, as null if it is a list, a map, a pointer or a time.
         patch_key: what strategic merge knows the items of a list by; "" for themselves, None where it replaces the list.
         apply_keys: the same of server-side apply; () for themselves, None where a list is owned as a whole.
         whole: whether server-side apply owns a map as a whole.
@@ -60,7 +61,7 @@ class ApiField(NamedTuple):
     scalar: str
     type_name: tuple[str, str] | None
     optional: bool
-    zero_stays: bool
+    in_json_at_zero: bool
     patch_key: str | None
     apply_keys: tuple[str, ...] | None
     whole: bool
@@ -69,6 +70,13 @@ class ApiField(NamedTuple):
     def type(self) -> ApiType | None:
         """The type of the field, or of the items of a list or map; None for a scalar."""
         return None if self.type_name is None else api_type(*self.type_name)
+
+    @property
+    def zero(self) -> Any:
+        """What Go writes in JSON where it is not set, if it does."""
+        if self.container or self.optional:
+            return None
+        return _ZEROS.get(self.scalar) if self.type is None else self.type.zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +103,11 @@ class ApiType:
         for field in self.fields:
             found |= {field.name: field} if field.name or field.type is None else field.type.by_name
         return found
+
+    @cached_property
+    def zero(self) -> Mapping[str, Any]:
+        """What Go writes in JSON of a value with nothing set; not to be changed."""
+        return {name: field.zero for name, field in self.by_name.items() if field.in_json_at_zero}
 
 
 @cache
@@ -131,8 +144,8 @@ def _field(api_version: str, words: list[str]) -> ApiField:
         container=container,
         scalar=scalar,
         type_name=None if scalar else (place, bare),
-        optional=type_.endswith("?"),
-        zero_stays=type_.endswith("!"),
+        optional="?" in type_,
+        in_json_at_zero="!" in type_,
         patch_key=merges.get("patch"),
         apply_keys=tuple(filter(None, merges["apply"].split("+"))) if "apply" in merges else None,
         whole="whole" in merges,

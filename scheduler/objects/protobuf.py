@@ -123,7 +123,7 @@ class _Field:
         self.name = field.name
         self._content = content
         self._tag = _varint(field.number << 3 | content.wire)
-        self._stays = field.optional or field.zero_stays or field.scalar not in _LEFT_OUT_AT_ZERO
+        self._stays = field.optional or field.in_json_at_zero
         nothing = field.container or field.optional or content.zero is None
         self.absent = b"" if nothing else self.write(content.zero)
 
@@ -346,7 +346,6 @@ def _not_known(_: Any) -> Any:
     raise LookupError("no value of this type")
 
 
-_LEFT_OUT_AT_ZERO: Final = {"text", "bytes", "int", "bool"}
 _SCALARS: Final[Mapping[str, _Content]] = {
     "text": _Content(_BYTES, _text, bytes.decode, ""),
     "bytes": _Content(

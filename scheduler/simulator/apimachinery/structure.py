@@ -8,19 +8,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.clock import rfc3339, rfc3339_micro
 from scheduler.objects.canonical_quantity import canonical_quantity
+from scheduler.simulator.apimachinery.objects import clone
 
 if TYPE_CHECKING:
     from scheduler.objects.api_types import ApiField, ApiType
     from scheduler.simulator.apimachinery.objects import Object
 
 _LEFT_OUT: Final = object()
-_Reader = Callable[[Any, list[str]], Any]
+
+
+@dataclass(slots=True)
+class Reading:
+    """How an object is read.
+
+    Attributes:
+        fills: whether it gets what Go writes in JSON though nothing was set; but for null lists, maps and pointers,
+            which say as much as none.
+        unknown: the paths of fields that types do not have; grows.
+    """
+
+    fills: bool = True
+    unknown: list[str] = dataclass_field(default_factory=list)
+
+
+_Reader = Callable[[Any, Reading], Any]
 
 
 class StructureError(ValueError):
@@ -40,13 +59,13 @@ class StructureError(ValueError):
         return f"{self.path}: {self.problem}" if self.path else self.problem
 
 
-def read_structure(type_: ApiType, value: Any, unknown: list[str]) -> Object:
+def read_structure(type_: ApiType, value: Any, reading: Reading) -> Object:
     """Return a copy of an object without fields that its type does not have, and without what Go leaves out.
 
     Args:
         type_: of the object.
         value: the object.
-        unknown: gets the paths of fields that the type does not have.
+        reading: how, and what of it is unknown.
 
     Raises:
         StructureError: a value has the wrong type.
@@ -58,12 +77,21 @@ def read_structure(type_: ApiType, value: Any, unknown: list[str]) -> Object:
     for name, field in value.items():
         reader = readers.get(name)
         if reader is None:
-            unknown.append(name)
+            reading.unknown.append(name)
         elif field is not None:
-            taken = _read_inside(name, reader, field, unknown)
+            taken = read_inside(name, reader, field, reading)
             if taken is not _LEFT_OUT:
                 found[name] = taken
+    if reading.fills:
+        fill_in(type_, found)
     return found
+
+
+def fill_in(type_: ApiType, obj: Object) -> None:
+    """Give an object the fields of its own that it lacks and Go writes all the same; see `Reading`."""
+    for name, zero in _filling_of(type_).items():
+        if name not in obj:
+            obj[name] = clone(zero)
 
 
 @cache
@@ -71,42 +99,51 @@ def _readers_of(type_: ApiType) -> dict[str, _Reader]:
     return {name: _field_reader(field) for name, field in type_.by_name.items()}
 
 
+@cache
+def _filling_of(type_: ApiType) -> Object:
+    return {
+        name: field.zero if field.type is None else _filling_of(field.type)
+        for name, field in type_.by_name.items()
+        if field.in_json_at_zero and not (field.container or field.optional)
+    }
+
+
 def _field_reader(field: ApiField) -> _Reader:
     item = partial(read_structure, field.type) if field.type is not None else _SCALARS[field.scalar]
     if field.container:
         return partial(_read_list if field.container == "[]" else _read_map, item)
-    if field.optional or field.zero_stays or field.type is not None:
+    if field.optional or field.in_json_at_zero:
         return item
     return partial(_read_but_zero, item)
 
 
-def _read_but_zero(reader: _Reader, value: Any, unknown: list[str]) -> Any:
-    taken = reader(value, unknown)
-    return _LEFT_OUT if not taken and isinstance(taken, (str, int, float)) else taken
+def _read_but_zero(reader: _Reader, value: Any, reading: Reading) -> Any:
+    return reader(value, reading) or _LEFT_OUT
 
 
-def _read_list(item: _Reader, value: Any, unknown: list[str]) -> Any:
+def _read_list(item: _Reader, value: Any, reading: Reading) -> Any:
     if not isinstance(value, list):
         raise StructureError(_mismatch(value, "list"))
-    found = [_read_inside(f"[{index}]", item, element, unknown) for index, element in enumerate(value)]
+    found = [read_inside(f"[{index}]", item, element, reading) for index, element in enumerate(value)]
     return found or _LEFT_OUT
 
 
-def _read_map(item: _Reader, value: Any, unknown: list[str]) -> Any:
+def _read_map(item: _Reader, value: Any, reading: Reading) -> Any:
     if not isinstance(value, dict):
         raise StructureError(_mismatch(value, "map"))
     found = {
-        key: _read_inside(key, item, "" if element is None else element, unknown)
+        key: read_inside(key, item, "" if element is None else element, reading)
         for key, element in value.items()
     }
     return found or _LEFT_OUT
 
 
-def _read_inside(step: str, reader: _Reader, value: Any, unknown: list[str]) -> Any:
+def read_inside(step: str, reader: _Reader, value: Any, reading: Reading) -> Any:
     """Read what is one step further in; paths are as seen from here."""
+    unknown = reading.unknown
     known = len(unknown)
     try:
-        taken = reader(value, unknown)
+        taken = reader(value, reading)
     except StructureError as error:
         raise error.inside(step) from None
     if len(unknown) > known:
@@ -118,13 +155,13 @@ def _joined(step: str, path: str) -> str:
     return f"{step}{path}" if not path or path.startswith("[") else f"{step}.{path}"
 
 
-def _read_text(value: Any, _: list[str], wanted: str = "string") -> str:
+def _read_text(value: Any, _: Reading, wanted: str = "string") -> str:
     if not isinstance(value, str):
         raise StructureError(_mismatch(value, wanted))
     return value
 
 
-def _read_quantity(value: Any, _: list[str]) -> str:
+def _read_quantity(value: Any, _: Reading) -> str:
     try:
         return canonical_quantity(value)
     except ValueError as error:
@@ -133,34 +170,34 @@ def _read_quantity(value: Any, _: list[str]) -> str:
         ) from error
 
 
-def _read_number(value: Any, _: list[str]) -> int | float:
+def _read_number(value: Any, _: Reading) -> int | float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise StructureError(_mismatch(value, "number"))
     return value
 
 
-def _read_integer(value: Any, unknown: list[str]) -> int:
-    number = _read_number(value, unknown)
+def _read_integer(value: Any, reading: Reading) -> int:
+    number = _read_number(value, reading)
     if number != int(number):
         raise StructureError(f"json: cannot unmarshal number {value} into Go value of type int64")
     return int(number)
 
 
-def _read_truth(value: Any, _: list[str]) -> bool:
+def _read_truth(value: Any, _: Reading) -> bool:
     if not isinstance(value, bool):
         raise StructureError(_mismatch(value, "bool"))
     return value
 
 
-def _read_time(value: Any, unknown: list[str]) -> str:
-    return rfc3339(_moment(_read_text(value, unknown, "Time")))
+def _read_time(value: Any, reading: Reading) -> str:
+    return rfc3339(_moment(_read_text(value, reading, "Time")))
 
 
-def _read_micro_time(value: Any, unknown: list[str]) -> str:
-    return rfc3339_micro(_moment(_read_text(value, unknown, "MicroTime")))
+def _read_micro_time(value: Any, reading: Reading) -> str:
+    return rfc3339_micro(_moment(_read_text(value, reading, "MicroTime")))
 
 
-def _as_it_is(value: Any, _: list[str]) -> Any:
+def _as_it_is(value: Any, _: Reading) -> Any:
     return value
 
 

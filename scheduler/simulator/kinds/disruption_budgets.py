@@ -7,7 +7,7 @@ Source:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import condition_of, is_terminating, labels_of
 from scheduler.simulator.apimachinery.selectors import label_rule
@@ -24,10 +24,6 @@ ALLOWED: Final = "DisruptionAllowed"
 
 class DisruptionBudgetStrategy(Generic):
     """The rules of budgets: they allow nothing until a controller has counted pods."""
-
-    initial_status: ClassVar[Object] = dict.fromkeys(
-        ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ def test_a_field_knows_how_it_is_written_and_merged():
         scalar="",
         type_name=("v1", "ServicePort"),
         optional=False,
-        zero_stays=False,
+        in_json_at_zero=False,
         patch_key="port",
         apply_keys=("port", "protocol"),
         whole=False,
@@ -44,9 +44,9 @@ def test_zero_is_kept_behind_a_pointer_and_where_go_writes_it():
     spec = api_type("v1", "PodSpec").by_name
 
     assert spec["priority"].optional
-    assert field("Container", "name").zero_stays
+    assert field("Container", "name").in_json_at_zero
     assert not spec["nodeName"].optional
-    assert not spec["nodeName"].zero_stays
+    assert not spec["nodeName"].in_json_at_zero
 
 
 def test_the_fields_of_embedded_types_stand_with_the_others():
