@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.registry import Registry
 
-_TOKEN_REQUEST: Final = Kind(
-    "authentication.k8s.io", "v1", "tokenrequests", "TokenRequest", True, Strategy(), "AuthenticationV1TokenRequest"
-)  # fmt: skip
+_TOKEN_REQUEST: Final = Kind("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest", True, Strategy())
 _USUAL_SECONDS: Final = 3600
 _LEAST_SECONDS: Final = 600
 _MOST_SECONDS: Final = 1 << 32

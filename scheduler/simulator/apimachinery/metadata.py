@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.labels import is_label_key, is_label_value
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
 from scheduler.simulator.apimachinery.objects import names, restore
 
@@ -21,11 +22,8 @@ _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words
 _LONGEST_GENERATED_BASE: Final = 58
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _DNS_LABEL = re.compile(_LABEL, re.ASCII)
-_DNS_SUBDOMAIN = re.compile(_SUBDOMAIN, re.ASCII)
-_QUALIFIED_NAME = re.compile(rf"({_SUBDOMAIN}/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
-_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCII)
+_DNS_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*", re.ASCII)
 
 
 def dns_subdomain(name: str) -> str:
@@ -69,7 +67,7 @@ def validate_metadata(metadata: Object, name_rule: NameRule) -> Iterator[Cause]:
 def validate_labels(labels: dict[str, str], field: str) -> Iterator[Cause]:
     """Yield what is wrong with labels."""
     for key, value in labels.items():
-        if len(key.rpartition("/")[2]) > 63 or not _QUALIFIED_NAME.fullmatch(key):
+        if not is_label_key(key):
             yield invalid_value(
                 field,
                 f'"{key}"',
@@ -79,7 +77,7 @@ def validate_labels(labels: dict[str, str], field: str) -> Iterator[Cause]:
             )
         if len(value) > 63:
             yield invalid_value(field, f'"{value}"', "must be no more than 63 characters")
-        elif not _LABEL_VALUE.fullmatch(value):
+        elif not is_label_value(value):
             yield invalid_value(
                 field,
                 f'"{value}"',

@@ -7,7 +7,7 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.causes import (
     Cause,
@@ -35,34 +35,28 @@ _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _SCOPES: Final = ("Cluster", "Namespaced")
 
 
-_BLANK_NAMES: Final[Object] = {"plural": "", "kind": ""}
-_BLANK_STATUS: Final[Object] = {"conditions": None, "acceptedNames": _BLANK_NAMES, "storedVersions": None}
+_NONE_YET: Final = {"conditions": None, "storedVersions": None}  # as Go writes it
 
 
 class DefinitionStrategy(Generic):
     """The rules of CustomResourceDefinitions."""
 
-    blank: ClassVar[Object] = {
-        "spec": {"group": "", "names": _BLANK_NAMES, "scope": "", "versions": None},
-        "status": _BLANK_STATUS,
-    }
-
     def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        names = spec["names"] = _BLANK_NAMES | spec.get("names", {})
+        spec = obj["spec"]
+        names = spec["names"]
         if names["kind"]:
             names.setdefault("singular", names["kind"].lower())
             names.setdefault("listKind", f"{names['kind']}List")
-        for version in spec.get("versions") or ():
-            version.setdefault("served", False)
-            version.setdefault("storage", False)
         spec.setdefault("conversion", {"strategy": "None"})
-        status = obj["status"] = _BLANK_STATUS | obj.get("status", {})
-        status["acceptedNames"] = _BLANK_NAMES | status["acceptedNames"]
+        obj["status"] = _NONE_YET | obj["status"]
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
         super().prepare_create(obj, cluster)
-        obj["status"] = _BLANK_STATUS | {"storedVersions": _stored_versions(obj) or None}
+        obj["status"] = {
+            "conditions": None,
+            "acceptedNames": {"plural": "", "kind": ""},
+            "storedVersions": _stored_versions(obj) or None,
+        }
 
     def prepare_update(self, obj: Object, old: Object) -> None:
         super().prepare_update(obj, old)

@@ -127,7 +127,6 @@ def kinds_of(definition: Object) -> list[Kind]:
                 names["kind"],
                 spec["scope"] == "Namespaced",
                 CustomResourceStrategy(definition, version),
-                "",
                 tuple(names.get("shortNames", ())),
                 tuple(names.get("categories", ())),
                 tuple(name for name in ("status", "scale") if name in subresources),

@@ -6,11 +6,13 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.api_types import api_type
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
 from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.apimachinery.strategy import Strategy
+from scheduler.simulator.apimachinery.structure import fill_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,15 +44,6 @@ class CoreEventStrategy(Strategy):
     """The rules of events as core/v1 writes them: nearly none."""
 
     create_on_update = True
-    blank: ClassVar[Object] = {
-        "involvedObject": {},
-        "source": {},
-        "firstTimestamp": None,
-        "lastTimestamp": None,
-        "eventTime": None,
-        "reportingComponent": "",
-        "reportingInstance": "",
-    }
 
     def validate_create(self, obj: Object) -> Sequence[Cause]:
         return list(_validate_always(obj, "reportingComponent"))
@@ -59,18 +52,9 @@ class CoreEventStrategy(Strategy):
 class EventStrategy(CoreEventStrategy):
     """The rules of events as events.k8s.io/v1 writes them."""
 
-    blank: ClassVar[Object] = {
-        "eventTime": None,
-        "regarding": {},
-        "deprecatedSource": {},
-        "deprecatedFirstTimestamp": None,
-        "deprecatedLastTimestamp": None,
-    }
-
     def default(self, obj: Object) -> None:
         """Fill in what core/v1 always has, for that is what is stored."""
-        for field, value in CoreEventStrategy.blank.items():
-            obj.setdefault(field, dict(value) if isinstance(value, dict) else value)
+        fill_in(api_type("v1", "Event"), obj)
 
     def to_storage(self, obj: Object) -> Object:
         stored = {_CORE_NAMES.get(name, name): value for name, value in obj.items()}

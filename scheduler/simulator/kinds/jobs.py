@@ -6,12 +6,12 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_supported, required
 from scheduler.simulator.apimachinery.objects import json_text, names
 from scheduler.simulator.apimachinery.strategy import Generic
-from scheduler.simulator.kinds.pod_defaults import default_template
+from scheduler.simulator.kinds.pod_defaults import default_pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,14 +30,8 @@ _OLD_JOB_NAME: Final = "job-name"
 class JobStrategy(Generic):
     """The rules of Jobs."""
 
-    blank: ClassVar[Object] = {
-        "spec": {"template": {"metadata": {}, "spec": {"containers": None}}},
-        "status": {},
-    }
-    initial_status: ClassVar[Object] = {}
-
     def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
+        spec = obj["spec"]
         if "completions" not in spec and "parallelism" not in spec:
             spec["completions"] = 1
         spec.setdefault("parallelism", 1)
@@ -48,8 +42,7 @@ class JobStrategy(Generic):
         spec.setdefault(
             "podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
         )
-        default_template(spec)
-        obj.setdefault("status", {})
+        default_pod_spec(spec["template"]["spec"])
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
         super().prepare_create(obj, cluster)

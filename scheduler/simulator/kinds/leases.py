@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value
 from scheduler.simulator.apimachinery.strategy import Strategy
@@ -18,7 +18,6 @@ class LeaseStrategy(Strategy):
 
     unconditional_update = False
     create_on_update = True
-    blank: ClassVar[Object] = {"spec": {}}
 
     def validate_create(self, obj: Object) -> Sequence[Cause]:
         spec, causes = obj["spec"], []

@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING, Final
 from scheduler.objects.quantity import Quantity, parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scheduler.simulator.apimachinery.objects import Object
 
 _COMPUTE: Final = ("cpu", "memory")
 _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
-_CONDITION_TIMES: Final = ("lastProbeTime", "lastTransitionTime")
 
 
 def default_pod_spec(spec: Object) -> None:
@@ -38,16 +35,9 @@ def default_pod_spec(spec: Object) -> None:
         constraint.setdefault("whenUnsatisfiable", "DoNotSchedule")
 
 
-def default_template(spec: Object) -> None:
-    """Fill in the template of what makes pods."""
-    template = spec.setdefault("template", {})
-    template.setdefault("metadata", {})
-    default_pod_spec(template.setdefault("spec", {}))
-
-
 def default_pod(pod: Object) -> None:
     """Fill in what a pod has that a template lacks."""
-    spec = pod.setdefault("spec", {})
+    spec = pod["spec"]
     default_pod_spec(spec)
     for field in ("containers", "initContainers"):
         for container in spec.get(field, ()):
@@ -58,14 +48,6 @@ def default_pod(pod: Object) -> None:
     if "resources" in spec:
         _default_pod_level_requests(spec)
     spec.setdefault("enableServiceLinks", True)
-    default_conditions(pod.setdefault("status", {}), _CONDITION_TIMES)
-
-
-def default_conditions(status: Object, times: Iterable[str]) -> None:
-    """Write the times of conditions that have none as null, as Go does."""
-    for condition in status.get("conditions", ()):
-        for field in times:
-            condition.setdefault(field, None)
 
 
 def qos_class(spec: Object) -> str:
@@ -103,7 +85,6 @@ def _add_positive(total: dict[str, Quantity], quantities: dict[str, str]) -> int
 
 
 def _default_container(container: Object) -> None:
-    container.setdefault("resources", {})
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     if "imagePullPolicy" not in container:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import is_terminating, is_true, labels_of
 from scheduler.simulator.apimachinery.status import StatusError
@@ -34,7 +34,6 @@ class PodStrategy(Strategy):
 
     has_generation = True
     returns_deleted = True
-    blank: ClassVar[Object] = {"spec": {"containers": None}, "status": {}}
 
     def default(self, obj: Object) -> None:
         default_pod(obj)

@@ -7,7 +7,7 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_supported, required
 from scheduler.simulator.apimachinery.metadata import dns_subdomain
@@ -65,7 +65,8 @@ class _RbacStrategy(Strategy):
 class RoleStrategy(_RbacStrategy):
     """The rules of Roles and ClusterRoles."""
 
-    blank: ClassVar[Object] = {"rules": None}
+    def default(self, obj: Object) -> None:
+        obj.setdefault("rules", None)  # as Go writes it
 
     def validate_create(self, obj: Object) -> Sequence[Cause]:
         namespaced = self.resource == "roles"
@@ -88,8 +89,6 @@ class BindingStrategy(_RbacStrategy):
     """The rules of RoleBindings and ClusterRoleBindings."""
 
     def default(self, obj: Object) -> None:
-        super().default(obj)
-        obj.setdefault("roleRef", {"apiGroup": "", "kind": "", "name": ""})
         obj["roleRef"]["apiGroup"] = obj["roleRef"].get("apiGroup") or GROUP
         for subject in obj.get("subjects", ()):
             group = subject.get("apiGroup") or _SUBJECT_GROUPS.get(subject.get("kind", ""), "")

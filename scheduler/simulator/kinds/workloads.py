@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
 from scheduler.simulator.apimachinery.objects import json_text
-from scheduler.simulator.apimachinery.selectors import labels_match, requirements_of
+from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.apimachinery.strategy import Generic
-from scheduler.simulator.kinds.pod_defaults import default_template
+from scheduler.simulator.kinds.pod_defaults import default_pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,23 +19,13 @@ if TYPE_CHECKING:
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
-def _blank(status: Object, **spec: Any) -> Object:
-    """Return what Go writes of an empty workload."""
-    template = {"metadata": {}, "spec": {"containers": None}}
-    return {"spec": {"selector": None, "template": template, **spec}, "status": status}
-
-
 class WorkloadStrategy(Generic):
     """What all of them share; ReplicaSets need no more."""
 
-    initial_status: ClassVar[Object] = {"replicas": 0}
-    blank: ClassVar[Object] = _blank(initial_status)
-
     def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
+        spec = obj["spec"]
         spec.setdefault("replicas", 1)
-        default_template(spec)
-        obj.setdefault("status", dict(self.initial_status))
+        default_pod_spec(spec["template"]["spec"])
 
     def validate_create(self, obj: Object) -> Sequence[Cause]:
         spec = obj["spec"]
@@ -43,7 +33,7 @@ class WorkloadStrategy(Generic):
         if not selector:
             return [required("spec.selector")]
         labels = spec["template"]["metadata"].get("labels", {})
-        if not labels_match(requirements_of(selector), labels):
+        if not label_rule(selector).matches(labels):
             problem = "`selector` does not match template `labels`"
             return [invalid_value("spec.template.metadata.labels", json_text(labels), problem)]
         if not spec["template"]["spec"].get("containers"):
@@ -60,9 +50,6 @@ class WorkloadStrategy(Generic):
 class DeploymentStrategy(WorkloadStrategy):
     """The rules of Deployments."""
 
-    initial_status: ClassVar[Object] = {}
-    blank: ClassVar[Object] = _blank(initial_status, strategy={})
-
     def default(self, obj: Object) -> None:
         super().default(obj)
         _default_rollout(obj["spec"], "strategy", maxUnavailable="25%", maxSurge="25%")
@@ -77,9 +64,6 @@ class DeploymentStrategy(WorkloadStrategy):
 class StatefulSetStrategy(WorkloadStrategy):
     """The rules of StatefulSets."""
 
-    initial_status: ClassVar[Object] = {"replicas": 0, "availableReplicas": 0}
-    blank: ClassVar[Object] = _blank(initial_status, serviceName="", updateStrategy={})
-
     def default(self, obj: Object) -> None:
         super().default(obj)
         obj["spec"].setdefault("podManagementPolicy", "OrderedReady")
@@ -88,11 +72,6 @@ class StatefulSetStrategy(WorkloadStrategy):
 
 class DaemonSetStrategy(WorkloadStrategy):
     """The rules of DaemonSets; how many pods there are is not theirs to say."""
-
-    initial_status: ClassVar[Object] = dict.fromkeys(
-        ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
-    )
-    blank: ClassVar[Object] = _blank(initial_status, updateStrategy={})
 
     def default(self, obj: Object) -> None:
         super().default(obj)

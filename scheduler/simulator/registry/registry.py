@@ -29,6 +29,7 @@ from scheduler.simulator.apimachinery.status import (
     invalid,
     not_found,
 )
+from scheduler.simulator.apimachinery.structure import fill_in
 from scheduler.simulator.patches.patch_types import APPLY_PATCH, apply_patch
 from scheduler.simulator.patches.server_side_apply import (
     APPLY,
@@ -130,6 +131,8 @@ class Registry:
         metadata["uid"] = new_uid(self.random)
         metadata["creationTimestamp"] = self.timestamp()
         kind.strategy.prepare_create(obj, self)
+        if kind.type is not None and kind.stored_as is None:
+            fill_in(kind.type, obj)
         if managed:
             metadata["managedFields"] = list(managed)
         causes = [*validate_metadata(metadata, kind.strategy.name_rule), *kind.strategy.validate_create(obj)]
@@ -191,7 +194,7 @@ class Registry:
         if patch_type == APPLY_PATCH:
             return self._apply(kind, namespace, name, patch, options, subresource)
         entry = self.get(kind, namespace, name)
-        patched = apply_patch(kind.view(entry.object), patch, patch_type, kind.model)
+        patched = apply_patch(kind.view(entry.object), patch, patch_type, kind.type)
         obj = self._read(kind, patched, options)
         self._set_namespace(kind, obj["metadata"], namespace)
         if obj["metadata"].get("name") != name:
@@ -206,7 +209,7 @@ class Registry:
         """Apply a configuration server-side, to an object that is there or not."""
         if isinstance(config, dict) and (config.get("metadata") or {}).get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
-        config = read_object(kind, config, options)
+        config = read_object(kind, config, options, fills=False)
         metadata = config["metadata"]
         self._set_place(kind, metadata, namespace, name)
         entry = self.storage(kind).get(kind.key(namespace, name))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scheduler.objects.api_types import api_type
 from scheduler.simulator.apimachinery.causes import invalid_value
 from scheduler.simulator.apimachinery.selectors import selector_text
 from scheduler.simulator.apimachinery.status import bad_request, conflict, invalid
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.registry.registry import Registry
     from scheduler.simulator.storage.entries import Entry
 
-_MODEL = "V1Scale"
+_TYPE = api_type("autoscaling/v1", "Scale")
 _BUILT_IN = ScalePaths()
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
@@ -96,7 +97,7 @@ def patch_scale(
     """
     scale = scale_of(kind, registry.get(kind, namespace, name).object)
     return update_scale(
-        registry, kind, namespace, name, apply_patch(scale, patch, patch_type, _MODEL), options
+        registry, kind, namespace, name, apply_patch(scale, patch, patch_type, _TYPE), options
     )
 
 
