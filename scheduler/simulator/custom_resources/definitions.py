@@ -17,7 +17,7 @@ from scheduler.simulator.apimachinery.causes import (
     required,
 )
 from scheduler.simulator.apimachinery.metadata import dns_label, dns_subdomain
-from scheduler.simulator.apimachinery.objects import is_terminating, is_true, json_text
+from scheduler.simulator.apimachinery.objects import is_terminating, is_true, json_text, with_condition
 from scheduler.simulator.apimachinery.strategy import Generic
 from scheduler.simulator.custom_resources.jsonpaths import found_at
 from scheduler.simulator.custom_resources.schema_rules import is_pattern
@@ -91,7 +91,6 @@ class DefinitionStrategy(Generic):
         terminating = {
             "type": "Terminating",
             "status": "True",
-            "lastTransitionTime": now,
             "reason": "InstanceDeletionPending",
             "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
         }
@@ -103,11 +102,8 @@ class DefinitionStrategy(Generic):
             "deletionGracePeriodSeconds": 0,
             "finalizers": finalizers,
         }
-        others = [one for one in obj["status"].get("conditions") or () if one["type"] != "Terminating"]
-        return obj | {
-            "metadata": marked,
-            "status": obj["status"] | {"conditions": [*others, terminating]},
-        }
+        conditions = with_condition(obj["status"].get("conditions"), terminating, now)
+        return obj | {"metadata": marked, "status": obj["status"] | {"conditions": conditions}}
 
 
 def _stored_versions(definition: Object) -> list[str]:

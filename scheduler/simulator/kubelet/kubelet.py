@@ -146,7 +146,7 @@ class Kubelet(QueueController):
     def _reject(self, pod: Object, why: Refusal) -> None:
         namespace, name = key_of(pod)
         status = {"phase": "Failed", "reason": why.reason, "message": f"Pod was rejected: {why.message}"}
-        self._write(pod, status)
+        self.store.change(pod, {"status": status}, "status")
         now = self.store.timestamp()
         event = {
             "metadata": {"generateName": f"{name}."},
@@ -174,7 +174,8 @@ class Kubelet(QueueController):
     def _run(self, uid: str) -> None:
         pod = self._running(uid, "Pending")
         if pod is not None:
-            self._write(pod, running_status(pod, self._next_address(), self.store.timestamp()))
+            status = running_status(pod, self._next_address(), self.store.timestamp())
+            self.store.change(pod, {"status": status}, "status")
             self._plan_end(uid, pod)
 
     def _running(self, uid: str, phase: str) -> Object | None:
@@ -183,10 +184,6 @@ class Kubelet(QueueController):
         if pod is None or uid not in self._admitted or uid in self._ending:
             return None
         return pod if pod["status"].get("phase") == phase else None
-
-    def _write(self, pod: Object, status: Object) -> None:
-        namespace, name = key_of(pod)
-        self.store.patch("pods", name, {"status": status}, namespace, subresource="status")
 
     def _plan_end(self, uid: str, pod: Object) -> None:
         """Have a pod end when the last of its containers does, if all of them do."""
@@ -203,7 +200,7 @@ class Kubelet(QueueController):
         restarts = any(exit_codes) and pod["spec"].get("restartPolicy") == "OnFailure"
         now = self.store.timestamp()
         status = backoff_status(pod, exit_codes, now) if restarts else ended_status(pod, exit_codes, now)
-        self._write(pod, status)
+        self.store.change(pod, {"status": status}, "status")
         if restarts:
             failures = max(one["restartCount"] for one in pod["status"]["containerStatuses"])
             wait = min(_FIRST_BACKOFF_SECONDS * 2**failures, _LONGEST_BACKOFF_SECONDS)
@@ -212,7 +209,8 @@ class Kubelet(QueueController):
     def _restart(self, uid: str) -> None:
         pod = self._running(uid, "Running")
         if pod is not None:
-            self._write(pod, restarted_status(pod, self.store.timestamp()))
+            status = restarted_status(pod, self.store.timestamp())
+            self.store.change(pod, {"status": status}, "status")
             self._plan_end(uid, pod)
 
     def _next_address(self) -> str:
@@ -232,8 +230,7 @@ class Kubelet(QueueController):
     def _remove(self, uid: str) -> None:
         pod = self._pods.get(uid)
         if pod is not None:
-            namespace, name = key_of(pod)
-            self.store.delete("pods", name, namespace, grace_period_seconds=0, uid=uid)
+            self.store.remove(pod, grace_period_seconds=0)
 
     def _release(self, uid: str) -> None:
         """Give back what a pod held."""

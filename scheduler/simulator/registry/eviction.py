@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.simulator.apimachinery.objects import is_terminating
+from scheduler.simulator.apimachinery.objects import is_terminating, with_condition
 from scheduler.simulator.apimachinery.status import StatusError, bad_request, forbidden
-from scheduler.simulator.kinds.disruption_budgets import condition, covers
+from scheduler.simulator.kinds.disruption_budgets import conditions, covers
 from scheduler.simulator.kinds.pods import is_active, is_ready
 from scheduler.simulator.registry.deletion import DeleteOptions, check_preconditions, delete
 
@@ -112,7 +112,7 @@ def _take_from(registry: Registry, entry: Entry, pod_name: str, write: WriteOpti
     now = registry.timestamp()
     new = status | {"disruptionsAllowed": allowed - 1, "disruptedPods": disrupted | {pod_name: now}}
     if allowed == 1:
-        new["conditions"] = [condition(budget, 0, now)]
+        new["conditions"] = conditions(budget, 0, now)
     changed = budget | {"metadata": dict(budget["metadata"]), "status": new}
     registry.commit(kind, entry, changed, write)
 
@@ -120,11 +120,10 @@ def _take_from(registry: Registry, entry: Entry, pod_name: str, write: WriteOpti
 def _mark(registry: Registry, entry: Entry, write: WriteOptions) -> None:
     """Write into a pod's status why it goes."""
     pod = entry.object
-    others = [one for one in pod["status"].get("conditions", ()) if one["type"] != _CONDITION["type"]]
-    mark: Object = {**_CONDITION, "lastTransitionTime": registry.timestamp()}
+    marked = with_condition(pod["status"].get("conditions"), _CONDITION, registry.timestamp())
     changed = pod | {
         "metadata": dict(pod["metadata"]),
-        "status": pod["status"] | {"conditions": [*others, mark]},
+        "status": pod["status"] | {"conditions": marked},
     }
     registry.commit(registry.kinds.named("pods"), entry, changed, write)
 

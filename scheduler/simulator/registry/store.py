@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduler.simulator.apimachinery.decoding import WriteOptions
+from scheduler.simulator.apimachinery.objects import key_of
 from scheduler.simulator.apimachinery.selectors import selector_of
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.kinds.namespaces import ALWAYS_THERE
@@ -109,6 +110,22 @@ class Store:
         entry, _ = delete(self._registry, kind, where, name, options, WriteOptions())
         return kind.view(entry.object)
 
+    def change(self, obj: Object, patch: Object, subresource: str = "") -> Object:
+        """Change part of a stored object, or of its status, by a merge patch."""
+        resource, name, namespace = self._place(obj)
+        return self.patch(resource, name, patch, namespace, subresource=subresource)
+
+    def remove(self, obj: Object, **options: Any) -> None:
+        """Delete a stored object, with the options of `delete`, unless it is gone or another of that name is there."""
+        if self.has(obj):
+            resource, name, namespace = self._place(obj)
+            self.delete(resource, name, namespace, **options)
+
+    def has(self, obj: Object) -> bool:
+        """Say whether an object is still the one of its name."""
+        found = self.find(*self._place(obj))
+        return found is not None and bool(found["metadata"]["uid"] == obj["metadata"]["uid"])
+
     def bind(
         self,
         name: str,
@@ -204,6 +221,12 @@ class Store:
 
     def _kind(self, resource: str) -> Kind:
         return self._registry.kinds.named(resource)
+
+    def _place(self, obj: Object) -> tuple[str, str, str]:
+        kind = self._kind_of(obj)
+        assert kind is not None, "what is stored is served"
+        namespace, name = key_of(obj)
+        return kind.group_resource, name, namespace
 
     def _kind_of(self, obj: Object) -> Kind | None:
         wanted = obj.get("apiVersion"), obj.get("kind")
