@@ -191,6 +191,7 @@ class Scheduler:
         placed = self._cache.assume(decision.pod, decision.node_name)
         self._nominator.delete(placed.uid)
         disturbances = self._cache.disturbances(decision.node_name)
+        decision.state.forget_rows()
         assumed = AssumedPod(attempt, decision.state, placed, decision.node_name, disturbances)
         status = self._reserve_and_permit(assumed)
         if not status.is_success:

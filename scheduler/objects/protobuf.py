@@ -170,12 +170,7 @@ _FIELDS: Final = {"": _Field, "[]": _ListField, "{}": _MapField}  # by container
 
 
 class _FieldError(ValueError):
-    """A value that cannot be written; the path grows on its way out."""
-
-    def __init__(self, path: str, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"{path}: {problem}")
+    """A value that cannot be written: the path to it, which grows on its way out, and what is wrong."""
 
 
 class _Message:
@@ -199,10 +194,9 @@ class _Message:
             try:
                 parts.append(field.absent if value is None else field.write(value))
             except _FieldError as error:
-                path = f"{name}.{error.path}" if name else error.path
-                raise _FieldError(path, error.problem) from error
+                raise _FieldError(f"{name}.{error}" if name else str(error)) from error
             except (TypeError, ValueError, AttributeError, OverflowError) as error:
-                raise _FieldError(name, str(error)) from error
+                raise _FieldError(f"{name}: {error}") from error
         return b"".join(parts)
 
     def decode(self, data: bytes) -> Object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -123,6 +123,26 @@ class Kind:
 
     def __repr__(self) -> str:
         return f"Kind({self.group_resource}/{self.version})"
+
+
+class Place(NamedTuple):
+    """What a request reads or writes.
+
+    Attributes:
+        kind: of the object.
+        namespace: "" for what is in none.
+        name: "" for one that is yet to get a name.
+        subresource: "" for the object itself.
+    """
+
+    kind: Kind
+    namespace: str
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.kind.key(self.namespace, self.name)
 
 
 class Kinds:

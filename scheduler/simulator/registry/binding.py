@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.objects import is_terminating, with_condition
 from scheduler.simulator.apimachinery.status import StatusError, bad_request, conflict
 from scheduler.simulator.kinds.pods import topology_labels
@@ -40,7 +41,7 @@ def bind(registry: Registry, namespace: str, name: str, binding: Any, options: W
         raise StatusError(500, "", "target.name: Required value")
 
     kind = registry.kinds.named("pods")
-    entry = registry.get(kind, namespace, name)
+    entry = registry.get(Place(kind, namespace, name))
     pod = entry.object
     _check_preconditions(registry, entry, metadata)
     problem = _obstacle(pod)

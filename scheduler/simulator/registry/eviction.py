@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.objects import is_terminating, with_condition
 from scheduler.simulator.apimachinery.status import StatusError, bad_request, forbidden
 from scheduler.simulator.kinds.disruption_budgets import conditions, covers
@@ -44,9 +45,9 @@ def evict(
     meant = (eviction.get("metadata") or {}).get("name", "")
     if meant and meant != name:
         raise bad_request("name in URL does not match name in Eviction object")
-    pods = registry.kinds.named("pods")
-    entry = registry.get(pods, namespace, name)
-    check_preconditions(pods, entry, options)
+    place = Place(registry.kinds.named("pods"), namespace, name)
+    entry = registry.get(place)
+    check_preconditions(place.kind, entry, options)
     if not _goes_anyway(entry.object):
         budget = _budget_of(registry, entry.object)
         if budget is not None and not _is_unprotected(budget.object, entry.object):
@@ -55,7 +56,7 @@ def evict(
         _mark(registry, entry, write)
     # Marking it has made a new version: what was asked of the version has been checked above.
     options = DeleteOptions(options.grace_period_seconds, options.uid, "", options.propagation_policy)
-    delete(registry, pods, namespace, name, options, write)
+    delete(registry, place, options, write)
 
 
 def _goes_anyway(pod: Object) -> bool:

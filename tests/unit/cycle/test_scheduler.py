@@ -15,6 +15,7 @@ from scheduler.framework import (
     ActionType,
     ClusterEvent,
     Code,
+    CycleState,
     EventResource,
     EventWithHint,
     PostFilterResult,
@@ -63,6 +64,25 @@ async def test_pods_are_bound_as_they_come_by_priority():
         await cluster.until(lambda: cluster.node_of("late"), seconds=1)
 
     assert [name for name, _ in cluster.api.binds] == ["high", "middle", "low", "late"]
+
+
+@virtually
+async def test_what_is_by_row_is_not_kept_while_a_pod_waits_to_be_bound_and_the_rest_is():
+    kept = []
+
+    def write(state: CycleState, *_: object) -> None:
+        state.write("Rows", list(range(1000)), by_row=True)
+        state.write("Plugin", "told")
+
+    def look(state: CycleState, *_: object) -> None:
+        kept.append(("Rows" in state, state.read("Plugin", str)))
+
+    cluster = Cluster(puppets.PreFilter("Told", pre_filter=write), puppets.Reserve("Reserved", reserve=look))
+    cluster.api.create(WEB)
+    async with cluster.running():
+        await cluster.until(lambda: cluster.node_of("web"))
+
+    assert kept == [(False, "told")]
 
 
 @virtually

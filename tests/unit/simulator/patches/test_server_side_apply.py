@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.objects.api_types import api_type
 from scheduler.simulator.apimachinery.decoding import WriteOptions
+from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.patches.field_sets import decoded, encoded, fields_of, merged, shown
 from scheduler.simulator.patches.merge_shapes import TypeShape
@@ -27,14 +28,14 @@ def apply(store: AStore, resource: str, obj: Object, manager: str = "me", *, for
     options = WriteOptions(manager=manager, force=force)
     namespace = "default" if kind.namespaced else ""
     name = obj["metadata"]["name"]
-    return store.registry.patch(kind, namespace, name, obj, APPLY_PATCH, options).object
+    return store.registry.patch(Place(kind, namespace, name), obj, APPLY_PATCH, options).object
 
 
 def update(store: AStore, resource: str, name: str, patch: Object, manager: str = "hand") -> Object:
     kind = store.registry.kinds.named(resource)
     options = WriteOptions(manager=manager)
     media_type = "application/merge-patch+json"
-    return store.registry.patch(kind, "default", name, patch, media_type, options).object
+    return store.registry.patch(Place(kind, "default", name), patch, media_type, options).object
 
 
 def config(**data: str) -> Object:
