@@ -13,7 +13,7 @@ from scheduler.simulator.apimachinery.metadata import dns_subdomain
 from scheduler.simulator.apimachinery.objects import is_terminating, restore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from scheduler.simulator.apimachinery.causes import Cause
     from scheduler.simulator.apimachinery.objects import Object
@@ -121,15 +121,15 @@ class Strategy:
         """Whether the change is one that the generation counts."""
         return bool(obj.get("spec") != old.get("spec"))
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        """Return what is wrong with a new object."""
+    def validate(self, obj: Object) -> Iterable[Cause]:
+        """Return what is wrong with an object, new or changed."""
         return ()
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        """Return what is wrong with a change."""
-        return ()
+    def validate_update(self, obj: Object, old: Object) -> Iterable[Cause]:
+        """Return what is wrong with a changed object."""
+        return self.validate(obj)
 
-    def validate_part_update(self, obj: Object) -> Sequence[Cause]:
+    def validate_part_update(self, obj: Object) -> Iterable[Cause]:
         """Return what is wrong with a change of a subresource."""
         return ()
 

@@ -64,23 +64,21 @@ class DefinitionStrategy(Generic):
         stored = dict.fromkeys([*before, *_stored_versions(obj)])
         obj["status"] = old["status"] | {"storedVersions": list(stored)}
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate(obj))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        return _validate(obj)
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        causes = list(_validate(obj))
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        yield from _validate(obj)
         if is_true(old, "Established"):
             for path in ("spec.scope", "spec.names.kind", "spec.group", "spec.names.plural"):
                 now, before = found_at(obj, f".{path}"), found_at(old, f".{path}")
                 if now != before:
-                    shown = json_text(now[0] if now else None)
-                    causes.append(invalid_value(path, shown, "field is immutable"))
+                    yield invalid_value(path, json_text(now[0] if now else None), "field is immutable")
         names = {one.get("name") for one in obj["spec"].get("versions") or ()}
         for index, stored in enumerate(old["status"].get("storedVersions") or ()):
             if stored not in names:
                 problem = f"missing from spec.versions; {stored} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {stored} and removes {stored} from status.storedVersions"
-                causes.append(invalid_value(f"status.storedVersions[{index}]", json_text(stored), problem))
-        return causes
+                yield invalid_value(f"status.storedVersions[{index}]", json_text(stored), problem)
 
     def begin_delete(self, obj: Object, cluster: Cluster) -> Object | None:
         """Let a definition wait until its custom resources are gone."""

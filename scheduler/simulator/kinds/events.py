@@ -15,7 +15,7 @@ from scheduler.simulator.apimachinery.strategy import Strategy
 from scheduler.simulator.apimachinery.structure import fill_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from scheduler.simulator.apimachinery.objects import Object
 
@@ -45,8 +45,8 @@ class CoreEventStrategy(Strategy):
 
     create_on_update = True
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate_always(obj, "reportingComponent"))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        return _validate_always(obj, "reportingComponent")
 
 
 class EventStrategy(CoreEventStrategy):
@@ -68,25 +68,24 @@ class EventStrategy(CoreEventStrategy):
         }
         return seen | {"apiVersion": "events.k8s.io/v1"}
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        causes = list(_validate_always(obj, "reportingController"))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        yield from _validate_always(obj, "reportingController")
         if obj.get("eventTime") is None:
-            causes.append(required("eventTime"))
+            yield required("eventTime")
         if obj.get("type") not in {"Normal", "Warning"}:
-            causes.append(invalid_value("type", '""', f"has invalid value: {obj.get('type', '')}"))
-        causes += [invalid_value(name, '""', "needs to be unset") for name in _UNSET_IN_NEW if obj.get(name)]
-        return causes + list(_validate_series(obj))
+            yield invalid_value("type", '""', f"has invalid value: {obj.get('type', '')}")
+        for name in _UNSET_IN_NEW:
+            if obj.get(name):
+                yield invalid_value(name, '""', "needs to be unset")
+        yield from _validate_series(obj)
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        causes = list(_validate_always(obj, "reportingController"))
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        yield from _validate_always(obj, "reportingController")
         if obj.get("series") != old.get("series"):
-            causes += _validate_series(obj)
-        causes += [
-            invalid_value(_NAMES.get(name, name), f'"{obj.get(name)}"', "field is immutable")
-            for name in _IMMUTABLE
-            if obj.get(name) != old.get(name)
-        ]
-        return causes
+            yield from _validate_series(obj)
+        for name in _IMMUTABLE:
+            if obj.get(name) != old.get(name):
+                yield invalid_value(_NAMES.get(name, name), f'"{obj.get(name)}"', "field is immutable")
 
 
 def _validate_always(obj: Object, reporting_field: str) -> Iterator[Cause]:

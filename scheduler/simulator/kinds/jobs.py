@@ -14,7 +14,7 @@ from scheduler.simulator.apimachinery.strategy import Generic
 from scheduler.simulator.kinds.pod_defaults import default_pod_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
@@ -60,18 +60,28 @@ class JobStrategy(Generic):
         selector = spec.setdefault("selector", {})
         selector["matchLabels"] = selector.get("matchLabels", {}) | {CONTROLLER_UID: uid}
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate(obj["spec"]))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        spec = obj["spec"]
+        policy = spec["template"]["spec"].get("restartPolicy")
+        if policy == "Always":
+            yield not_supported("spec.template.spec.restartPolicy", policy, ("OnFailure", "Never"))
+        if not spec["template"]["spec"].get("containers"):
+            yield required("spec.template.spec.containers")
+        for field in names(
+            "parallelism completions backoffLimit activeDeadlineSeconds ttlSecondsAfterFinished"
+        ):
+            if spec.get(field, 0) < 0:
+                yield invalid_value(f"spec.{field}", str(spec[field]), "must be greater than or equal to 0")
+        if spec["completionMode"] == "Indexed" and "completions" not in spec:
+            yield required("spec.completions", "when completion mode is Indexed")
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        yield from self.validate(obj)
         spec, before = obj["spec"], old["spec"]
-        causes = list(_validate(spec))
         for field in ("completions", "selector", "template", "completionMode"):
             may_change = before.get("suspend") or (field == "completions" and _is_elastic(spec, before))
             if spec.get(field) != before.get(field) and not may_change:
-                shown = json_text(spec.get(field))
-                causes.append(invalid_value(f"spec.{field}", shown, "field is immutable"))
-        return causes
+                yield invalid_value(f"spec.{field}", json_text(spec.get(field)), "field is immutable")
 
 
 def _is_elastic(spec: Object, before: Object) -> bool:
@@ -81,16 +91,3 @@ def _is_elastic(spec: Object, before: Object) -> bool:
         and before.get("completions") == before.get("parallelism")
         and spec.get("completions") == spec.get("parallelism")
     )
-
-
-def _validate(spec: Object) -> Iterator[Cause]:
-    policy = spec["template"]["spec"].get("restartPolicy")
-    if policy == "Always":
-        yield not_supported("spec.template.spec.restartPolicy", policy, ("OnFailure", "Never"))
-    if not spec["template"]["spec"].get("containers"):
-        yield required("spec.template.spec.containers")
-    for field in names("parallelism completions backoffLimit activeDeadlineSeconds ttlSecondsAfterFinished"):
-        if spec.get(field, 0) < 0:
-            yield invalid_value(f"spec.{field}", str(spec[field]), "must be greater than or equal to 0")
-    if spec["completionMode"] == "Indexed" and "completions" not in spec:
-        yield required("spec.completions", "when completion mode is Indexed")

@@ -27,7 +27,7 @@ class WorkloadStrategy(Generic):
         spec.setdefault("replicas", 1)
         default_pod_spec(spec["template"]["spec"])
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Sequence[Cause]:
         spec = obj["spec"]
         selector = spec.get("selector")
         if not selector:
@@ -44,7 +44,7 @@ class WorkloadStrategy(Generic):
         selector = obj["spec"].get("selector")
         if selector != old["spec"].get("selector"):
             return [invalid_value("spec.selector", json_text(selector), "field is immutable")]
-        return self.validate_create(obj)
+        return self.validate(obj)
 
 
 class DeploymentStrategy(WorkloadStrategy):

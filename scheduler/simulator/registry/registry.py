@@ -134,7 +134,7 @@ class Registry:
             fill_in(kind.type, obj)
         if managed:
             metadata["managedFields"] = list(managed)
-        causes = [*validate_metadata(metadata, kind.strategy.name_rule), *kind.strategy.validate_create(obj)]
+        causes = [*validate_metadata(metadata, kind.strategy.name_rule), *kind.strategy.validate(obj)]
         place = place._replace(name=metadata.get("name", ""))
         _refuse_if_invalid(kind, place.name, causes)
         if self.entry(place) is not None:
