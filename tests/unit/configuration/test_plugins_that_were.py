@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.configuration import default
+from scheduler.configuration.load import default
 from scheduler.framework.points import ExtensionPoint
 from tests.unit.configuration.old_versions import (
     OLD_WEIGHTS,
@@ -45,6 +45,7 @@ def test_limits_of_one_cloud_alone_cannot_be_disabled() -> None:
     assert noted(configuration) == {
         "profiles[0].plugins.filter.disabled[0].name": "has no effect: NodeVolumeLimits counts these volumes too"
     }
+    assert configuration.converted == {"profiles": [{"plugins": {}}]}
 
 
 @pytest.mark.parametrize("version", ["v1alpha2", "v1beta1", "v1beta2", "v1beta3"])
@@ -59,6 +60,13 @@ def test_selector_spread_became_the_defaults_of_topology_spread_with_the_larger_
     assert weights_of(configuration)["PodTopologySpread"] == expected
     assert "SelectorSpread" not in weights_of(configuration)
     assert args_of(configuration, "PodTopologySpread") == {"defaultingType": "System"}
+
+
+def test_selector_spread_and_topology_spread_became_one_with_the_larger_weight() -> None:
+    score = "[{name: SelectorSpread, weight: 7}, {name: ImageLocality}, {name: PodTopologySpread, weight: 3}]"
+    configuration = of("v1beta2", f"profiles: [{{plugins: {{score: {{enabled: {score}}}}}}}]")
+
+    assert weights_of(configuration)["PodTopologySpread"] == 7
 
 
 def test_selector_spread_alone_keeps_its_weight() -> None:
@@ -187,6 +195,7 @@ def test_what_nothing_replaces_is_refused_with_a_way_out(point: str, name: str, 
 def test_a_plugin_that_was_removed_may_be_disabled() -> None:
     body = "profiles: [{plugins: {score: {disabled: [{name: NodePreferAvoidPods}]}}}]"
     assert of("v1beta1", body) == of("v1beta1", "")
+    assert of("v1beta1", body).converted == of("v1beta1", "").converted
     assert not of("v1beta1", body).notes
 
 
