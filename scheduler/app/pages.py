@@ -1,27 +1,25 @@
-"""What a daemon shows over HTTP: its pages, its health by name, and where they are served."""
+"""What a daemon shows over HTTP: its pages, and its health by name."""
 
 from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.app.live_explain import live_explanation
-from scheduler.errors import ConfigurationError, FieldError
-from scheduler.server.access import ALWAYS_ALLOWED, Access
+from scheduler.server.access import Access
 from scheduler.server.http_server import application, serving
-from scheduler.server.tls import KeyPair, tls_context
+from scheduler.server.tls import tls_context
 
 if TYPE_CHECKING:
     import asyncio
     import ssl
-    from collections.abc import AsyncIterator, Callable, Sequence
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Callable
 
     from aiohttp import web
 
     from scheduler.app.daemon import Daemon
+    from scheduler.app.serving import Serving
     from scheduler.client.connection import ApiConnection
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
@@ -31,44 +29,6 @@ logger = logging.getLogger(__name__)
 
 _TOLERATED_SECONDS = 20.0
 """Source: kube-scheduler v1.36, cmd/kube-scheduler/app/options/options.go, makeLeaderElectionConfig's watchdog."""
-
-
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """Where pages are served, and to whom.
-
-    Attributes:
-        host: the address to listen on.
-        secure_port: of HTTPS, where the API server is asked who may read what; 0 for none.
-        http_port: of plain HTTP, where everybody may read everything; 0 for none.
-        tls_cert_file: with its key, the certificate of HTTPS; None makes one.
-        tls_private_key_file: see there.
-        always_allowed: paths that everybody may read over HTTPS.
-    """
-
-    host: str
-    secure_port: int
-    http_port: int = 0
-    tls_cert_file: Path | None = None
-    tls_private_key_file: Path | None = None
-    always_allowed: Sequence[str] = ALWAYS_ALLOWED
-
-    @property
-    def key_pair(self) -> KeyPair | None:
-        """The files of the certificate.
-
-        Raises:
-            ConfigurationError: one is given without the other.
-        """
-        certificate, key = self.tls_cert_file, self.tls_private_key_file
-        if certificate is not None and key is not None:
-            return KeyPair(certificate, key)
-        if certificate is None and key is None:
-            return None
-        given, missing = "--tls-cert-file", "--tls-private-key-file"
-        if certificate is None:
-            given, missing = missing, given
-        raise ConfigurationError([FieldError(missing, f"must be given where {given} is")])
 
 
 class LeaderElectionWatchdog:

@@ -13,7 +13,7 @@ from scheduler.app.extender.pages import ExtenderAddress, serving_extender
 from scheduler.app.extender.service import ExtenderService, checked_profile, judging
 from scheduler.app.extender.snippet import points_not_run, snippet
 from scheduler.app.memory import settle_memory
-from scheduler.app.pages import Serving
+from scheduler.app.serving import Serving
 from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import kubeconfig_option, logging_format_option, run_in_loop, stop_on_signals
 from scheduler.cli.serving import bind_address, tls_cert_file, tls_private_key_file

@@ -17,8 +17,8 @@ from scheduler.app.daemon import Daemon
 from scheduler.app.default_scheduler import refuse_beside_default_scheduler
 from scheduler.app.following import following_config_map, following_file
 from scheduler.app.memory import settle_memory
-from scheduler.app.pages import Serving, serving_pages
 from scheduler.app.reloader import Reloader
+from scheduler.app.serving import Serving
 from scheduler.cli import configuration as configuration_flags
 from scheduler.cli import serving as serving_flags
 from scheduler.cli.leader_election import leader_election_flags
@@ -194,9 +194,12 @@ async def _run(
             no_bind=no_bind,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
         )
-        await stack.enter_async_context(
-            serving_pages(daemon, configuration, serving, connection=connection, stop=stop, clock=clock)
-        )
+        if serving.secure_port or serving.http_port:
+            from scheduler.app.pages import serving_pages  # an HTTP server takes half as long as all the rest
+
+            await stack.enter_async_context(
+                serving_pages(daemon, configuration, serving, connection=connection, stop=stop, clock=clock)
+            )
         reloader = Reloader(daemon, settle=settle, clock=clock)
         if follow and file is not None:
             await stack.enter_async_context(following_file(daemon, reloader, file))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import urllib.request
+import os
+import sys
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -142,6 +143,11 @@ class Credentials:
         """The proxy between, from the kubeconfig or else the environment; "" for none."""
         if self.login.proxy:
             return self.login.proxy
+        # Elsewhere the system has settings as well.
+        if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
+            return ""
+        import urllib.request  # takes a while, and few have a proxy
+
         url = urlsplit(self.login.server)
         if not url.hostname or urllib.request.proxy_bypass(url.hostname):
             return ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol, Self
 from urllib.parse import quote, urlencode
 
@@ -13,6 +12,7 @@ from scheduler.client.http.pool import ConnectionPool
 from scheduler.client.http.request import Request, Response
 from scheduler.client.wire import answer_error
 from scheduler.errors import ApiError
+from scheduler.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scheduler.client.http.endpoint import Endpoint
     from scheduler.client.http.protocol import HttpProtocol
 
-USER_AGENT = f"custom-scheduler/{version('custom-scheduler')}"
+USER_AGENT = f"custom-scheduler/{VERSION}"
 
 NOT_CONNECTED = "NotConnected"
 """An `ApiError.reason` at status 0: nobody took the connection, so the request was never sent."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, GCCollector, Info, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
+
+from scheduler.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,7 +49,7 @@ def registry_of(families: Iterable[Family]) -> CollectorRegistry:
     )
     build.info(
         {
-            "version": version("custom-scheduler"),
+            "version": VERSION,
             "python_version": platform.python_version(),
             "implementation": platform.python_implementation(),
             "machine": platform.machine(),

@@ -100,10 +100,9 @@ class _Loader:
         self.found: dict[str, type[Plugin]] = {}
         self.args: dict[tuple[str, str], PluginArgs] = {}
         self.faults: list[FieldError] = []
-        known = registry.names()
         for path, profile in _profiles(configuration):
             for name in enabled_names(profile.plugins):
-                if name in UPSTREAM_PLUGINS and name not in known:
+                if name in UPSTREAM_PLUGINS and not registry.knows(name):
                     continue
                 try:
                     values, args_path = find_args(profile, name, path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +13,7 @@ from scheduler.runtime.plugin_files import PluginFiles, class_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from importlib.metadata import EntryPoints
 
     from scheduler.framework.interface import Plugin
 
@@ -77,8 +77,7 @@ class Registry:
     def _is_free(self, reference: str) -> bool:
         """Whether a name is none that needs no path or module, nor a path or module of Python."""
         is_python = ":" in reference or reference.endswith(".py")
-        # Names of the tree first: to look for entry points is to read what every installed package says of itself.
-        return not is_python and reference not in self._in_tree and reference not in self.names()
+        return not is_python and not self.knows(reference)
 
     def find(self, reference: str, folder: Path | None = None) -> type[Plugin]:
         """Return the class that a profile means.
@@ -98,9 +97,9 @@ class Registry:
             self._loaded[key] = self._load(reference, folder)
         return self._loaded[key]
 
-    def names(self) -> frozenset[str]:
-        """Return the names that need no path or module: in-tree plugins and installed entry points."""
-        return frozenset(self._in_tree) | frozenset(entry_points(group=ENTRY_POINT_GROUP).names)
+    def knows(self, name: str) -> bool:
+        """Say whether a name needs no path or module: it is that of an in-tree plugin or an installed entry point."""
+        return name in self._in_tree or name in _entry_points().names
 
     def _load(self, reference: str, folder: Path | None) -> type[Plugin]:
         path, _, class_name = reference.partition(":")
@@ -111,9 +110,11 @@ class Registry:
         return self._from_entry_point(reference)
 
     def _from_entry_point(self, name: str) -> type[Plugin]:
-        found = sorted(entry_points(group=ENTRY_POINT_GROUP, name=name), key=lambda point: point.value)
+        installed = _entry_points()
+        found = sorted(installed.select(name=name), key=lambda point: point.value)
         if not found:
-            close = difflib.get_close_matches(name, self.names(), n=1)
+            known = {*self._in_tree, *installed.names}
+            close = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise PluginLoadError(name, f"no plugin of that name, in-tree or installed{hint}")
         if len(found) > 1:
@@ -124,6 +125,13 @@ class Registry:
         except Exception as error:
             raise PluginLoadError(f"{name} ({found[0].value})", told(error)) from error
         return check_plugin(loaded, f"{name} ({found[0].value})")
+
+
+def _entry_points() -> EntryPoints:
+    """Read what every installed package says of itself."""
+    from importlib.metadata import entry_points  # takes a while, and most profiles name what is in-tree
+
+    return entry_points(group=ENTRY_POINT_GROUP)
 
 
 def _from_module(module_name: str, class_name: str, reference: str) -> type[Plugin]:

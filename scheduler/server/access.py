@@ -21,6 +21,7 @@ from aiohttp import web
 from scheduler.client.http.request import Request
 from scheduler.client.resources import Resource
 from scheduler.errors import ApiError
+from scheduler.server import ALWAYS_ALLOWED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 logger = logging.getLogger(__name__)
-
-ALWAYS_ALLOWED = ("/healthz", "/readyz", "/livez")
 
 _TOKEN_REVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
 _SUBJECT_ACCESS_REVIEWS = Resource(

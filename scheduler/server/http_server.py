@@ -18,6 +18,7 @@ from scheduler.configuration.write import to_plain
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.server.health import health_routes
 from scheduler.server.pod_resources import CONTENT_TYPE, pod_resources_text
+from scheduler.version import VERSION
 
 if TYPE_CHECKING:
     import ssl
@@ -168,15 +169,12 @@ def _pod_resources(pods: Callable[[], Iterable[PodInfo]], is_leading: Callable[[
 
 
 async def _version(_request: web.Request) -> web.Response:
-    from importlib.metadata import version  # takes a while to import, and hardly anybody asks
-
-    own = version("custom-scheduler")
-    major, minor, *_ = own.split(".")
+    major, minor, *_ = VERSION.split(".")
     return web.json_response(
         {
             "major": major,
             "minor": minor,
-            "gitVersion": f"v{own}",
+            "gitVersion": f"v{VERSION}",
             "pythonVersion": platform.python_version(),
             "platform": f"{platform.system().lower()}/{platform.machine()}",
         }

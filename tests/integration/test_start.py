@@ -23,13 +23,16 @@ PATIENCE_SECONDS = 60.0
 IMPORTED = re.compile(r"^import time: .*\| +(\S+)$", re.MULTILINE)
 
 NOT_NEEDED = [
+    "aiohttp",
     "cryptography",
     "kopf",
     "prometheus_client",
+    "pydantic",
     "rich",
     "scheduler.demo",
     "scheduler.simulator",
     "scheduler.whatif",
+    "urllib.request",
     "wasmtime",
 ]
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from scheduler.app.pages import LeaderElectionWatchdog, Serving, pages
+from scheduler.app.pages import LeaderElectionWatchdog, pages
+from scheduler.app.serving import Serving
 from scheduler.configuration.load import default
 from scheduler.errors import ConfigurationError
 from scheduler.metrics import Metrics

@@ -1,0 +1,52 @@
+"""Where a daemon's pages are served, and to whom; apart from the server, which takes a while to import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scheduler.errors import ConfigurationError, FieldError
+from scheduler.server import ALWAYS_ALLOWED
+from scheduler.server.tls import KeyPair
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Where pages are served, and to whom.
+
+    Attributes:
+        host: the address to listen on.
+        secure_port: of HTTPS, where the API server is asked who may read what; 0 for none.
+        http_port: of plain HTTP, where everybody may read everything; 0 for none.
+        tls_cert_file: with its key, the certificate of HTTPS; None makes one.
+        tls_private_key_file: see there.
+        always_allowed: paths that everybody may read over HTTPS.
+    """
+
+    host: str
+    secure_port: int
+    http_port: int = 0
+    tls_cert_file: Path | None = None
+    tls_private_key_file: Path | None = None
+    always_allowed: Sequence[str] = ALWAYS_ALLOWED
+
+    @property
+    def key_pair(self) -> KeyPair | None:
+        """The files of the certificate.
+
+        Raises:
+            ConfigurationError: one is given without the other.
+        """
+        certificate, key = self.tls_cert_file, self.tls_private_key_file
+        if certificate is not None and key is not None:
+            return KeyPair(certificate, key)
+        if certificate is None and key is None:
+            return None
+        given, missing = "--tls-cert-file", "--tls-private-key-file"
+        if certificate is None:
+            given, missing = missing, given
+        raise ConfigurationError([FieldError(missing, f"must be given where {given} is")])
