@@ -15,6 +15,7 @@ from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.reporting import Reporter
 from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
 from scheduler.objects.decode import decode_object
+from scheduler.objects.kinds import STRUCTS
 from scheduler.whatif.typed_items import NODES, PODS
 
 if TYPE_CHECKING:
@@ -72,7 +73,10 @@ class OfflineScheduler:
             nodes=cluster.nodes,
             bound_pods=(pod for pod in there if pod.node_name),
             others={
-                kind: {key: decode_object(raw) for key, raw in cluster.others.get(kind, {}).items()}
+                kind: {
+                    key: decode_object(raw, STRUCTS.get(kind))
+                    for key, raw in cluster.others.get(kind, {}).items()
+                }
                 for kind in self.needs.kinds
             },
         )

@@ -10,6 +10,7 @@ from scheduler.client import resources
 from scheduler.client.resources import Resource
 from scheduler.errors import ObjectError
 from scheduler.objects.decode import decode_node, decode_object, decode_pod
+from scheduler.objects.kinds import STRUCTS
 from scheduler.objects.nulls import without_nulls
 from scheduler.objects.v1 import Pod
 from scheduler.simulator.kinds.pod_defaults import default_pod
@@ -87,7 +88,9 @@ def decoded(found: Identity) -> NodeObject | PodInfo | dict[str, object]:
     """
     if found.kind == PODS:
         return decoded_pod(found)
-    return decode_node(found.item.raw) if found.kind == NODES else decode_object(found.item.raw)
+    if found.kind == NODES:
+        return decode_node(found.item.raw)
+    return decode_object(found.item.raw, STRUCTS.get(found.kind))
 
 
 def _completed_pod(item: Item) -> PodInfo:
