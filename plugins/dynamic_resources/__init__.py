@@ -1,0 +1,1 @@
+"""Gives pods the devices that their claims ask for."""
