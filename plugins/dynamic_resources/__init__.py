@@ -1,1 +1,1 @@
-"""Gives pods the devices that their claims ask for."""
+"""DynamicResources: `plugin` is the plugin; `structured` finds devices, `cel` judges them."""
