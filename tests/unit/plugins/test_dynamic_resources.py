@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugins.dynamic_resources import NOT_ALLOCATED, DynamicResources
+from plugins.dynamic_resources.plugin import NOT_ALLOCATED, DynamicResources
 from scheduler.framework import SKIP, Code, CycleState, Diagnosis, Status
 from tests.builders import pod
 from tests.snapshots import snapshot_of
