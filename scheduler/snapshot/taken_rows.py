@@ -8,6 +8,7 @@ import numpy as np
 
 from scheduler.snapshot.affinity_index import TakenTerms
 from scheduler.snapshot.images import ImageState
+from scheduler.snapshot.storage_index import TakenStorage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.source import Source
+    from scheduler.snapshot.storage_index import StorageInUse
 
 
 class TakenRows:
@@ -106,6 +108,9 @@ class TakenRows:
 
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         return TakenTerms(self._base.affinity_terms(kind), self._rows, self._base.n_nodes)
+
+    def storage(self) -> StorageInUse:
+        return TakenStorage(self._base.storage(), self._rows)
 
     def objects(self, kind: str) -> Objects | None:
         return self._base.objects(kind)
