@@ -9,7 +9,7 @@ import msgspec
 
 from scheduler.objects.host_ports import HostPort, host_ports
 from scheduler.objects.pod_affinity import NO_TERMS, AffinityTerms, affinity_terms
-from scheduler.objects.pod_volumes import PodClaim, pod_claims, storage_volumes
+from scheduler.objects.pod_volumes import PodClaim, StorageUse, pod_claims, storage_uses, storage_volumes
 from scheduler.objects.resources import PodResources, pod_resources
 
 if TYPE_CHECKING:
@@ -110,6 +110,11 @@ class PodInfo:
     def claims(self) -> tuple[PodClaim, ...]:
         """The PersistentVolumeClaims it uses, in the order of its volumes."""
         return self._claims if self.pod.spec.volumes else ()
+
+    @cached_property
+    def storage_uses(self) -> frozenset[StorageUse]:
+        """What it attaches, as the snapshot's `storage` finds it."""
+        return storage_uses(self.pod)
 
     @cached_property
     def _storage_volumes(self) -> tuple[Volume, ...]:

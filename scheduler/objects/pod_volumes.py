@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
 
     from scheduler.objects.v1 import Pod, Volume
 
@@ -26,6 +26,24 @@ class PodClaim(NamedTuple):
     volume: str
 
 
+CLAIM: Final = "claim"
+EPHEMERAL_CLAIM: Final = "ephemeral claim"
+
+
+class StorageUse(NamedTuple):
+    """One thing that a pod attaches, under which the pods that attach it are found.
+
+    Attributes:
+        kind: CLAIM, EPHEMERAL_CLAIM, or the kind of an inline disk.
+        key: which one: `namespace/name` of a claim, whatever tells disks apart.
+        read_only: of a disk, whether it may be changed.
+    """
+
+    kind: str
+    key: Hashable
+    read_only: bool = False
+
+
 def storage_volumes(pod: Pod) -> tuple[Volume, ...]:
     """Return the volumes that rules of scheduling know, in their order: most are mere files of the kubelet's."""
     return tuple(volume for volume in pod.spec.volumes if _is_storage(volume))
@@ -38,6 +56,30 @@ def pod_claims(pod: Pod) -> tuple[PodClaim, ...]:
         kube-scheduler v1.36, component-helpers/storage/ephemeral/ephemeral.go, VolumeClaimName.
     """
     return tuple(_claims(pod))
+
+
+def storage_uses(pod: Pod) -> frozenset[StorageUse]:
+    """Return the claims of a pod, and those of its disks that not any two pods can share on a node."""
+    uses = {StorageUse(EPHEMERAL_CLAIM if claim.is_ephemeral else CLAIM, claim.key) for claim in _claims(pod)}
+    return frozenset(uses.union(*(disk_uses(volume) for volume in pod.spec.volumes)))
+
+
+def disk_uses(volume: Volume) -> tuple[StorageUse, ...]:
+    """Return under which names pods with the same disk are found: of an image in Ceph, one for each monitor.
+
+    Source:
+        kube-scheduler v1.36, plugins/volumerestrictions/volume_restrictions.go, isVolumeConflict.
+    """
+    if (gce := volume.gce_persistent_disk) is not None:
+        return (StorageUse("GCEPersistentDisk", gce.pd_name, gce.read_only),)
+    if (aws := volume.aws_elastic_block_store) is not None:
+        return (StorageUse("AWSElasticBlockStore", aws.volume_id),)
+    if (iscsi := volume.iscsi) is not None:
+        return (StorageUse("ISCSI", iscsi.iqn, iscsi.read_only),)
+    if (rbd := volume.rbd) is not None:
+        images = ((monitor, rbd.pool, rbd.image) for monitor in rbd.monitors)
+        return tuple(StorageUse("RBD", image, rbd.read_only) for image in images)
+    return ()
 
 
 def _claims(pod: Pod) -> Iterator[PodClaim]:

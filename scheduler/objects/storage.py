@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from scheduler.objects.meta import ApiStruct, ObjectMeta
 from scheduler.objects.quantity import Quantity, parse_quantity
 from scheduler.objects.selectors import LabelSelector, NodeSelector
@@ -216,7 +214,6 @@ class CSIDriverSpec(ApiStruct, frozen=True):
     """storage.k8s.io/v1 CSIDriverSpec, as far as scheduling reads it."""
 
     storage_capacity: bool | None = None
-    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class CSIDriver(ApiStruct, frozen=True):

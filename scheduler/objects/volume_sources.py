@@ -76,11 +76,7 @@ class AzureDiskVolumeSource(ApiStruct, frozen=True):
 
 
 class AzureFileVolumeSource(ApiStruct, frozen=True):
-    """v1.AzureFileVolumeSource and v1.AzureFilePersistentVolumeSource, which alone has a `secret_namespace`."""
-
-    secret_name: str = ""
-    share_name: str = ""
-    secret_namespace: str | None = None
+    """v1.AzureFileVolumeSource and v1.AzureFilePersistentVolumeSource; only that it is one is read."""
 
 
 class CinderVolumeSource(ApiStruct, frozen=True):
@@ -96,7 +92,4 @@ class PortworxVolumeSource(ApiStruct, frozen=True):
 
 
 class VsphereVirtualDiskVolumeSource(ApiStruct, frozen=True):
-    """v1.VsphereVirtualDiskVolumeSource."""
-
-    volume_path: str = ""
-    storage_policy_name: str = ""
+    """v1.VsphereVirtualDiskVolumeSource; only that it is one is read."""

@@ -8,7 +8,7 @@ from scheduler.snapshot.affinity_index import TermKind, TermsInUse
 from scheduler.snapshot.arrays import Bools, Float64s, Int32s, Int64s, Rows, UInt16s, wrapped
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.interning import Interned
-from scheduler.snapshot.object_store import Index, Objects, ObjectStore, object_key
+from scheduler.snapshot.object_store import Index, Objects, ObjectStore, object_key, resource_version
 from scheduler.snapshot.pod_counts import PodQuery, PodsIn
 from scheduler.snapshot.selection import nodes_of, nodes_of_any, nodes_required
 from scheduler.snapshot.snapshot import NodeInfo, ResourceArrays, Snapshot
@@ -38,5 +38,6 @@ __all__ = [
     "nodes_of_any",
     "nodes_required",
     "object_key",
+    "resource_version",
     "wrapped",
 ]
