@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         Background,
         ClaimMetrics,
         Clock,
-        ClusterEvent,
         PodActivator,
         PodEvents,
         WaitForEvent,
@@ -129,13 +128,10 @@ class ClaimBinding:
 
     async def _until_shown(self, claim: ResourceClaim) -> None:
         """Wait until the watch shows a new claim: only then can it be shown as it is by now."""
-        claims = self._devices.claims
-
-        def is_shown(_event: ClusterEvent, _old: object, _new: object) -> bool:
-            return claim.key in claims
-
-        if claim.key not in claims:
-            await self._happenings.wait_for_event(is_shown, timeout_seconds=_UNTIL_SHOWN_SECONDS)
+        if claim.key not in self._devices.claims:
+            await self._happenings.wait_for_change_of(
+                [(EventResource.RESOURCE_CLAIM, claim.key)], timeout_seconds=_UNTIL_SHOWN_SECONDS
+            )
 
     def _settle_later(self, in_flight: ResourceClaim, claim: ResourceClaim, pod: PodInfo) -> None:
         """Find out what became of a write that nobody waits for any more; until then the devices stay taken."""
@@ -191,7 +187,8 @@ class ClaimBinding:
                 seconds = min(seconds, left)
             if deadline <= self._clock.monotonic():
                 raise DeviceTimeoutError("device binding timeout: context deadline exceeded")
-            await self._happenings.wait_for_event(_is_of_claims, timeout_seconds=max(0.0, seconds))
+            claims = [(EventResource.RESOURCE_CLAIM, held.claim.key) for held in its.held]
+            await self._happenings.wait_for_change_of(claims, timeout_seconds=max(0.0, seconds))
 
     def _first_not_ready(self, its: PodDevices) -> ResourceClaim | None:
         """Look at the claims as they are now.
@@ -217,7 +214,3 @@ class ClaimBinding:
                 self._metrics.devices_awaited(profile, device.driver, status, seconds)
             for driver in drivers_with_conditions(held.claim):
                 self._metrics.devices_allocated(profile, driver, status)
-
-
-def _is_of_claims(event: ClusterEvent, _old: object, _new: object) -> bool:
-    return event.resource is EventResource.RESOURCE_CLAIM

@@ -104,6 +104,7 @@ class DynamicResources(
         happenings: WaitForEvent,
         metrics: ClaimMetrics,
     ) -> None:
+        self._objects = objects
         self._devices = Devices.of(objects)
         self._clock = clock
         self._filter_seconds = args.filter_timeout.seconds
@@ -171,7 +172,7 @@ class DynamicResources(
                     )
                 except SelectorError as error:
                     return Status.failed(str(error), error)
-        state.write(_STATE, self._pod_devices(pod, snapshot, held, special, places))
+        state.write(_STATE, self._pod_devices(pod, held, special, places))
         return None
 
     def _why_not(self, claim: ResourceClaim, *, is_special: bool) -> Status | None:
@@ -195,7 +196,6 @@ class DynamicResources(
     def _pod_devices(
         self,
         pod: PodInfo,
-        snapshot: Snapshot,
         held: list[HeldClaim],
         special: HeldClaim | None,
         places: Mapping[int, tuple[NodeRule, ...]],
@@ -221,7 +221,6 @@ class DynamicResources(
             ),
             allocator=allocator,
             deadline=deadline,
-            snapshot=snapshot,
         )
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
@@ -261,8 +260,10 @@ class DynamicResources(
         its = _of(state)
         if its.allocator is None:
             return None
+        snapshot = self._objects.snapshot()
+        row = snapshot.row_of(node_name)
         try:
-            given = its.reserve(node_name)
+            given = None if row is None else its.reserve(snapshot.nodes[row])
         except (AllocationError, InvalidPoolsError, OutOfTimeError) as error:
             return Status.failed(str(error), error)
         if given is None:

@@ -44,7 +44,6 @@ class PodDevices:
         places: of each claim in `held` that is allocated to some nodes only, which.
         allocator: gives devices to those that are not allocated; None where all are, and after Reserve.
         deadline: until when it may search.
-        snapshot: the cluster, until Reserve.
         unready: the claims whose devices failed, or took too long.
         unavailable: places in `held` of allocated claims that kept the pod from some node.
         given: place in `held` -> what Reserve gave.
@@ -57,7 +56,6 @@ class PodDevices:
     places: Mapping[int, tuple[NodeRule, ...]] = field(default_factory=dict)
     allocator: Allocator | None = None
     deadline: Deadline | None = None
-    snapshot: Snapshot | None = None
     unready: frozenset[int] = frozenset()
     unavailable: set[int] = field(default_factory=set)
     given: dict[int, AllocationResult] = field(default_factory=dict)
@@ -83,22 +81,18 @@ class PodDevices:
         for place, allocation in (self._allocate(node) or {}).items():
             yield self.held[place].claim, allocation
 
-    def reserve(self, node_name: str) -> dict[int, AllocationResult] | None:
+    def reserve(self, node: NodeObject) -> Mapping[int, AllocationResult] | None:
         """Give the pod its devices on a node, and return what; None if it cannot be.
 
         Raises:
             AllocationError, InvalidPoolsError, OutOfTimeError: as `Allocator.allocate`.
         """
-        assert self.snapshot is not None, "Reserve comes once"
         self.begin_search()
-        row = self.snapshot.row_of(node_name)
-        node = None if row is None else self.snapshot.nodes[row]
-        given = None if node is None else self._allocate(node)
-        if node is not None and given is not None:
-            self.given = given
-            if self.special is not None and len(self.held) - 1 in given:
-                self.node_claim = self._node_claim(self._names_on(node))
-        self.snapshot = self.allocator = None  # nobody asks again
+        given = self._allocate(node)
+        self.allocator = None  # nobody asks again
+        if given and self.special is not None and len(self.held) - 1 in given:
+            self.node_claim = self._node_claim(self._names_on(node))
+        self.given = given or {}
         return given
 
     def reserved_claim(self, place: int) -> ResourceClaim:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from scheduler.framework import EventResource
+
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
+    from collections.abc import Awaitable, Callable
 
     from plugins.dynamic_resources.claim_writes import ClaimWrites
     from plugins.dynamic_resources.devices import Devices
     from plugins.dynamic_resources.pod_claims import HeldClaim
-    from scheduler.framework import Background, ClusterEvent, PodActivator, WaitForEvent
+    from scheduler.framework import Background, PodActivator, WaitForEvent
     from scheduler.objects.dynamic_resources import ResourceClaim
     from scheduler.objects.pod import PodInfo
 
@@ -39,36 +41,35 @@ class ClaimRelease:
 
     def unreserve(self, claim: ResourceClaim, pod: PodInfo) -> None:
         """Take a pod from those that use a claim."""
-        self._start("unreserve", claim, pod, self._writes.unreserve(claim, pod))
+        self._start("unreserve", claim, pod, partial(self._writes.unreserve, claim, pod))
 
     def deallocate(self, held: HeldClaim, pod: PodInfo) -> None:
         """Give all devices of a claim back, so that the pod can be given others."""
-        self._start("deallocate", held.claim, pod, self._writes.deallocate(held))
+        self._start("deallocate", held.claim, pod, partial(self._writes.deallocate, held))
 
     def delete(self, held: HeldClaim, pod: PodInfo) -> None:
         """Delete the claim for a pod's extended resources."""
-        self._start("delete", held.claim, pod, self._delete(held))
+        self._start("delete", held.claim, pod, partial(self._delete, held))
 
     async def _delete(self, held: HeldClaim) -> None:
         await self._writes.delete(held)
-        claims, key, uid = self._devices.claims, held.claim.key, held.claim.metadata.uid
-
-        def is_gone(_event: ClusterEvent, _old: object, _new: object) -> bool:
-            return key not in claims or claims[key]["metadata"].get("uid") != uid
-
         # An attempt that still saw it would delete it once more.
-        if key in claims:
-            await self._happenings.wait_for_event(is_gone, timeout_seconds=_UNTIL_GONE_SECONDS)
+        key, is_told = held.claim.key, True
+        while is_told and key in self._devices.claims:
+            is_told = await self._happenings.wait_for_change_of(
+                [(EventResource.RESOURCE_CLAIM, key)], timeout_seconds=_UNTIL_GONE_SECONDS
+            )
 
-    def _start(self, doing: str, claim: ResourceClaim, pod: PodInfo, work: Coroutine[Any, Any, None]) -> None:
+    def _start(
+        self, doing: str, claim: ResourceClaim, pod: PodInfo, work: Callable[[], Awaitable[None]]
+    ) -> None:
         uid = claim.metadata.uid
         if uid in self._devices.given_up:
-            work.close()
             return
 
         async def carry_out() -> None:
             try:
-                await work
+                await work()
             finally:
                 self._devices.given_up.discard(uid)
                 self._activator.activate([pod.uid])
