@@ -26,6 +26,9 @@ from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.priority_sort import PrioritySort
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration
+from plugins.volumes.node_volume_limits import NodeVolumeLimits
+from plugins.volumes.volume_restrictions import VolumeRestrictions
+from plugins.volumes.volume_zone import VolumeZone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +45,9 @@ _ALL: tuple[type[Plugin], ...] = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeZone,
     PodTopologySpread,
     InterPodAffinity,
     DynamicResources,
