@@ -29,7 +29,8 @@ class Devices:
     Attributes:
         claims: all ResourceClaims.
         classes: all DeviceClasses.
-        inventory: all devices.
+        slices: all ResourceSlices.
+        inventory: the devices in them.
         in_flight: uid of a claim -> what it was given.
         given_up: uids of claims.
 
@@ -40,7 +41,8 @@ class Devices:
     def __init__(self, objects: ClusterObjects) -> None:
         self.claims = objects.objects(CLAIMS)
         self.classes = DeviceClasses(objects.objects(DEVICE_CLASSES))
-        self.inventory = Inventory(objects.objects(RESOURCE_SLICES))
+        self.slices = objects.objects(RESOURCE_SLICES)
+        self.inventory = Inventory(self.slices)
         self.in_flight: dict[str, AllocationResult] = {}
         self.given_up: set[str] = set()
         self._allocated = AllocatedDevices()

@@ -94,7 +94,7 @@ class DynamicResources(
         *,
         args: DynamicResourcesArgs,
         objects: ClusterObjects,
-        api: ApiWrite,
+        writes: ApiWrite,
         reads: ApiGet,
         sleep: Sleep,
         clock: Clock,
@@ -109,7 +109,7 @@ class DynamicResources(
         self._clock = clock
         self._filter_seconds = args.filter_timeout.seconds
         self._binding_seconds = args.binding_timeout.seconds
-        self._writes = ClaimWrites(api=api, reads=reads, objects=objects, sleep=sleep, clock=clock)
+        self._writes = ClaimWrites(api=writes, reads=reads, objects=objects, sleep=sleep, clock=clock)
         self._release = ClaimRelease(
             self._devices, self._writes, background=background, activator=activator, happenings=happenings
         )

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from plugins.dynamic_resources.class_totals import ClassTotals
+from plugins.dynamic_resources.devices import NEEDS, Devices
 from plugins.node_resources.allocation import DEFAULT_RESOURCES, ResourceSpec, usages, usages_on
 from scheduler.errors import FieldError
 from scheduler.framework import (
     MAX_NODE_SCORE,
     SKIP,
+    ClusterObjects,
     PluginArgs,
     PreScorePlugin,
     ScorePlugin,
@@ -64,12 +67,14 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     name = "NodeResourcesBalancedAllocation"
     api_version = 1
     Args = NodeResourcesBalancedAllocationArgs
+    needs = NEEDS
 
-    def __init__(self, *, args: NodeResourcesBalancedAllocationArgs) -> None:
+    def __init__(self, *, args: NodeResourcesBalancedAllocationArgs, objects: ClusterObjects) -> None:
+        self._devices = ClassTotals(Devices.of(objects))
         self._resources = args.resources or DEFAULT_RESOURCES
 
-    def signature(self, pod: PodInfo) -> Hashable:
-        return self._requests(pod)
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        return None if self._devices.wanted_by(pod) else self._requests(pod)
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         requests = self._requests(pod)
@@ -83,7 +88,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         requests = self._prepared_requests(state, pod)
         if not any(requests):
             return np.zeros(snapshot.n_nodes, dtype=np.int64)
-        used = usages(snapshot, self._resources, requests, snapshot.requested)
+        used = usages(snapshot, self._resources, requests, snapshot.requested, self._devices)
         if not used:
             return np.full(snapshot.n_nodes, _HALF + _HALF // 2, dtype=np.int64)
         capacities = [usage.allocatable for usage in used]
