@@ -6,9 +6,9 @@ Source:
 """
 
 from plugins.dynamic_resources.structured.allocated import AllocatedDevices, DeviceID
-from plugins.dynamic_resources.structured.allocator import (
+from plugins.dynamic_resources.structured.allocator import Allocator
+from plugins.dynamic_resources.structured.errors import (
     AllocationError,
-    Allocator,
     InvalidPoolsError,
     OutOfTimeError,
     Refusal,

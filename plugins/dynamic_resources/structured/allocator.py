@@ -2,50 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import uuid
+from typing import TYPE_CHECKING
 
-from scheduler.errors import SchedulerError
+import numpy as np
+
+from plugins.dynamic_resources.structured.counters import AvailableCounters
+from plugins.dynamic_resources.structured.errors import (
+    AllocationError,
+    InvalidPoolsError,
+    OutOfTimeError,
+    Refusal,
+)
+from plugins.dynamic_resources.structured.results import allocation_result
+from plugins.dynamic_resources.structured.search import Search
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices
-    from plugins.dynamic_resources.structured.inventory import Inventory
+    from plugins.dynamic_resources.structured.inventory import Inventory, Node, NodeView
+    from plugins.dynamic_resources.structured.pools import Pool
+    from plugins.dynamic_resources.structured.requests import Question
+    from plugins.dynamic_resources.structured.search import Solution
     from scheduler.objects.dynamic_resources import AllocationResult, DeviceClass, ResourceClaim
     from scheduler.snapshot import Rows, Snapshot, UInt16s
 
-
-class AllocationError(SchedulerError):
-    """Something is wrong with a claim, a class or a slice: the whole attempt fails, in the words of the error."""
-
-
-class InvalidPoolsError(SchedulerError):
-    """Nothing fits this node, and some pool there is broken: the node alone is refused, in the words of the error."""
-
-
-class OutOfTimeError(SchedulerError):
-    """The search took too long."""
-
-
-class Refusal(NamedTuple):
-    """Why claims cannot be given devices on a node.
-
-    Attributes:
-        words: upstream's.
-        is_error: whether the attempt fails, or this node alone is refused.
-    """
-
-    words: str
-    is_error: bool
-
-
-class Node(Protocol):
-    """What is read of a node: a NodeObject or a NodeInfo will do."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def labels(self) -> Mapping[str, str]: ...
+NOT_ALL = "cannot allocate all claims"
 
 
 class Allocator:
@@ -56,6 +39,7 @@ class Allocator:
         allocated: what is taken of them; it may not change while this allocator is asked.
         device_class: returns a class by its name, None where there is none.
         out_of_time: asked now and then during a search, which ends when it says True.
+        new_share_id: makes the id of a share of a device.
     """
 
     def __init__(
@@ -65,11 +49,14 @@ class Allocator:
         device_class: Callable[[str], DeviceClass | None],
         *,
         out_of_time: Callable[[], bool] = lambda: False,
+        new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         self._inventory = inventory
         self._allocated = allocated
         self._device_class = device_class
         self._out_of_time = out_of_time
+        self._new_share_id = new_share_id
+        self._counters = AvailableCounters(allocated)
 
     def allocate(self, node: Node, claims: Sequence[ResourceClaim]) -> tuple[AllocationResult, ...] | None:
         """Return what each claim can be given on a node, in their order; None if not all can be given something.
@@ -81,7 +68,19 @@ class Allocator:
             InvalidPoolsError: not all can be given something, and there are pools that are broken.
             OutOfTimeError: see the class.
         """
-        raise NotImplementedError
+        question = self._question(claims)
+        solution = self._search(question, claims, question.pools(self._inventory.view_of(node)))
+        if solution is None:
+            return None
+        results = []
+        for place, claim in enumerate(claims):
+            chosen = [
+                alternatives[solution.chosen.get((place, request), 0)]
+                for request, alternatives in enumerate(question.claims[place])
+            ]
+            devices = solution.devices[place]
+            results.append(allocation_result(claim, devices, chosen, node.name, self._new_share_id))
+        return tuple(results)
 
     def judge(
         self, snapshot: Snapshot, rows: Rows, claims: Sequence[ResourceClaim]
@@ -92,4 +91,52 @@ class Allocator:
             index: (n_nodes,), a place in the table for each of `rows`, 0 elsewhere.
             table: None, at place 0, is yes; others why not.
         """
-        raise NotImplementedError
+        places: dict[Refusal | None, int] = {None: 0}
+        index = np.zeros(snapshot.n_nodes, dtype=np.uint16)
+        try:
+            question = self._question(claims)
+        except AllocationError as error:
+            index[rows] = 1
+            return index, (None, Refusal(str(error), is_error=True))
+        alike = self._inventory.views(snapshot, rows)
+        if sum(map(len, alike.values())) < len(rows):
+            verdict = self._verdict(question, claims, self._inventory.common, snapshot.name_of(int(rows[0])))
+            index[rows] = places.setdefault(verdict, len(places))
+        for view, same in alike.items():
+            verdict = self._verdict(question, claims, view, snapshot.name_of(same[0]))
+            index[same] = places.setdefault(verdict, len(places))
+        return index, tuple(places)
+
+    def _question(self, claims: Sequence[ResourceClaim]) -> Question:
+        self._inventory.refresh()
+        if self._inventory.fault is not None:
+            raise AllocationError(f"gather pool information: {self._inventory.fault}")
+        return self._inventory.questions.of(claims, self._device_class)
+
+    def _verdict(
+        self, question: Question, claims: Sequence[ResourceClaim], view: NodeView, node_name: str
+    ) -> Refusal | None:
+        """Say whether the claims can be given devices of a view, unless that was said and nothing changed since."""
+        pools = question.pools(view)
+        changes = self._allocated.changes(pool.id for pool in pools)
+        known = question.verdicts.get(pools)
+        if known is not None and known[0] == changes:
+            return known[1]
+        try:
+            solution = self._search(question, claims, pools)
+        except AllocationError as error:
+            return Refusal(str(error), is_error=True)  # names the claim, so it is not for others
+        except OutOfTimeError:
+            return Refusal(f"node {node_name}: timed out trying to allocate devices", is_error=True)
+        except InvalidPoolsError as error:
+            verdict: Refusal | None = Refusal(str(error))
+        else:
+            verdict = None if solution is not None else Refusal(NOT_ALL)
+        question.verdicts[pools] = (changes, verdict)
+        return verdict
+
+    def _search(
+        self, question: Question, claims: Sequence[ResourceClaim], pools: Sequence[Pool]
+    ) -> Solution | None:
+        names = [claim.key for claim in claims]
+        return Search(question, names, pools, self._allocated, self._counters, self._out_of_time).run()

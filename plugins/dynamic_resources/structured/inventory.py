@@ -2,18 +2,302 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, PublishedSlice, Seen, gather_pool
+from plugins.dynamic_resources.structured.requests import Questions
+from scheduler.errors import ObjectError
+from scheduler.objects.dynamic_resources import ResourceSlice
+from scheduler.objects.selectors import LabelRule, NodeRule, SelectorError, parse_node_term
+from scheduler.snapshot.rule_index import RuleIndex
 
 if TYPE_CHECKING:
-    from scheduler.snapshot import Objects
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from plugins.dynamic_resources.structured.allocated import PoolID
+    from scheduler.objects.selectors import NodeSelector
+    from scheduler.snapshot import Objects, Rows, Snapshot
+
+_FORGOTTEN_BEYOND = 20_000
+
+K = TypeVar("K")
+V = TypeVar("V")
+W = TypeVar("W")
+
+
+class Node(Protocol):
+    """What is read of a node: a NodeObject or a NodeInfo will do."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+
+class NodeView:
+    """The pools of devices that some nodes see, in the order in which devices are given; those that are alike share it."""
+
+    __slots__ = ("pools",)
+
+    def __init__(self, pools: Iterable[Pool]) -> None:
+        self.pools = tuple(sorted(pools, key=lambda pool: pool.order))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Choice:
+    """A rule by which nodes see a slice, all of it or, of one that says so for each device, one device."""
+
+    published: PublishedSlice
+    device: PoolDevice | None
+    rule: NodeRule
 
 
 class Inventory:
     """The devices of all ResourceSlices. The plugin keeps one for the store it reads; it notices what changes there.
 
+    A slice that cannot be read is left out, so that its pool is incomplete.
+
     Args:
         slices: what `objects("resource.k8s.io/v1/resourceslices")` gives.
+
+    Attributes:
+        questions: what was asked of these devices, with what was found out.
     """
 
     def __init__(self, slices: Objects) -> None:
-        self._slices = slices
+        self.questions = Questions()
+        self._objects = slices
+        self._seen = -1
+        self._published: dict[
+            str, PublishedSlice
+        ] = {}  # by the name of the slice, as all below that hold slices
+        self._by_pool: dict[PoolID, dict[str, PublishedSlice]] = {}
+        self._everywhere: dict[PoolID, dict[str, PublishedSlice]] = {}
+        self._local: dict[str, dict[str, PublishedSlice]] = {}  # node name -> slices for it alone
+        self._choices: dict[str, list[_Choice]] = {}
+        self._by_label: RuleIndex[_Choice] = RuleIndex()
+        self._by_name: dict[str, dict[_Choice, None]] = {}  # node name -> devices for it alone
+        self._faults: dict[str, str] = {}
+
+        self._shared: dict[PoolID, Pool] = {}  # as nodes see them that see only what is everywhere
+        self._built: dict[PoolID, dict[frozenset[Seen], Pool | None]] = {}
+        self._alike: dict[frozenset[_Choice], NodeView] = {}
+        self._views: dict[
+            str, tuple[Mapping[str, str], NodeView]
+        ] = {}  # node name -> its labels then, and view
+
+    @property
+    def fault(self) -> str | None:
+        """Why no node's pools can be told; None if they can."""
+        return next(iter(self._faults.values()), None)
+
+    def refresh(self) -> None:
+        """Take in what changed in the store."""
+        objects = self._objects
+        if objects.changes == self._seen:
+            return
+        changed = None if self._seen < 0 else objects.changed_since(self._seen)
+        self._seen = objects.changes
+        touched: set[PoolID] = set()
+        nodes: set[str] = set()
+        everything = False
+        for key in {*self._published, *objects} if changed is None else changed:
+            everything |= key in self._choices
+            for published in (self._remove(key), self._add(key)):
+                if published is not None:
+                    touched.add(published.pool)
+                    nodes.add(published.spec.node_name)
+            everything |= key in self._choices
+        for pool in touched:
+            everything |= self._rebuild(pool)
+            nodes.update(each.spec.node_name for each in self._by_pool.get(pool, {}).values())
+        if everything or len(self._views) > _FORGOTTEN_BEYOND:
+            self._views.clear()
+            self._alike.clear()
+        else:
+            for name in nodes:
+                self._views.pop(name, None)
+
+    def view_of(self, node: Node) -> NodeView:
+        """Return what a node sees."""
+        name, labels = node.name, node.labels
+        known = self._views.get(name)
+        if known is not None and known[0] is labels:
+            return known[1]
+        choices = frozenset(self._choices_for(node)) if self._choices else frozenset()
+        local = self._local.get(name)
+        view = self._view(local.values(), choices) if local else self._shared_view(choices)
+        self._views[name] = (labels, view)
+        return view
+
+    def views(self, snapshot: Snapshot, rows: Rows) -> dict[NodeView, list[int]]:
+        """Return what nodes see, and by each view the rows of those that see it.
+
+        Nodes without slices of their own see the same if no slice chooses nodes, so nobody need look at each of them;
+        they are those that are not in the answer, and see what `common` returns.
+        """
+        alike: dict[NodeView, list[int]] = {}
+        nodes = snapshot.nodes
+        # What a node sees is kept by its name: one look each.
+        for row in rows.tolist() if self._choices else self._rows_with_slices(snapshot, rows):
+            alike.setdefault(self.view_of(nodes[row]), []).append(row)
+        return alike
+
+    @property
+    def common(self) -> NodeView:
+        """What nodes see that have no slices of their own and are not chosen by any."""
+        return self._shared_view(frozenset())
+
+    def _rows_with_slices(self, snapshot: Snapshot, rows: Rows) -> Iterator[int]:
+        if len(rows) < len(self._local):
+            names = snapshot.nodes
+            yield from (row for row in rows.tolist() if names[row].name in self._local)
+            return
+        wanted = None if len(rows) == snapshot.n_nodes else set(rows.tolist())
+        for name in self._local:
+            row = snapshot.row_of(name)
+            if row is not None and (wanted is None or row in wanted):
+                yield row
+
+    def _choices_for(self, node: Node) -> Iterator[_Choice]:
+        name, labels = node.name, node.labels
+        yield from self._by_name.get(name, ())
+        for choice in self._by_label.candidates(labels):
+            if choice.rule.matches(name, labels):
+                yield choice
+
+    def _shared_view(self, choices: frozenset[_Choice]) -> NodeView:
+        view = self._alike.get(choices)
+        if view is None:
+            view = self._alike[choices] = self._view((), choices)
+        return view
+
+    def _view(self, local: Iterable[PublishedSlice], choices: frozenset[_Choice]) -> NodeView:
+        usable: dict[PublishedSlice, set[PoolDevice] | None] = dict.fromkeys(local)
+        for choice in choices:
+            if choice.device is None:
+                usable[choice.published] = None
+            else:
+                devices = usable.setdefault(choice.published, set())
+                assert devices is not None, "the devices of a slice are chosen one by one, or all together"
+                devices.add(choice.device)
+        own: dict[PoolID, list[Seen]] = {}
+        for published, some in usable.items():
+            own.setdefault(published.pool, []).append((published, None if some is None else frozenset(some)))
+        pools = [pool for name, pool in self._shared.items() if name not in own]
+        for name, seen in own.items():
+            pool = self._pool(name, frozenset((*seen, *self._seen_everywhere(name))))
+            if pool is not None:
+                pools.append(pool)
+        return NodeView(pools)
+
+    def _pool(self, name: PoolID, seen: frozenset[Seen]) -> Pool | None:
+        """Return a pool as nodes see it, None if they see nothing of it; those that see the same share it."""
+        built = self._built.setdefault(name, {})
+        if seen not in built:
+            relevant = sorted(seen, key=lambda each: each[0].name)
+            pool = gather_pool(name, relevant, self._by_pool[name])
+            matters = pool is not None and (pool.devices or not pool.gives)
+            built[seen] = pool if matters else None
+        return built[seen]
+
+    def _seen_everywhere(self, name: PoolID) -> list[Seen]:
+        return [(published, None) for published in self._everywhere.get(name, {}).values()]
+
+    def _rebuild(self, name: PoolID) -> bool:
+        """Forget how nodes see a pool; say whether nodes may see it that have no slice of it to themselves."""
+        self._built.pop(name, None)
+        before = self._shared.pop(name, None)
+        everywhere = self._seen_everywhere(name)
+        now = self._pool(name, frozenset(everywhere)) if everywhere else None
+        if now is not None:
+            self._shared[name] = now
+        chosen = any(key in self._choices for key in self._by_pool.get(name, ()))
+        return chosen or before is not None or now is not None
+
+    def _add(self, key: str) -> PublishedSlice | None:
+        try:
+            found = self._objects.typed(ResourceSlice, key)
+        except ObjectError:
+            return None
+        if found is None:
+            return None
+        published = self._published[key] = PublishedSlice(found)
+        self._by_pool.setdefault(published.pool, {})[key] = published
+        spec = published.spec
+        if spec.shared_counters or (spec.all_nodes and not spec.node_name):
+            self._everywhere.setdefault(published.pool, {})[key] = published
+        elif spec.node_name:
+            self._local.setdefault(spec.node_name, {})[key] = published
+        else:
+            self._choose(key, published)
+        return published
+
+    def _choose(self, key: str, published: PublishedSlice) -> None:
+        """Note by what rules nodes see a slice; one that has none is of a kind that is not known, and nobody sees it."""
+        try:
+            choices = list(_choices(published))
+        except SelectorError as error:
+            self._faults[key] = f"failed to perform node selection for slice {published.name}: {error}"
+            return
+        if choices:
+            self._choices[key] = choices
+        for choice in choices:
+            self._find(choice)
+
+    def _find(self, choice: _Choice) -> None:
+        if choice.device is not None and choice.device.device.node_name:
+            self._by_name.setdefault(choice.device.device.node_name, {})[choice] = None
+        else:
+            self._by_label.add(LabelRule(choice.rule.labels), choice)
+
+    def _remove(self, key: str) -> PublishedSlice | None:
+        published = self._published.pop(key, None)
+        self._faults.pop(key, None)
+        if published is None:
+            return None
+        _drop(self._by_pool, published.pool, key)
+        _drop(self._everywhere, published.pool, key)
+        _drop(self._local, published.spec.node_name, key)
+        for choice in self._choices.pop(key, ()):
+            if choice.device is not None and choice.device.device.node_name:
+                _drop(self._by_name, choice.device.device.node_name, choice)
+            else:
+                self._by_label.remove(LabelRule(choice.rule.labels), choice)
+        return published
+
+
+def _choices(published: PublishedSlice) -> Iterator[_Choice]:
+    spec = published.spec
+    if spec.node_selector is not None:
+        for rule in _rules(spec.node_selector):
+            yield _Choice(published, None, rule)
+    elif spec.per_device_node_selection:
+        for each in published.devices:
+            device = each.device
+            if device.node_name or device.all_nodes:
+                yield _Choice(published, each, NodeRule())
+            elif device.node_selector is not None:
+                for rule in _rules(device.node_selector):
+                    yield _Choice(published, each, rule)
+
+
+def _rules(selector: NodeSelector) -> Iterator[NodeRule]:
+    """Yield the rules of a selector's terms, any of which is enough; empty ones match nothing.
+
+    Raises:
+        SelectorError: a term is no rule.
+    """
+    for term in selector.node_selector_terms:
+        if not term.is_empty:
+            yield parse_node_term(term)
+
+
+def _drop(places: dict[K, dict[V, W]], place: K, item: V) -> None:
+    """Take an item out of a place, and a place out that is empty."""
+    items = places.get(place)
+    if items is not None and item in items:
+        del items[item]
+        if not items:
+            del places[place]

@@ -1,0 +1,31 @@
+"""Why a search for devices ends without any."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from scheduler.errors import SchedulerError
+
+
+class AllocationError(SchedulerError):
+    """Something is wrong with a claim, a class or a slice: the whole attempt fails, in the words of the error."""
+
+
+class InvalidPoolsError(SchedulerError):
+    """Nothing fits this node, and some pool there is broken: the node alone is refused, in the words of the error."""
+
+
+class OutOfTimeError(SchedulerError):
+    """The search took too long."""
+
+
+class Refusal(NamedTuple):
+    """Why claims cannot be given devices on a node.
+
+    Attributes:
+        words: upstream's.
+        is_error: whether the attempt fails, or this node alone is refused.
+    """
+
+    words: str
+    is_error: bool = False
