@@ -44,12 +44,14 @@ class Usage(NamedTuple):
     """One resource on all nodes.
 
     Attributes:
+        name: which.
         weight: how much it counts.
         allocatable: int64 (n_nodes,), milliCPU, bytes or a count; 0 where a node lacks the resource.
         allocated: the same, what the pods on the node ask for.
         requested: the same, the pod to place included.
     """
 
+    name: str
     weight: int
     allocatable: Int64s
     allocated: Int64s
@@ -89,7 +91,7 @@ def usages(
                 taken = np.where(by_devices, totals.taken, taken)
         else:  # an extended resource says nothing about a pod that asks for none
             continue
-        found.append(Usage(spec.weight, offered, taken, taken + request))
+        found.append(Usage(spec.name, spec.weight, offered, taken, taken + request))
     return found
 
 
