@@ -135,6 +135,7 @@ class ClaimBinding:
 
     def _settle_later(self, in_flight: ResourceClaim, claim: ResourceClaim, pod: PodInfo) -> None:
         """Find out what became of a write that nobody waits for any more; until then the devices stay taken."""
+        both = (in_flight.metadata.uid, pod.uid)
 
         async def settle() -> None:
             try:
@@ -142,11 +143,11 @@ class ClaimBinding:
                 if found is not None:
                     self._writes.show(found)
             finally:
-                self._devices.given_up.discard(in_flight.metadata.uid)
+                self._devices.given_up.discard(both)
                 self._devices.end(in_flight)
                 self._activator.activate([pod.uid])
 
-        self._devices.given_up.add(in_flight.metadata.uid)
+        self._devices.given_up.add(both)
         self._background.start(settle(), f"settle {claim.key}")
 
     # The devices.

@@ -23,8 +23,7 @@ class Devices:
     """The devices of a cluster and their claims.
 
     An allocation is in flight from Reserve until it is written, or given up. No other pod may use the claim
-    meanwhile: its own write might come first, and fail. A claim is being given up while a write that takes it from
-    its pod is under way.
+    meanwhile: its own write might come first, and fail.
 
     Attributes:
         claims: all ResourceClaims.
@@ -32,7 +31,8 @@ class Devices:
         slices: all ResourceSlices.
         inventory: the devices in them.
         in_flight: uid of a claim -> what it was given.
-        given_up: uids of claims.
+        given_up: (uid of a claim, uid of a pod) while a write that takes the one from the other is under way, or it is
+            not known yet what became of one that gave it.
 
     Source:
         kube-scheduler v1.36, plugins/dynamicresources/dra_manager.go.
@@ -44,7 +44,7 @@ class Devices:
         self.slices = objects.objects(RESOURCE_SLICES)
         self.inventory = Inventory(self.slices)
         self.in_flight: dict[str, AllocationResult] = {}
-        self.given_up: set[str] = set()
+        self.given_up: set[tuple[str, str]] = set()
         self._allocated = AllocatedDevices()
         self._changes = 0
         self._uids: dict[str, str] = {}  # `namespace/name` -> uid

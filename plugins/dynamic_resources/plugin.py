@@ -159,6 +159,8 @@ class DynamicResources(
             return SKIP
         places: dict[int, tuple[NodeRule, ...]] = {}
         for place, each in enumerate(held):
+            if (each.claim.metadata.uid, pod.uid) in self._devices.given_up:
+                return _refused(f"resource claim {each.claim.key} is in the process of being given back")
             if each.claim.status.allocation is None:
                 why_not = self._why_not(each.claim, is_special=each is special)
                 if why_not is not None:
@@ -177,11 +179,8 @@ class DynamicResources(
 
     def _why_not(self, claim: ResourceClaim, *, is_special: bool) -> Status | None:
         """Say why a claim cannot be given anything now, whatever the node."""
-        uid = claim.metadata.uid
-        if uid in self._devices.in_flight:
+        if claim.metadata.uid in self._devices.in_flight:
             return _refused(f"resource claim {claim.key} is in the process of being allocated")
-        if uid in self._devices.given_up:
-            return _refused(f"resource claim {claim.key} is in the process of being given back")
         for request in () if is_special else claim.spec.devices.requests:
             wanted = _classes_of(request)
             if not wanted:
@@ -276,7 +275,7 @@ class DynamicResources(
         its = _of(state)
         for place in its.given:
             claim = its.reserved_claim(place)
-            if claim.metadata.uid not in self._devices.given_up:
+            if (claim.metadata.uid, pod.uid) not in self._devices.given_up:
                 self._devices.end(claim)
         for held in its.own:
             if held.claim.status.allocation is not None and is_reserved_for(held.claim, pod):

@@ -22,7 +22,7 @@ _UNTIL_GONE_SECONDS = 30.0
 
 
 class ClaimRelease:
-    """Gives claims back. While that is under way no pod is given anything by them; then the pod is tried again."""
+    """Gives claims back. While that is under way their pod is given nothing by them; then it is tried again."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ class ClaimRelease:
     def _start(
         self, doing: str, claim: ResourceClaim, pod: PodInfo, work: Callable[[], Awaitable[None]]
     ) -> None:
-        uid = claim.metadata.uid
-        if uid in self._devices.given_up:
+        both = (claim.metadata.uid, pod.uid)
+        if both in self._devices.given_up:
             return
 
         async def carry_out() -> None:
             try:
                 await work()
             finally:
-                self._devices.given_up.discard(uid)
+                self._devices.given_up.discard(both)
                 self._activator.activate([pod.uid])
 
-        self._devices.given_up.add(uid)
+        self._devices.given_up.add(both)
         self._background.start(carry_out(), f"{doing} {claim.key}")

@@ -8,11 +8,12 @@ import msgspec
 
 from plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.app.capabilities import TableObjects
+from scheduler.configuration.args import decode_args
 from scheduler.framework import CycleState, Status
 from scheduler.runtime.asking import outcomes_of, scores_of
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.devices import watch_devices
-from scheduler.testing.fakes import Fakes, FakeSleep
+from scheduler.testing.fakes import FakeBackground, Fakes, FakeSleep
 from tests.unit.plugins.dynamic_resources.claims_api import ClaimsApi
 
 if TYPE_CHECKING:
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from scheduler.framework import Outcome
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
+
+
+class PatientBackground(FakeBackground):
+    """Does not mind work that a test never carries out."""
+
+    def __del__(self) -> None:
+        for work in self.started:
+            work.close()
 
 
 class Kit:
@@ -40,13 +49,14 @@ class Kit:
         watch_devices(self.table, *others)
         self.api = ClaimsApi(*(each for each in others if each["kind"] == "ResourceClaim"))
         self.fakes = Fakes()
+        self.fakes.background = PatientBackground()
         self.plugin = self.another(**args)
 
     def another(self, **args: Any) -> DynamicResources:
         """Return the plugin of another profile."""
         fakes = self.fakes
         return DynamicResources(
-            args=msgspec.convert(args, DynamicResources.Args),
+            args=decode_args(DynamicResources.Args, args, plugin="DynamicResources", path="args"),
             objects=TableObjects(self.table),
             writes=self.api,
             reads=self.api,
