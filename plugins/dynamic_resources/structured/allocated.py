@@ -73,12 +73,12 @@ class AllocatedDevices:
         """Say whether a device, or a share of it, is held."""
         return device in self.whole or device in self.shares
 
-    def changed_since(self, changes: int) -> set[PoolID] | None:
+    def changed_since(self, changes: int) -> frozenset[PoolID] | None:
         """Return the pools of which something came or went since there were so many; None if that is too long ago."""
         missed = self.changes - changes
         if missed > len(self._log):
             return None
-        return {self._log[-place] for place in range(1, missed + 1)}
+        return frozenset(self._log[-place] for place in range(1, missed + 1))
 
     def _add(self, result: DeviceRequestAllocationResult) -> None:
         device = self._changed(result)
