@@ -9,6 +9,7 @@ Source:
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import ip_address, ip_interface
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,16 +53,18 @@ class Function(NamedTuple):
 # What quantities and versions have in common.
 
 
-def _both(left: bytes, right: bytes) -> tuple[Any, Any]:
-    kind = Quantity | Version
-    first, second = from_bytes(left, kind), from_bytes(right, kind)
-    if type(first) is not type(second):
-        raise ValueError(NO_SUCH_OVERLOAD)
-    return first, second
+_COMPARABLE = Quantity | Version
 
 
 def _compare_to(left: bytes, right: bytes) -> int:
-    first, second = _both(left, right)
+    return _compared(bytes(left), bytes(right))
+
+
+@lru_cache(maxsize=4096)
+def _compared(left: bytes, right: bytes) -> int:
+    first, second = from_bytes(left, _COMPARABLE), from_bytes(right, _COMPARABLE)
+    if type(first) is not type(second):
+        raise ValueError(NO_SUCH_OVERLOAD)
     return int(first > second) - int(first < second)
 
 

@@ -14,15 +14,16 @@ from scheduler.errors import SchedulerError
 from scheduler.objects.quantity import parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scheduler.objects.dynamic_resources import Device, DeviceAttribute
 
 _KEPT = 256
-_LOOKED_UP = re.compile(
+_DEVICE = re.compile(
     r"""(?P<text>r?(?:\"\"\"(?:.|\n)*?\"\"\"|'''(?:.|\n)*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))"""
     r"""|(?P<comment>//[^\n]*)"""
-    r"""|(?P<map>\bdevice\s*\.\s*(?:attributes|capacity)\b)(?=\s*[.\[])(?P<field>\s*\.\s*\??(?P<domain>\w+))?"""
+    r"""|(?<![.\w])device\b(?:\s*\.\s*(?P<field>driver|allowMultipleAllocations|attributes|capacity)\b)?"""
+    r"""(?P<looks_up>(?=\s*\[)|\s*\.\s*\??(?P<domain>\w+))?"""
 )
 
 
@@ -62,13 +63,13 @@ class Selector:
         kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go, CompileCELExpression.
     """
 
-    __slots__ = ("_domains", "_evaluate")
+    __slots__ = ("_domains", "_evaluate", "_of_drivers", "_reads")
 
     def __init__(self, expression: str) -> None:
         known = environment()
         try:
             known.compile(expression)  # as it was written, for the words of errors
-            rewritten, self._domains = _with_defaults(expression)
+            rewritten, self._reads, self._domains = _with_defaults(expression)
             compiled = known.compile(rewritten)
         except RuntimeError as error:
             raise CELError(f"CEL compile error: {compile_error(error)}") from error
@@ -78,6 +79,8 @@ class Selector:
                 f"CEL compile error: must evaluate to bool or the unknown type, not {result.lower()}"
             )
         self._evaluate = compiled.eval
+        # driver -> what was said of it, of an expression that is about drivers only, as those of most classes.
+        self._of_drivers: dict[str, bool] | None = {} if self._reads == {"device.driver"} else None
 
     def matches(self, subject: Subject) -> bool:
         """Say whether a device is one that the expression selects.
@@ -88,21 +91,15 @@ class Selector:
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go, DeviceMatches.
         """
-        none: Mapping[str, Any] = {subject.driver: {}, **self._domains}
-        variables = {
-            "device": {
-                "driver": subject.driver,
-                "allowMultipleAllocations": subject.allow_multiple_allocations,
-                "attributes": subject.attributes,
-                "capacity": subject.capacity,
-            },
-            "device.driver": subject.driver,
-            "device.allowMultipleAllocations": subject.allow_multiple_allocations,
-            "device.attributes": subject.attributes,
-            "device.attributes_": {**none, **subject.attributes},
-            "device.capacity": subject.capacity,
-            "device.capacity_": {**none, **subject.capacity},
-        }
+        said = self._of_drivers
+        if said is None:
+            return self._evaluated(subject)
+        if subject.driver not in said:
+            said[subject.driver] = self._evaluated(subject)
+        return said[subject.driver]
+
+    def _evaluated(self, subject: Subject) -> bool:
+        variables = {name: _VARIABLES[name](subject, self._domains) for name in self._reads}
         try:
             found = self._evaluate(data=variables)
         except RuntimeError as error:
@@ -113,6 +110,22 @@ class Selector:
         kind = found.type().name()
         said = evaluation_error(value) if kind == "ERROR" else conversion_error(kind)
         raise CELError(f"CEL runtime error: {said}")
+
+
+_VARIABLES: dict[str, Callable[[Subject, Mapping[str, Any]], Any]] = {
+    "device": lambda subject, _: {
+        "driver": subject.driver,
+        "allowMultipleAllocations": subject.allow_multiple_allocations,
+        "attributes": subject.attributes,
+        "capacity": subject.capacity,
+    },
+    "device.driver": lambda subject, _: subject.driver,
+    "device.allowMultipleAllocations": lambda subject, _: subject.allow_multiple_allocations,
+    "device.attributes": lambda subject, _: subject.attributes,
+    "device.attributes_": lambda subject, domains: {subject.driver: {}, **domains, **subject.attributes},
+    "device.capacity": lambda subject, _: subject.capacity,
+    "device.capacity_": lambda subject, domains: {subject.driver: {}, **domains, **subject.capacity},
+}
 
 
 @lru_cache(maxsize=_KEPT)
@@ -150,19 +163,32 @@ def _value(name: str, attribute: DeviceAttribute) -> Any:
         raise CELError(f"CEL runtime error: attribute {name}: parse semantic version: {error}") from error
 
 
-def _with_defaults(expression: str) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Return an expression that looks domains up where each has at least no names, and the domains it may ask for.
+def _with_defaults(expression: str) -> tuple[str, frozenset[str], dict[str, dict[str, Any]]]:
+    """Prepare an expression for maps that have a domain wherever one is looked up.
 
     Upstream's maps find an empty map for a domain that a device does not have, yet do not contain it. So what is looked
     up is looked up in another variable, which has such domains; `in` and iterations see the true one.
+
+    Returns:
+        expression: with these variables.
+        reads: the names of the variables that it may read.
+        domains: those that it may look up, each with no values.
     """
+    reads: set[str] = set()
     domains: dict[str, dict[str, Any]] = {}
 
-    def other_map(found: re.Match[str]) -> str:
-        if found["text"]:
-            domains[found["text"].lstrip("r").strip("\"'")] = {}
-        if found["domain"]:
-            domains[found["domain"]] = {}
-        return f"{found['map']}_{found['field'] or ''}" if found["map"] else found[0]
+    def renamed(found: re.Match[str]) -> str:
+        text, field, looks_up = found["text"], found["field"], found["looks_up"]
+        if text:
+            domains[text.lstrip("r").strip("\"'")] = {}
+        if text or found["comment"]:
+            return found[0]
+        name = "device" if field is None else f"device.{field}"
+        if field in {"attributes", "capacity"} and looks_up is not None:
+            name += "_"
+            if found["domain"]:
+                domains[found["domain"]] = {}
+        reads.add(name)
+        return f"{name}{looks_up or ''}"
 
-    return _LOOKED_UP.sub(other_map, expression), domains
+    return _DEVICE.sub(renamed, expression), frozenset(reads), domains

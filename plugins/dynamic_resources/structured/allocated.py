@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from plugins.dynamic_resources.structured.amounts import amount_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scheduler.objects.dynamic_resources import AllocationResult, DeviceRequestAllocationResult
+
+_REMEMBERED_CHANGES = 4096
 
 
 class PoolID(NamedTuple):
@@ -40,6 +41,7 @@ class AllocatedDevices:
         whole: device -> how many claims hold all of it.
         shares: device -> how many shares of it are held.
         consumed: device -> capacity -> the amount that shares consume, see `amounts`; for admin access nothing counts.
+        changes: how many devices came or went so far.
 
     Source:
         kube-scheduler v1.36, plugins/dynamicresources/allocateddevices.go and dra_manager.go, GatherAllocatedState.
@@ -49,8 +51,9 @@ class AllocatedDevices:
         self.whole: dict[DeviceID, int] = {}
         self.shares: dict[DeviceID, int] = {}
         self.consumed: dict[DeviceID, dict[str, int]] = {}
+        self.changes = 0
         self._by_claim: dict[str, AllocationResult] = {}
-        self._changes: dict[PoolID, int] = {}
+        self._log: deque[PoolID] = deque(maxlen=_REMEMBERED_CHANGES)  # the pools of the last changes
 
     def set(self, claim: str, allocation: AllocationResult | None) -> None:
         """Say what a claim holds from now on, None for nothing; `claim` is whatever names it, always the same way."""
@@ -70,10 +73,12 @@ class AllocatedDevices:
         """Say whether a device, or a share of it, is held."""
         return device in self.whole or device in self.shares
 
-    def changes(self, pools: Iterable[PoolID]) -> int:
-        """Return a number that is another whenever what is taken of some pools changed."""
-        known = self._changes
-        return sum(known.get(pool, 0) for pool in pools)
+    def changed_since(self, changes: int) -> frozenset[PoolID] | None:
+        """Return the pools of which something came or went since there were so many; None if that is too long ago."""
+        missed = self.changes - changes
+        if missed > len(self._log):
+            return None
+        return frozenset(self._log[-place] for place in range(1, missed + 1))
 
     def _add(self, result: DeviceRequestAllocationResult) -> None:
         device = self._changed(result)
@@ -100,8 +105,8 @@ class AllocatedDevices:
                 self.consumed.pop(device, None)
 
     def _changed(self, result: DeviceRequestAllocationResult) -> DeviceID:
-        pool = PoolID(result.driver, result.pool)
-        self._changes[pool] = self._changes.get(pool, 0) + 1
+        self.changes += 1
+        self._log.append(PoolID(result.driver, result.pool))
         return DeviceID(result.driver, result.pool, result.device)
 
 

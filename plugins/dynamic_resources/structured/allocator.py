@@ -16,12 +16,13 @@ from plugins.dynamic_resources.structured.errors import (
 )
 from plugins.dynamic_resources.structured.results import allocation_result
 from plugins.dynamic_resources.structured.search import Search
+from plugins.dynamic_resources.structured.verdicts import Verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices
-    from plugins.dynamic_resources.structured.inventory import Inventory, Node, NodeView
+    from plugins.dynamic_resources.structured.inventory import Inventory, Node
     from plugins.dynamic_resources.structured.pools import Pool
     from plugins.dynamic_resources.structured.requests import Question
     from plugins.dynamic_resources.structured.search import Solution
@@ -88,24 +89,27 @@ class Allocator:
         """Say of many nodes whether the claims can be given devices there.
 
         Returns:
-            index: (n_nodes,), a place in the table for each of `rows`, 0 elsewhere.
+            index: (n_nodes,), a place in the table for each of `rows`; elsewhere it may be anything.
             table: None, at place 0, is yes; others why not.
         """
-        places: dict[Refusal | None, int] = {None: 0}
-        index = np.zeros(snapshot.n_nodes, dtype=np.uint16)
         try:
             question = self._question(claims)
         except AllocationError as error:
-            index[rows] = 1
-            return index, (None, Refusal(str(error), is_error=True))
-        alike = self._inventory.views(snapshot, rows)
-        if sum(map(len, alike.values())) < len(rows):
-            verdict = self._verdict(question, claims, self._inventory.common, snapshot.name_of(int(rows[0])))
-            index[rows] = places.setdefault(verdict, len(places))
-        for view, same in alike.items():
-            verdict = self._verdict(question, claims, view, snapshot.name_of(same[0]))
-            index[same] = places.setdefault(verdict, len(places))
-        return index, tuple(places)
+            return np.ones(snapshot.n_nodes, dtype=np.uint16), (None, Refusal(str(error), is_error=True))
+        layout = self._inventory.layout(snapshot)
+        verdicts = question.verdicts
+        if verdicts is None or verdicts.layout is not layout:
+            # If they are many, what is said of all of them is kept for the next pod.
+            of_all = layout is not None and 2 * len(rows) >= snapshot.n_nodes
+            chosen = layout if layout is not None and of_all else self._inventory.views(snapshot, rows)
+            verdicts = Verdicts(chosen, snapshot.n_nodes)
+        verdicts.refresh(
+            self._allocated,
+            question.pools,
+            lambda pools, same: self._verdict(question, claims, pools, snapshot.name_of(int(same[0]))),
+        )
+        question.verdicts = None if verdicts.has_errors or verdicts.layout is not layout else verdicts
+        return verdicts.index.copy(), verdicts.table
 
     def _question(self, claims: Sequence[ResourceClaim]) -> Question:
         self._inventory.refresh()
@@ -114,26 +118,18 @@ class Allocator:
         return self._inventory.questions.of(claims, self._device_class)
 
     def _verdict(
-        self, question: Question, claims: Sequence[ResourceClaim], view: NodeView, node_name: str
+        self, question: Question, claims: Sequence[ResourceClaim], pools: Sequence[Pool], node_name: str
     ) -> Refusal | None:
-        """Say whether the claims can be given devices of a view, unless that was said and nothing changed since."""
-        pools = question.pools(view)
-        changes = self._allocated.changes(pool.id for pool in pools)
-        known = question.verdicts.get(pools)
-        if known is not None and known[0] == changes:
-            return known[1]
+        """Say why the claims cannot be given devices of pools that a node sees; None if they can."""
         try:
             solution = self._search(question, claims, pools)
         except AllocationError as error:
-            return Refusal(str(error), is_error=True)  # names the claim, so it is not for others
+            return Refusal(str(error), is_error=True)
+        except InvalidPoolsError as error:
+            return Refusal(str(error))
         except OutOfTimeError:
             return Refusal(f"node {node_name}: timed out trying to allocate devices", is_error=True)
-        except InvalidPoolsError as error:
-            verdict: Refusal | None = Refusal(str(error))
-        else:
-            verdict = None if solution is not None else Refusal(NOT_ALL)
-        question.verdicts[pools] = (changes, verdict)
-        return verdict
+        return None if solution is not None else Refusal(NOT_ALL)
 
     def _search(
         self, question: Question, claims: Sequence[ResourceClaim], pools: Sequence[Pool]

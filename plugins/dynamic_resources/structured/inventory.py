@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+import numpy as np
+
 from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, PublishedSlice, Seen, gather_pool
 from plugins.dynamic_resources.structured.requests import Questions
 from scheduler.errors import ObjectError
@@ -16,8 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from plugins.dynamic_resources.structured.allocated import PoolID
+    from plugins.dynamic_resources.structured.verdicts import Layout
     from scheduler.objects.selectors import NodeSelector
     from scheduler.snapshot import Objects, Rows, Snapshot
+    from scheduler.snapshot.change_log import ChangeLog
 
 _FORGOTTEN_BEYOND = 20_000
 
@@ -69,9 +73,8 @@ class Inventory:
         self.questions = Questions()
         self._objects = slices
         self._seen = -1
-        self._published: dict[
-            str, PublishedSlice
-        ] = {}  # by the name of the slice, as all below that hold slices
+        # By the names of slices, as all below that hold slices.
+        self._published: dict[str, PublishedSlice] = {}
         self._by_pool: dict[PoolID, dict[str, PublishedSlice]] = {}
         self._everywhere: dict[PoolID, dict[str, PublishedSlice]] = {}
         self._local: dict[str, dict[str, PublishedSlice]] = {}  # node name -> slices for it alone
@@ -83,9 +86,9 @@ class Inventory:
         self._shared: dict[PoolID, Pool] = {}  # as nodes see them that see only what is everywhere
         self._built: dict[PoolID, dict[frozenset[Seen], Pool | None]] = {}
         self._alike: dict[frozenset[_Choice], NodeView] = {}
-        self._views: dict[
-            str, tuple[Mapping[str, str], NodeView]
-        ] = {}  # node name -> its labels then, and view
+        # node name -> its labels when it was looked at, and what it sees
+        self._views: dict[str, tuple[Mapping[str, str], NodeView]] = {}
+        self._layout: tuple[tuple[ChangeLog, int, int], Layout] | None = None
 
     @property
     def fault(self) -> str | None:
@@ -99,6 +102,7 @@ class Inventory:
             return
         changed = None if self._seen < 0 else objects.changed_since(self._seen)
         self._seen = objects.changes
+        self._layout = None
         touched: set[PoolID] = set()
         nodes: set[str] = set()
         everything = False
@@ -131,23 +135,32 @@ class Inventory:
         self._views[name] = (labels, view)
         return view
 
-    def views(self, snapshot: Snapshot, rows: Rows) -> dict[NodeView, list[int]]:
-        """Return what nodes see, and by each view the rows of those that see it.
+    def layout(self, snapshot: Snapshot) -> Layout | None:
+        """Return what all nodes see, made anew when that changed; None of a snapshot that is not of the cluster itself."""
+        log = snapshot.node_changes
+        if log is None:
+            return None
+        stamp = (log, log.end, snapshot.n_nodes)
+        if self._layout is None or self._layout[0] != stamp:
+            self._layout = (stamp, self.views(snapshot, snapshot.all_rows))
+        return self._layout[1]
 
-        Nodes without slices of their own see the same if no slice chooses nodes, so nobody need look at each of them;
-        they are those that are not in the answer, and see what `common` returns.
-        """
+    def views(self, snapshot: Snapshot, rows: Rows) -> Layout:
+        """Return what some nodes see, each with the rows of those that see it."""
         alike: dict[NodeView, list[int]] = {}
         nodes = snapshot.nodes
-        # What a node sees is kept by its name: one look each.
+        others = np.zeros(snapshot.n_nodes, dtype=np.bool_)
+        others[rows] = True
+        # Nodes without slices of their own see the same if no slice chooses nodes. Of the others each is looked at: what
+        # it sees is kept by its name.
         for row in rows.tolist() if self._choices else self._rows_with_slices(snapshot, rows):
             alike.setdefault(self.view_of(nodes[row]), []).append(row)
-        return alike
-
-    @property
-    def common(self) -> NodeView:
-        """What nodes see that have no slices of their own and are not chosen by any."""
-        return self._shared_view(frozenset())
+            others[row] = False
+        views = {view: np.array(same, dtype=np.intp) for view, same in alike.items()}
+        left = np.flatnonzero(others)
+        if len(left):
+            views[self._shared_view(frozenset())] = left
+        return views
 
     def _rows_with_slices(self, snapshot: Snapshot, rows: Rows) -> Iterator[int]:
         if len(rows) < len(self._local):
@@ -196,7 +209,8 @@ class Inventory:
         """Return a pool as nodes see it, None if they see nothing of it; those that see the same share it."""
         built = self._built.setdefault(name, {})
         if seen not in built:
-            relevant = sorted(seen, key=lambda each: each[0].name)
+            # Upstream takes the number of slices from the first, and looks at those for one node first.
+            relevant = sorted(seen, key=lambda each: (not each[0].is_local, each[0].name))
             pool = gather_pool(name, relevant, self._by_pool[name])
             matters = pool is not None and (pool.devices or not pool.gives)
             built[seen] = pool if matters else None
@@ -226,10 +240,10 @@ class Inventory:
         published = self._published[key] = PublishedSlice(found)
         self._by_pool.setdefault(published.pool, {})[key] = published
         spec = published.spec
-        if spec.shared_counters or (spec.all_nodes and not spec.node_name):
-            self._everywhere.setdefault(published.pool, {})[key] = published
-        elif spec.node_name:
+        if published.is_local:
             self._local.setdefault(spec.node_name, {})[key] = published
+        elif spec.shared_counters or spec.all_nodes:
+            self._everywhere.setdefault(published.pool, {})[key] = published
         else:
             self._choose(key, published)
         return published

@@ -57,6 +57,11 @@ class PublishedSlice:
             for device in spec.devices
         )
 
+    @property
+    def is_local(self) -> bool:
+        """Whether only one node sees it: all nodes see counters, whatever the slice says."""
+        return bool(self.spec.node_name) and not self.spec.shared_counters
+
 
 Seen = tuple[PublishedSlice, frozenset[PoolDevice] | None]
 """A slice of which a node can use devices, and those that it can use; None for all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,9 +14,9 @@ from scheduler.objects.dynamic_resources import ExactDeviceRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from plugins.dynamic_resources.structured.errors import Refusal
     from plugins.dynamic_resources.structured.inventory import NodeView
     from plugins.dynamic_resources.structured.pools import Pool, PoolDevice
+    from plugins.dynamic_resources.structured.verdicts import Verdicts
     from scheduler.objects.dynamic_resources import (
         DeviceClass,
         DeviceConstraint,
@@ -151,7 +152,7 @@ class Question:
         has_choice: for each claim, for each of its requests, whether it was written as a list of such.
         constraints: for each claim, those it has.
         wants_all: whether some request wants all devices; then pools that are incomplete matter.
-        verdicts: pools -> `changes` of what is taken of them, and what was said of nodes that see them.
+        verdicts: what was said of all nodes; None where nothing was, or what is not for other pods.
     """
 
     def __init__(self, specs: Sequence[ResourceClaimSpec], classes: Sequence[DeviceClass | None]) -> None:
@@ -165,7 +166,7 @@ class Question:
         ]
         self.constraints: list[tuple[DeviceConstraint, ...]] = [spec.devices.constraints for spec in specs]
         self.wants_all = any(wanted.all_devices for wanted in self._all())
-        self.verdicts: dict[tuple[Pool, ...], tuple[int, Refusal | None]] = {}
+        self.verdicts: Verdicts | None = None
         self._candidates: dict[Pool, dict[Wanted, list[Candidate]]] = {}
         self._pools: dict[NodeView, tuple[Pool, ...]] = {}
 
@@ -185,7 +186,6 @@ class Question:
         if len(self._candidates) > _KEPT_POOLS or len(self._pools) > _KEPT_POOLS:
             self._candidates.clear()
             self._pools.clear()
-            self.verdicts.clear()
 
     def _matters(self, pool: Pool) -> bool:
         if not pool.gives:
@@ -208,7 +208,7 @@ class Question:
 class Questions:
     """The last questions that were asked, so that pods of one kind share what was found out."""
 
-    _KEPT = 8
+    _KEPT = 16
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[Sequence[DeviceClass | None], Question]] = {}
@@ -261,11 +261,17 @@ def _verdict(device: PoolDevice, expression: str) -> bool | CELError:
     return verdict
 
 
+@lru_cache(maxsize=1)
+def _subject(device: PoolDevice) -> Subject:
+    """Return a device as expressions see it; the next expression is mostly about the same."""
+    return Subject(device.id.driver, device.device)
+
+
 def _evaluated(device: PoolDevice, expression: str) -> bool | CELError:
     compiled = selector(expression)
     if isinstance(compiled, CELError):
         return compiled
     try:
-        return compiled.matches(Subject(device.id.driver, device.device))
+        return compiled.matches(_subject(device))
     except CELError as error:
         return error
