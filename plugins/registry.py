@@ -26,6 +26,7 @@ from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.priority_sort import PrioritySort
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration
+from plugins.volume_binding.plugin import VolumeBinding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,7 @@ _ALL: tuple[type[Plugin], ...] = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    VolumeBinding,
     PodTopologySpread,
     InterPodAffinity,
     DynamicResources,
