@@ -26,7 +26,7 @@ def _hint(helps: bool) -> QueueingHint:
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 
-def _after_class_change(pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
+def _after_class_change(_pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
     """A class came, or its volumes are made elsewhere."""
     if old is None:
         return QueueingHint.QUEUE
@@ -34,13 +34,13 @@ def _after_class_change(pod: PodInfo, old: Object | None, new: Object) -> Queuei
     return _hint(before.allowed_topologies != after.allowed_topologies)
 
 
-def _after_claim_change(pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
+def _after_claim_change(pod: PodInfo, _old: Object | None, new: Object) -> QueueingHint:
     """Something happened to a claim of the pod."""
     key = object_key(new)
     return _hint(any(claim.key == key for claim in pod.claims))
 
 
-def _after_csi_node_change(pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
+def _after_csi_node_change(_pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
     """Drivers came to a node, or do the work of other in-tree plugins there."""
     if old is None:
         return QueueingHint.QUEUE
@@ -57,7 +57,7 @@ def _after_driver_change(pod: PodInfo, old: Object, new: Object) -> QueueingHint
     return _hint(is_used and bool(before.spec.storage_capacity) and not after.spec.storage_capacity)
 
 
-def _after_capacity_change(pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
+def _after_capacity_change(_pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
     """There is room for larger volumes."""
     if old is None:
         return QueueingHint.QUEUE

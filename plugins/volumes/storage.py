@@ -63,6 +63,11 @@ class Storage:
         return self._source.objects(CSI_DRIVERS).typed(CSIDriver, name)
 
 
+def named_claims(pod: PodInfo) -> list[str]:
+    """Return the names of the claims that volumes name themselves, unlike those made for the pod."""
+    return [claim.name for claim in pod.claims if not claim.is_ephemeral]
+
+
 def claim_not_found(name: str) -> str:
     """Return client-go's words; `name` without its namespace."""
     return f'persistentvolumeclaim "{name}" not found'

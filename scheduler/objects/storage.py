@@ -30,6 +30,14 @@ CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 _ZERO = Quantity(0)
 
 
+def _check(field: str, amount: str | float | None) -> None:
+    if amount is not None:
+        try:
+            parse_quantity(amount)
+        except ValueError as error:
+            raise ValueError(f"{field}: {error}") from error
+
+
 class StorageAmount(ApiStruct, frozen=True):
     """The storage in a v1.ResourceList; None where the list says nothing of it.
 
@@ -270,11 +278,3 @@ class VolumeAttachment(ApiStruct, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
-
-
-def _check(field: str, amount: str | float | None) -> None:
-    if amount is not None:
-        try:
-            parse_quantity(amount)
-        except ValueError as error:
-            raise ValueError(f"{field}: {error}") from error

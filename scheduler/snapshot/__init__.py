@@ -12,6 +12,7 @@ from scheduler.snapshot.object_store import Index, Objects, ObjectStore, object_
 from scheduler.snapshot.pod_counts import PodQuery, PodsIn
 from scheduler.snapshot.selection import nodes_of, nodes_of_any, nodes_required
 from scheduler.snapshot.snapshot import NodeInfo, ResourceArrays, Snapshot
+from scheduler.snapshot.storage_index import StorageIndex, StorageInUse
 from scheduler.snapshot.table import ClusterTable
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "ResourceArrays",
     "Rows",
     "Snapshot",
+    "StorageInUse",
+    "StorageIndex",
     "TermKind",
     "TermsInUse",
     "UInt16s",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.builders import node, pod
+from scheduler.testing.storage import DRIVER, claim, csi_node, mounted, volume, watch_storage
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -15,7 +16,7 @@ _ZONE = "topology.kubernetes.io/zone"
 
 
 def sample_table(n_nodes: int = 24) -> ClusterTable:
-    """Return a cluster of unlike nodes: sizes, zones, taints, cordons, devices, images, pods with ports."""
+    """Return a cluster of unlike nodes: sizes, zones, taints, cordons, devices, images, pods with ports and disks."""
     table = ClusterTable()
     for number in range(n_nodes):
         name = f"node-{number}"
@@ -45,8 +46,20 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
             if number % 4 == 1:
                 container["ports"] = [{"hostPort": 8080 + index, "protocol": "TCP"}]
             wish = {"affinity": _QUIET} if index == 1 and number % 4 == 2 else {}
+            if index == 0:
+                wish["volumes"] = [*mounted(f"data-{name}"), _disk(f"disk-{number % 5}")]
             placed = pod(f"on-{name}-{index}", node=name, containers=[container], labels=_WEB, **wish)
             table.add_pod(row, placed)
+        watch_storage(table, claim(f"data-{name}", f"volume-{name}"), volume(f"volume-{name}"))
+        if number % 4:
+            watch_storage(table, csi_node(name, {DRIVER: number % 4}))
+    watch_storage(
+        table,
+        claim("in-a-zone", "in-zone-1"),
+        volume("in-zone-1", labels={_ZONE: "zone-1"}),
+        claim("for-one-pod", "for-one-pod", modes=["ReadWriteOncePod"]),
+        volume("for-one-pod"),
+    )
     table.watch_kind("v1/services")["default/web"] = {"spec": {"selector": _WEB}}
     return table
 
@@ -120,6 +133,10 @@ def sample_pods() -> list[PodInfo]:
             },
         ),
         pod("disliked", labels=_LOUD),
+        pod("with-a-volume-in-a-zone", volumes=mounted("in-a-zone")),
+        pod("with-two-volumes", volumes=mounted("data-node-1", "for-one-pod")),
+        pod("with-a-disk", volumes=[_disk("disk-1")]),
+        pod("without-its-claim", volumes=mounted("nowhere")),
         pod("gated", gates=["example.com/wait"]),
     ]
 
@@ -131,6 +148,10 @@ def _near(key: str) -> dict[str, Any]:
 def _spread(key: str, action: str) -> dict[str, Any]:
     selector = {"matchLabels": _WEB}
     return {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": action, "labelSelector": selector}
+
+
+def _disk(name: str) -> dict[str, Any]:
+    return {"name": name, "awsElasticBlockStore": {"volumeID": name}}
 
 
 def _container(image: str, port: int, address: str = "") -> list[dict[str, Any]]:
