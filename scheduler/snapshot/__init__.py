@@ -6,6 +6,7 @@ in that snapshot only. `ClusterTable` is written by `scheduler.state`; everybody
 
 from scheduler.snapshot.affinity_index import TermKind, TermsInUse
 from scheduler.snapshot.arrays import Bools, Float64s, Int32s, Int64s, Rows, UInt16s, wrapped
+from scheduler.snapshot.change_log import ChangeLog
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.interning import Interned
 from scheduler.snapshot.object_store import Index, Objects, ObjectStore, object_key, resource_version
@@ -17,6 +18,7 @@ from scheduler.snapshot.table import ClusterTable
 
 __all__ = [
     "Bools",
+    "ChangeLog",
     "ClusterTable",
     "Float64s",
     "ImageState",

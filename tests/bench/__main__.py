@@ -8,6 +8,7 @@ Machines differ; compare the lines of one run with each other.
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import logging
 import statistics
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _SIZES = (100, 1000, 5000)
 _DECISIONS = 500
 _RUNS = 5
+_NUMBERS = itertools.count()
 
 
 def _framework() -> Framework:
@@ -56,8 +58,9 @@ def _alike(count: int) -> list[PodInfo]:
 
 
 def _different(count: int) -> list[PodInfo]:
-    # No two ask for the same, so that nothing kept from one pod helps the next.
-    return [pod(f"different-{number}", cpu=f"{100 + number}m", memory="500Mi") for number in range(count)]
+    # No two ask for the same, in whichever run, so that nothing kept from one pod helps another.
+    numbers = itertools.islice(_NUMBERS, count)
+    return [pod(f"different-{number}", cpu="100m", memory=f"{500_000 + number}Ki") for number in numbers]
 
 
 def _decide(framework: Framework, cache: Cache, pods: list[PodInfo], *, nobody_fits: bool = False) -> float:
