@@ -1,15 +1,16 @@
 """From which nodes a thing can be reached, and which of many things each node reaches.
 
 A local volume is reached from one node, so a cluster of thousands of nodes has thousands of them. They are filed by the
-label that chooses their node, and all nodes look their own label up; nobody compares nodes with volumes pair by pair.
+labels that choose their node, and each node knows where its own are; nobody compares nodes with volumes pair by pair.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import defaultdict
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -17,10 +18,14 @@ from scheduler.objects.selectors import NodeRule, NodeSelector, Operator, node_r
 from scheduler.snapshot import nodes_of_any
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
+    from scheduler.objects.node import NodeObject
     from scheduler.objects.storage import PersistentVolume
-    from scheduler.snapshot import Bools, Int64s, Snapshot
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
+    from scheduler.snapshot.change_log import ChangeLog
+
+K = TypeVar("K")
 
 Reach = tuple[NodeRule, ...] | None
 """The nodes that reach something: any of the rules has to hold. None is all of them."""
@@ -58,59 +63,153 @@ def nodes_in(snapshot: Snapshot, reach: Reach) -> Bools:
 class Places:
     """Numbered things, filed by the nodes that reach them."""
 
-    __slots__ = ("_drawers",)
+    __slots__ = ("_by_labels", "_others")
 
     def __init__(self) -> None:
-        # label key -> its value -> the numbers of what one value of one label chooses, ascending, at least one; in the
-        # drawer of no key, Reach -> the numbers of all else
-        self._drawers: defaultdict[str | None, dict[Any, list[int]]] = defaultdict(dict)
+        self._by_labels: dict[tuple[str, ...], _Drawer] = {}  # by the keys of the labels that choose nodes
+        self._others: dict[Reach, list[int]] = {}  # ascending, at least one
 
     def add(self, number: int, reach: Reach) -> None:
         """File a thing."""
-        for key, place in _places(reach):
-            insort(self._drawers[key].setdefault(place, []), number)
+        rule = _exact_rule(reach)
+        if rule is None:
+            insort(self._others.setdefault(reach, []), number)
+            return
+        drawer = self._by_labels.get(_keys(rule))
+        if drawer is None:
+            drawer = self._by_labels[_keys(rule)] = _Drawer(_keys(rule))
+        for values in _values(rule):
+            drawer.add(number, values)
 
     def remove(self, number: int, reach: Reach) -> None:
         """Take a thing out that was filed so."""
-        for key, place in _places(reach):
-            numbers = self._drawers[key][place]
-            del numbers[bisect_left(numbers, number)]
-            if not numbers:
-                del self._drawers[key][place]
+        rule = _exact_rule(reach)
+        if rule is None:
+            _take_out(self._others, reach, number)
+            return
+        for values in _values(rule):
+            self._by_labels[_keys(rule)].remove(number, values)
 
     def first(self, snapshot: Snapshot, count: int = 1) -> Int64s:
         """Return the smallest numbers each node reaches: int64 (count, n_nodes), ascending, NONE where there are fewer."""
         found = np.full((count, snapshot.n_nodes), NONE, dtype=np.int64)
-        for key, drawer in self._drawers.items():
-            if key is not None and drawer:
-                label = snapshot.label(key)
-                # A look-up for each distinct value, of which every host may have one.
-                numbers = [drawer.get(value, _NOTHING) for value in label.values]
-                found = _smallest(found, _columns(numbers, count)[:, label.codes])
-        for reach, those in self._drawers[None].items():
+        for drawer in self._by_labels.values():
+            found = _smallest(found, drawer.first(snapshot, count))
+        for reach, numbers in self._others.items():
             there = np.full_like(found, NONE)
-            there[:, nodes_in(snapshot, reach)] = _columns([those], count)
+            for place, number in enumerate(numbers[:count]):
+                there[place, nodes_in(snapshot, reach)] = number
             found = _smallest(found, there)
         return found
 
 
-_NOTHING: Final = (NONE,)
+_MOST_COMBINATIONS = 64
+"""Rules that more values fulfil than so many are asked one by one."""
+
+Values = tuple[str | None, ...]
+"""The values of some labels, in the order of their keys; None where a node has none."""
 
 
-def _places(reach: Reach) -> Sequence[tuple[str | None, Hashable]]:
-    """Return where a thing is filed: drawer and place."""
-    if reach is not None and len(reach) == 1 and len(reach[0].labels) == 1:
-        requirement = reach[0].labels[0]
-        if requirement.operator is Operator.IN:
-            return [(requirement.key, value) for value in requirement.values]
-    return [(None, reach)]
+class _Drawer:
+    """Things on nodes with certain values of some labels.
+
+    Each combination of values has a column, and of each node is known which is its own.
+    """
+
+    __slots__ = ("_best", "_column_of_row", "_columns", "_keys", "_log", "_numbers", "_seen")
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self._keys = keys
+        self._numbers: dict[Values, list[int]] = {}  # ascending, at least one
+        self._columns: dict[Values, int] = {}
+        self._best: Int64s = np.full((1, 64), NONE, dtype=np.int64)  # by column: the first numbers, or NONE
+        self._column_of_row: Rows = np.zeros(0, dtype=np.intp)
+        self._log: ChangeLog | None = None  # what was followed
+        self._seen = 0
+
+    def add(self, number: int, values: Values) -> None:
+        insort(self._numbers.setdefault(values, []), number)
+        self._show(values)
+
+    def remove(self, number: int, values: Values) -> None:
+        _take_out(self._numbers, values, number)
+        self._show(values)
+
+    def first(self, snapshot: Snapshot, count: int) -> Int64s:
+        """Return int64 (count, n_nodes); see `Places.first`."""
+        if count > len(self._best):
+            self._best = np.full((count, self._best.shape[1]), NONE, dtype=np.int64)
+            for values in self._numbers:
+                self._show(values)
+        return self._best[:count, self._columns_of(snapshot)]
+
+    def _show(self, values: Values) -> None:
+        """Put the first numbers of a combination into its column."""
+        column = self._column(values)
+        shown = self._numbers.get(values, [])[: len(self._best)]
+        self._best[: len(shown), column] = shown
+        self._best[len(shown) :, column] = NONE
+
+    def _column(self, values: Values) -> int:
+        column = self._columns.setdefault(values, len(self._columns))
+        if column == self._best.shape[1]:
+            self._best = np.concatenate([self._best, np.full_like(self._best, NONE)], axis=1)
+        return column
+
+    def _columns_of(self, snapshot: Snapshot) -> Rows:
+        """Return the column of each node; only nodes that changed are looked at again."""
+        n_nodes, log = snapshot.n_nodes, snapshot.node_changes
+        if log is None:
+            return np.array([self._column(self._values_of(node)) for node in snapshot.nodes], dtype=np.intp)
+        if len(self._columns) > 1024 + 4 * (n_nodes + len(self._numbers)):
+            self._forget_values()
+        rows = log.since(self._seen) if self._log is log else None
+        self._log, self._seen = log, log.end
+        if len(self._column_of_row) < n_nodes:
+            self._column_of_row = np.resize(self._column_of_row, 2 * n_nodes)
+        for row in range(n_nodes) if rows is None else rows:
+            if row < n_nodes:
+                self._column_of_row[row] = self._column(self._values_of(snapshot.nodes[row]))
+        return self._column_of_row[:n_nodes]
+
+    def _values_of(self, node: NodeObject) -> Values:
+        return tuple([node.labels.get(key) for key in self._keys])
+
+    def _forget_values(self) -> None:
+        """Let go of the values of nodes that are gone."""
+        self._columns.clear()
+        self._best[:] = NONE
+        self._log = None
+        for values in self._numbers:
+            self._show(values)
 
 
-def _columns(numbers: Sequence[Sequence[int]], count: int) -> Int64s:
-    """Return the first numbers of each list, int64 (count, len(numbers)); NONE where a list has fewer."""
-    columns = [[each[0] for each in numbers]]
-    columns += [[each[place] if len(each) > place else NONE for each in numbers] for place in range(1, count)]
-    return np.array(columns, dtype=np.int64)
+def _exact_rule(reach: Reach) -> NodeRule | None:
+    """Return the rule that is all there is, and names the values of labels; None where it is said in another way."""
+    if reach is None or len(reach) != 1 or not reach[0].labels:
+        return None
+    requirements = reach[0].labels
+    if any(requirement.operator is not Operator.IN for requirement in requirements):
+        return None
+    if len({requirement.key for requirement in requirements}) < len(requirements):
+        return None
+    combinations = prod(len(requirement.values) for requirement in requirements)
+    return reach[0] if combinations <= _MOST_COMBINATIONS else None
+
+
+def _keys(rule: NodeRule) -> tuple[str, ...]:
+    return tuple(requirement.key for requirement in rule.labels)
+
+
+def _values(rule: NodeRule) -> Iterable[Values]:
+    return product(*(requirement.values for requirement in rule.labels))
+
+
+def _take_out(filed: dict[K, list[int]], place: K, number: int) -> None:
+    numbers = filed[place]
+    del numbers[bisect_left(numbers, number)]
+    if not numbers:
+        del filed[place]
 
 
 def _smallest(some: Int64s, more: Int64s) -> Int64s:
