@@ -79,14 +79,14 @@ class VolumeBinder:
     def __init__(
         self,
         objects: ClusterObjects,
-        api: ApiWrite,
+        writer: ApiWrite,
         happenings: WaitForEvent,
         clock: Clock,
         timeout_seconds: float,
     ) -> None:
         self._objects = objects
         self._storage = Storage(objects)
-        self._api = api
+        self._writer = writer
         self._happenings = happenings
         self._clock = clock
         self._timeout_seconds = timeout_seconds
@@ -155,7 +155,7 @@ class VolumeBinder:
         """Write what was assumed, and wait until all of it is bound; return why not, if it will not be."""
         for change in changes:
             try:
-                answer = await self._api.api_write("PUT", change.path, change.after)
+                answer = await self._writer.api_write("PUT", change.path, change.after)
             except ApiError as error:
                 return Status.failed(str(error), error)
             change.after, change.is_written = answer, True

@@ -93,11 +93,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         *,
         args: VolumeBindingArgs,
         objects: ClusterObjects,
-        api: ApiWrite,
+        writer: ApiWrite,
         happenings: WaitForEvent,
         clock: Clock,
     ) -> None:
-        self._binder = VolumeBinder(objects, api, happenings, clock, args.bind_timeout_seconds)
+        self._binder = VolumeBinder(objects, writer, happenings, clock, args.bind_timeout_seconds)
         self._kept = KeptCandidates()
 
     def signature(self, pod: PodInfo) -> Hashable | None:
