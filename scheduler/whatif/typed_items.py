@@ -90,7 +90,20 @@ def decoded(found: Identity) -> NodeObject | PodInfo | dict[str, object]:
         return decoded_pod(found)
     if found.kind == NODES:
         return decode_node(found.item.raw)
-    return decode_object(found.item.raw, STRUCTS.get(found.kind))
+    return decoded_object(found.item.raw, found.kind, found.key)
+
+
+def decoded_object(raw: bytes, kind: str, key: str) -> dict[str, object]:
+    """Read an object of another kind, which is in the namespace of its key, whether it says so or not.
+
+    Raises:
+        ObjectError: it cannot be understood.
+    """
+    found = decode_object(raw, STRUCTS.get(kind))
+    namespace = key.rpartition("/")[0]
+    if namespace:
+        found["metadata"].setdefault("namespace", namespace)
+    return found
 
 
 def _completed_pod(item: Item) -> PodInfo:
