@@ -42,12 +42,12 @@ _NOTHING = NoApiServer()
 OFFLINE: Mapping[type, object] = {
     ApiGet: _NOTHING,
     ClaimMetrics: NoObserver(),
-    Clock: SystemClock(),
     PodActivator: EventBus(),
     PodEvents: _NOTHING,
     Sleep: LoopSleep(),
     ApiWrite: _NOTHING,
     Background: _NOTHING,
+    Clock: SystemClock(),
     ClusterObjects: TableObjects(ClusterTable()),
     WaitForEvent: EventBus(),
     PodBinder: NoBinder(),
