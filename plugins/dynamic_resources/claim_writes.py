@@ -86,10 +86,11 @@ class ClaimWrites:
                 protected = _changed(held.obj, finalizers=[*finalizers, FINALIZER])
                 held = await self._put(protected, claim, "", f"add finalizer to claim {claim.key}")
                 status = {**(held.obj.get("status") or {})}
-            status["allocation"] = msgspec.to_builtins(allocation)
+            # Only now: what is allocated may not be changed any more, not even by a time that it lacks.
+            timestamp = rfc3339(self._clock.utc_now())
+            status["allocation"] = {**msgspec.to_builtins(allocation), "allocationTimestamp": timestamp}
         elif claim.status.allocation is None:
             raise ClaimError(f"claim {claim.key} got deallocated elsewhere in the meantime")
-        status["allocation"] = {"allocationTimestamp": rfc3339(self._clock.utc_now()), **status["allocation"]}
         consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
         status["reservedFor"] = [*(status.get("reservedFor") or ()), consumer]
         what = "reservation" if allocation is None else "allocation and reservation"

@@ -91,17 +91,13 @@ async def test_a_protected_claim_takes_one_write():
 
 @virtually
 async def test_a_pod_joins_those_that_use_an_allocated_claim():
-    it = Writing(
-        resource_claim(
-            "one", allocated=allocation("gpu-0", timestamp="2026-01-01T00:00:00Z"), reserved_for=[OTHER]
-        )
-    )
+    it = Writing(HELD)
 
     await it.reserve(allocate=False)
 
     assert it.requests() == ["PUT /status"]
     assert it.reserved_for() == ["db", "web"]
-    assert it.api.claims[KEY]["status"]["allocation"]["allocationTimestamp"] == "2026-01-01T00:00:00Z"
+    assert it.api.claims[KEY]["status"]["allocation"] == GIVEN, "it may not be changed any more"
 
 
 @virtually
