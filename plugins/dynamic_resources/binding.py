@@ -143,11 +143,11 @@ class ClaimBinding:
                 if found is not None:
                     self._writes.show(found)
             finally:
-                self._devices.given_up.discard(both)
                 self._devices.end(in_flight)
-                self._activator.activate([pod.uid])
+                if self._devices.given_up.pop(both):
+                    self._activator.activate([pod.uid])
 
-        self._devices.given_up.add(both)
+        self._devices.given_up[both] = False
         self._background.start(settle(), f"settle {claim.key}")
 
     # The devices.

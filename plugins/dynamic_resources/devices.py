@@ -31,8 +31,8 @@ class Devices:
         slices: all ResourceSlices.
         inventory: the devices in them.
         in_flight: uid of a claim -> what it was given.
-        given_up: (uid of a claim, uid of a pod) while a write that takes the one from the other is under way, or it is
-            not known yet what became of one that gave it.
+        given_up: (uid of a claim, uid of a pod) -> whether the pod was refused because of that, while a write that takes
+            the one from the other is under way, or it is not known yet what became of one that gave it.
 
     Source:
         kube-scheduler v1.36, plugins/dynamicresources/dra_manager.go.
@@ -44,7 +44,7 @@ class Devices:
         self.slices = objects.objects(RESOURCE_SLICES)
         self.inventory = Inventory(self.slices)
         self.in_flight: dict[str, AllocationResult] = {}
-        self.given_up: set[tuple[str, str]] = set()
+        self.given_up: dict[tuple[str, str], bool] = {}
         self._allocated = AllocatedDevices()
         self._changes = 0
         self._uids: dict[str, str] = {}  # `namespace/name` -> uid

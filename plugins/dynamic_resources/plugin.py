@@ -111,7 +111,12 @@ class DynamicResources(
         self._binding_seconds = args.binding_timeout.seconds
         self._writes = ClaimWrites(api=writes, reads=reads, objects=objects, sleep=sleep, clock=clock)
         self._release = ClaimRelease(
-            self._devices, self._writes, background=background, activator=activator, happenings=happenings
+            self._devices,
+            self._writes,
+            background=background,
+            activator=activator,
+            happenings=happenings,
+            sleep=sleep,
         )
         self._binding = ClaimBinding(
             self._devices,
@@ -159,7 +164,9 @@ class DynamicResources(
             return SKIP
         places: dict[int, tuple[NodeRule, ...]] = {}
         for place, each in enumerate(held):
-            if (each.claim.metadata.uid, pod.uid) in self._devices.given_up:
+            both = (each.claim.metadata.uid, pod.uid)
+            if both in self._devices.given_up:
+                self._devices.given_up[both] = True
                 return _refused(f"resource claim {each.claim.key} is in the process of being given back")
             if each.claim.status.allocation is None:
                 why_not = self._why_not(each.claim, is_special=each is special)
@@ -241,7 +248,7 @@ class DynamicResources(
                 self._release.deallocate(held, pod)
                 return _nothing("deallocation of ResourceClaim completed")
         if its.special is not None and is_written(its.special):
-            self._release.delete(its.held[-1], pod)
+            self._release.delete(its.held[-1], pod, is_waiting=True)
             return _nothing("deletion of ResourceClaim completed")
         return _nothing("still not schedulable")
 
@@ -281,7 +288,7 @@ class DynamicResources(
             if held.claim.status.allocation is not None and is_reserved_for(held.claim, pod):
                 self._release.unreserve(held.claim, pod)
         if its.special is not None and is_written(its.held[-1].claim):
-            self._release.delete(its.held[-1], pod)
+            self._release.delete(its.held[-1], pod, is_waiting=False)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         return None if _of(state).held else SKIP

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from scheduler.errors import SchedulerError
 from scheduler.framework import EventResource
 
 if TYPE_CHECKING:
@@ -13,16 +14,18 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.claim_writes import ClaimWrites
     from plugins.dynamic_resources.devices import Devices
     from plugins.dynamic_resources.pod_claims import HeldClaim
-    from scheduler.framework import Background, PodActivator, WaitForEvent
+    from scheduler.framework import Background, PodActivator, Sleep, WaitForEvent
     from scheduler.objects.dynamic_resources import ResourceClaim
     from scheduler.objects.pod import PodInfo
 
 _UNTIL_GONE_SECONDS = 30.0
 """How long to wait until the watch shows that a claim is gone."""
+_AFTER_FAILURE_SECONDS = 10.0
+"""How long a pod waits after what should have helped it failed: as the longest backoff."""
 
 
 class ClaimRelease:
-    """Gives claims back. While that is under way their pod is given nothing by them; then it is tried again."""
+    """Gives claims back. While that is under way their pod is given nothing by them."""
 
     def __init__(
         self,
@@ -32,24 +35,30 @@ class ClaimRelease:
         background: Background,
         activator: PodActivator,
         happenings: WaitForEvent,
+        sleep: Sleep,
     ) -> None:
         self._devices = devices
         self._writes = writes
         self._background = background
         self._activator = activator
         self._happenings = happenings
+        self._sleep = sleep
 
     def unreserve(self, claim: ResourceClaim, pod: PodInfo) -> None:
-        """Take a pod from those that use a claim."""
+        """Take a pod from those that use a claim; it has a backoff of its own."""
         self._start("unreserve", claim, pod, partial(self._writes.unreserve, claim, pod))
 
     def deallocate(self, held: HeldClaim, pod: PodInfo) -> None:
-        """Give all devices of a claim back, so that the pod can be given others."""
-        self._start("deallocate", held.claim, pod, partial(self._writes.deallocate, held))
+        """Give all devices of a claim back; the watch event of that wakes the pod, which can then be given others."""
+        work = partial(self._writes.deallocate, held)
+        self._start("deallocate", held.claim, pod, work, wake_after_failure=True)
 
-    def delete(self, held: HeldClaim, pod: PodInfo) -> None:
-        """Delete the claim for a pod's extended resources."""
-        self._start("delete", held.claim, pod, partial(self._delete, held))
+    def delete(self, held: HeldClaim, pod: PodInfo, *, is_waiting: bool) -> None:
+        """Delete the claim for a pod's extended resources; no event wakes a pod that is waiting for that."""
+        work = partial(self._delete, held)
+        self._start(
+            "delete", held.claim, pod, work, wake_after_success=is_waiting, wake_after_failure=is_waiting
+        )
 
     async def _delete(self, held: HeldClaim) -> None:
         await self._writes.delete(held)
@@ -61,18 +70,32 @@ class ClaimRelease:
             )
 
     def _start(
-        self, doing: str, claim: ResourceClaim, pod: PodInfo, work: Callable[[], Awaitable[None]]
+        self,
+        doing: str,
+        claim: ResourceClaim,
+        pod: PodInfo,
+        work: Callable[[], Awaitable[None]],
+        *,
+        wake_after_success: bool = False,
+        wake_after_failure: bool = False,
     ) -> None:
         both = (claim.metadata.uid, pod.uid)
         if both in self._devices.given_up:
             return
 
         async def carry_out() -> None:
+            wake = False
             try:
                 await work()
+                wake = wake_after_success
+            except SchedulerError:
+                if wake_after_failure:
+                    await self._sleep.sleep(_AFTER_FAILURE_SECONDS)
+                    wake = True
+                raise
             finally:
-                self._devices.given_up.discard(both)
-                self._activator.activate([pod.uid])
+                if self._devices.given_up.pop(both) or wake:
+                    self._activator.activate([pod.uid])
 
-        self._devices.given_up.add(both)
+        self._devices.given_up[both] = False
         self._background.start(carry_out(), f"{doing} {claim.key}")

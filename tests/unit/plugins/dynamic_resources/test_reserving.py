@@ -270,8 +270,9 @@ async def test_a_write_that_nobody_waits_for_any_more_is_found_out_before_its_de
 
     assert it.begin(SECOND).reasons() == {"a": NO_ROOM}
     assert it.begin(SHARING).pre_filter is not None
+    assert it.begin(FIRST).pre_filter is not None
     await it.fakes.background.carry_out()
-    assert it.fakes.activator.activated == [FIRST.uid]
+    assert it.fakes.activator.activated == [FIRST.uid], "it was refused meanwhile"
     assert it.begin(SECOND).reasons() == {"a": NO_ROOM}, "it was written"
     assert it.begin(FIRST).reasons() == {}
 
@@ -288,7 +289,7 @@ async def test_a_bound_claim_is_given_up_in_the_background():
     await it.fakes.background.carry_out()
     assert it.api.writes[-1].method == "PATCH"
     assert it.api.claims["default/one"]["status"]["reservedFor"] == []
-    assert it.fakes.activator.activated == [FIRST.uid]
+    assert it.fakes.activator.activated == [], "it has its backoff"
 
 
 @virtually
@@ -302,6 +303,8 @@ async def test_a_pod_whose_reservation_is_being_taken_back_waits_for_that():
 
     words = "resource claim default/one is in the process of being given back"
     assert again.pre_filter == Status.unschedulable(words, resolvable=False)
+    await it.fakes.background.carry_out()
+    assert it.fakes.activator.activated == [FIRST.uid]
 
 
 # The claim for extended resources.
