@@ -26,6 +26,7 @@ from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.priority_sort import PrioritySort
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration
+from plugins.volume_binding.plugin import VolumeBinding
 from plugins.volumes.node_volume_limits import NodeVolumeLimits
 from plugins.volumes.volume_restrictions import VolumeRestrictions
 from plugins.volumes.volume_zone import VolumeZone
@@ -47,6 +48,7 @@ _ALL: tuple[type[Plugin], ...] = (
     NodeResourcesFit,
     VolumeRestrictions,
     NodeVolumeLimits,
+    VolumeBinding,
     VolumeZone,
     PodTopologySpread,
     InterPodAffinity,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.app.capabilities import NoApiServer, TableObjects
+from scheduler.clock import SystemClock
 from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.cycle.profiles import Profiles
-from scheduler.framework import ApiWrite, Background, ClusterObjects, PodBinder, WaitForEvent
+from scheduler.framework import ApiWrite, Background, Clock, ClusterObjects, PodBinder, WaitForEvent
 from scheduler.framework.preemption import Preemptions, VictimReview
 from scheduler.snapshot import ClusterTable
 
@@ -29,6 +30,7 @@ _NOTHING = NoApiServer()
 OFFLINE: Mapping[type, object] = {
     ApiWrite: _NOTHING,
     Background: _NOTHING,
+    Clock: SystemClock(),
     ClusterObjects: TableObjects(ClusterTable()),
     WaitForEvent: EventBus(),
     PodBinder: NoBinder(),

@@ -42,12 +42,14 @@ class Usage(NamedTuple):
     """One resource on all nodes.
 
     Attributes:
+        name: which.
         weight: how much it counts.
         allocatable: int64 (n_nodes,), milliCPU, bytes or a count; 0 where a node lacks the resource.
         allocated: the same, what the pods on the node ask for.
         requested: the same, the pod to place included.
     """
 
+    name: str
     weight: int
     allocatable: Int64s
     allocated: Int64s
@@ -77,7 +79,7 @@ def usages(
             taken = snapshot.requested[spec.name]
         else:  # an extended resource says nothing about a pod that asks for none
             continue
-        found.append(Usage(spec.weight, snapshot.allocatable[spec.name], taken, taken + request))
+        found.append(Usage(spec.name, spec.weight, snapshot.allocatable[spec.name], taken, taken + request))
     return found
 
 

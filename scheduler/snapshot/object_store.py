@@ -156,7 +156,13 @@ class ObjectStore(Objects, MutableMapping[str, Object]):
     __slots__ = ()
 
     def assume(self, key: str, obj: Object) -> None:
-        """Show an object as it will be; it carries the version that it was made from, or that the write gave it."""
+        """Show an object as it will be; it carries the version that it was made from, or that the write gave it.
+
+        Where the API server has shown a newer version in the meantime, that one stays.
+        """
+        shown_by_server = self._assumed[key] if key in self._assumed else self._objects.get(key)
+        if shown_by_server is not None and resource_version(obj) < resource_version(shown_by_server):
+            return
         self._assumed.setdefault(key, self._objects.get(key))
         self._show(key, obj)
 
@@ -168,7 +174,7 @@ class ObjectStore(Objects, MutableMapping[str, Object]):
 
     def __setitem__(self, key: str, obj: Object) -> None:
         if key in self._assumed:
-            if _resource_version(obj) <= _resource_version(self._objects[key]):
+            if resource_version(obj) <= resource_version(self._objects[key]):
                 self._assumed[key] = obj
                 return
             del self._assumed[key]
@@ -215,7 +221,7 @@ def _namespace(key: str) -> str:
     return key.rpartition("/")[0]
 
 
-def _resource_version(obj: Object) -> int:
+def resource_version(obj: Object) -> int:
     """Return the version as a number, which the API server guarantees it to be; 0 where there is none.
 
     Source:

@@ -16,7 +16,7 @@ from scheduler.snapshot.affinity_index import AffinityIndex
 from scheduler.snapshot.arrays import Column, wrapped
 from scheduler.snapshot.change_log import ChangeLog
 from scheduler.snapshot.images import ImageColumn
-from scheduler.snapshot.interning import Interned, InternedColumn
+from scheduler.snapshot.interning import InternedColumn
 from scheduler.snapshot.object_store import ObjectStore
 from scheduler.snapshot.pod_counts import PodCounts
 from scheduler.snapshot.snapshot import Snapshot
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s
     from scheduler.snapshot.images import ImageState
+    from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
 
@@ -128,20 +129,20 @@ class ClusterTable:
         return self._unschedulable.view(self.n_nodes)
 
     def taints(self) -> Interned[tuple[Taint, ...]]:
-        return Interned(self._taints.codes.view(self.n_nodes), self._taints.values)
+        return self._taints.shown(self.n_nodes)
 
     def declared_features(self) -> Interned[frozenset[str]]:
-        return Interned(self._declared_features.codes.view(self.n_nodes), self._declared_features.values)
+        return self._declared_features.shown(self.n_nodes)
 
     def label(self, key: str) -> Interned[str | None]:
         column = self._labels.get(key)
         if column is None:
             column = self._new_label_column(key)
         self._labels.move_to_end(key)
-        return Interned(column.codes.view(self.n_nodes), column.values)
+        return column.shown(self.n_nodes)
 
     def used_ports(self) -> Interned[frozenset[HostPort]]:
-        return Interned(self._used_ports.codes.view(self.n_nodes), self._used_ports.values)
+        return self._used_ports.shown(self.n_nodes)
 
     def image(self, name: str) -> ImageState:
         column = self._images.get(name)

@@ -17,13 +17,14 @@ from scheduler.framework import (
     WaitForEvent,
     WaitingPods,
 )
+from scheduler.snapshot import object_key
 from scheduler.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
     from typing import Any
 
-    from scheduler.framework import ClusterEvent
+    from scheduler.framework import ClusterEvent, EventResource
     from scheduler.objects.pod import PodInfo
 
 
@@ -147,12 +148,21 @@ class FakeWaitForEvent:
     """Implements `WaitForEvent`: what will happen is told beforehand; the rest of the time passes at once."""
 
     def __init__(self) -> None:
-        self.coming: list[tuple[ClusterEvent, object, object]] = []
+        self.coming: list[tuple[ClusterEvent, Any, Any]] = []
 
     async def wait_for_event(
         self, wanted: Callable[[ClusterEvent, object, object], bool], *, timeout_seconds: float
     ) -> bool:
         return any(wanted(*happening) for happening in self.coming)
+
+    async def wait_for_change_of(
+        self, objects: Collection[tuple[EventResource, str]], *, timeout_seconds: float
+    ) -> bool:
+        return any(
+            event.resource is kind and object_key(old if new is None else new) == key
+            for event, old, new in self.coming
+            for kind, key in objects
+        )
 
 
 class FakeWaitingPods:

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.builders import node, pod
-from scheduler.testing.storage import DRIVER, claim, csi_node, mounted, volume, watch_storage
+from scheduler.testing.storage import (
+    DRIVER,
+    claim,
+    csi_driver,
+    csi_node,
+    mounted,
+    only_on,
+    storage_capacity,
+    storage_class,
+    volume,
+    watch_storage,
+)
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -59,6 +70,15 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
         volume("in-zone-1", labels={_ZONE: "zone-1"}),
         claim("for-one-pod", "for-one-pod", modes=["ReadWriteOncePod"]),
         volume("for-one-pod"),
+        storage_class("local", provisioner="kubernetes.io/no-provisioner"),
+        *(_local_volume(f"node-{number}") for number in range(0, n_nodes, 5)),
+        claim("for-a-local-volume", class_name="local"),
+        claim("on-ssd", "on-ssd"),
+        volume("on-ssd", nodeAffinity=only_on("disk", "ssd")),
+        storage_class("made", topologies=[{_ZONE: ["zone-0", "zone-1"]}]),
+        csi_driver(),
+        storage_capacity("room-in-zone-1", "made", "10Gi", labels={_ZONE: "zone-1"}),
+        claim("to-be-made", class_name="made", storage="5Gi"),
     )
     table.watch_kind("v1/services")["default/web"] = {"spec": {"selector": _WEB}}
     return table
@@ -137,8 +157,16 @@ def sample_pods() -> list[PodInfo]:
         pod("with-two-volumes", volumes=mounted("data-node-1", "for-one-pod")),
         pod("with-a-disk", volumes=[_disk("disk-1")]),
         pod("without-its-claim", volumes=mounted("nowhere")),
+        pod("with-a-claim-for-a-local-volume", volumes=mounted("for-a-local-volume")),
+        pod("with-a-volume-on-ssd", volumes=mounted("on-ssd")),
+        pod("with-a-volume-to-be-made", volumes=mounted("to-be-made")),
         pod("gated", gates=["example.com/wait"]),
     ]
+
+
+def _local_volume(node_name: str) -> dict[str, Any]:
+    host = only_on("kubernetes.io/hostname", node_name)
+    return volume(f"local-{node_name}", phase="Available", nodeAffinity=host, storageClassName="local")
 
 
 def _near(key: str) -> dict[str, Any]:

@@ -89,7 +89,12 @@ def claim(
 
 
 def volume(
-    name: str, *, labels: Mapping[str, str] | None = None, driver: str = DRIVER, **source: Any
+    name: str,
+    *,
+    labels: Mapping[str, str] | None = None,
+    driver: str = DRIVER,
+    phase: str = "Bound",
+    **source: Any,
 ) -> Json:
     """Return a PersistentVolume.
 
@@ -97,6 +102,7 @@ def volume(
         name: its name, and its driver's handle of it.
         labels: its labels.
         driver: its CSI driver.
+        phase: its status; "Available" for one that waits for a claim.
         source: other fields of its spec, as in JSON; without `csi=None` it keeps its driver.
     """
     spec = {
@@ -107,23 +113,68 @@ def volume(
     }
     return _object("PersistentVolume", name, labels=dict(labels or {})) | {
         "spec": {field: value for field, value in spec.items() if value is not None},
-        "status": {"phase": "Bound"},
+        "status": {"phase": phase},
     }
 
 
-def storage_class(name: str, *, mode: str | None = "WaitForFirstConsumer", provisioner: str = DRIVER) -> Json:
-    """Return a StorageClass; a `mode` of None is one that nobody defaulted."""
-    found = _object("StorageClass", name) | {"provisioner": provisioner}
+def only_on(key: str, *values: str) -> Json:
+    """Return the node affinity of a volume that is reached from nodes with one of these labels."""
+    expression = {"key": key, "operator": "In", "values": list(values)}
+    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+
+
+def storage_class(
+    name: str,
+    *,
+    mode: str | None = "WaitForFirstConsumer",
+    provisioner: str = DRIVER,
+    topologies: Sequence[Mapping[str, Sequence[str]]] = (),
+) -> Json:
+    """Return a StorageClass.
+
+    Args:
+        name: its name.
+        mode: when its volumes are bound; None is one that nobody defaulted.
+        provisioner: who makes its volumes.
+        topologies: where: label -> values, any of which is enough.
+    """
+    allowed = [
+        {"matchLabelExpressions": [{"key": key, "values": list(values)} for key, values in each.items()]}
+        for each in topologies
+    ]
+    found = _object("StorageClass", name) | {"provisioner": provisioner, "allowedTopologies": allowed}
     return found if mode is None else found | {"volumeBindingMode": mode}
 
 
-def csi_node(name: str, limits: Mapping[str, int | None]) -> Json:
-    """Return the CSINode of a node: driver -> how many volumes it can attach, None where it does not say."""
+def csi_driver(name: str = DRIVER, *, storage_capacity: bool | None = True) -> Json:
+    """Return a CSIDriver that tells what room it has, or not."""
+    return _object("CSIDriver", name) | {"spec": {"storageCapacity": storage_capacity}}
+
+
+def storage_capacity(
+    name: str, class_name: str, capacity: str | None, *, labels: Mapping[str, str] | None = None, **more: Any
+) -> Json:
+    """Return the CSIStorageCapacity of a class on nodes with these labels; None says that no node has access."""
+    found = _object("CSIStorageCapacity", name, namespace="kube-system") | {"storageClassName": class_name}
+    if labels is not None:
+        found["nodeTopology"] = {"matchLabels": dict(labels)}
+    return found | ({} if capacity is None else {"capacity": capacity}) | more
+
+
+def csi_node(name: str, limits: Mapping[str, int | None], *, migrated: Sequence[str] = ()) -> Json:
+    """Return the CSINode of a node.
+
+    Args:
+        name: the node's.
+        limits: driver -> how many volumes it can attach, None where it does not say.
+        migrated: the in-tree plugins whose work is done by drivers there.
+    """
     drivers = [
         {"name": driver, "nodeID": name, **({} if limit is None else {"allocatable": {"count": limit}})}
         for driver, limit in limits.items()
     ]
-    return _object("CSINode", name) | {"spec": {"drivers": drivers}}
+    annotations = {"storage.alpha.kubernetes.io/migrated-plugins": ",".join(migrated)} if migrated else {}
+    return _object("CSINode", name, annotations=annotations) | {"spec": {"drivers": drivers}}
 
 
 def volume_attachment(name: str, *, node: str, volume: str | None, attacher: str = DRIVER) -> Json:
