@@ -62,7 +62,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         self._attached = AttachedVolumes()
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        return None if _counts(pod) else ()  # claims and volumes change, and nothing would be asked again
+        return (
+            None if pod.storage_volumes and _counts(pod) else ()
+        )  # claims and volumes change, and nothing would be asked again
 
     def events(self) -> Sequence[EventWithHint]:
         def event(resource: EventResource, action: ActionType, hint: Any = None) -> EventWithHint:
