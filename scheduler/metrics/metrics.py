@@ -35,6 +35,13 @@ _ATTEMPTS = tuple(str(attempts) for attempts in range(15))  # a pod's attempts, 
 _POINT = {id(point): point.metric_name for point in ExtensionPoint}
 _CODE = {id(code): code.value for code in Code}
 
+_VOLUME_STAGES = {
+    ExtensionPoint.FILTER: "predicate",
+    ExtensionPoint.RESERVE: "assume",
+    ExtensionPoint.PRE_BIND: "bind",
+}
+"""What upstream calls the points at which VolumeBinding may fail."""
+
 
 class Metrics:
     """Every metric of one scheduler; two can live in one process.
@@ -115,6 +122,11 @@ class Metrics:
             "scheduler_plugin_evaluation_total",
             "Number of times a plugin was asked about nodes, all of them at once; kept verdicts do not count.",
             "plugin extension_point profile",
+        )
+        self._volume_failures = counters(
+            "scheduler_volume_scheduling_stage_error_total",
+            "Volume scheduling stage error count.",
+            "operation",
         )
         self._pod_attempts = histograms(
             "scheduler_pod_scheduling_attempts",
@@ -251,6 +263,10 @@ class Metrics:
 
     def plugin(self, plugin: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
         self._plugin_seconds[plugin, _POINT[id(point)], _CODE[id(code)]].observe(seconds)
+
+    def failed(self, plugin: str, point: ExtensionPoint) -> None:
+        if plugin == "VolumeBinding" and point in _VOLUME_STAGES:
+            self._volume_failures[_VOLUME_STAGES[point]].add()
 
     def evaluated(self, profile: str, plugin: str, point: ExtensionPoint) -> None:
         self._evaluations[plugin, _POINT[id(point)], profile].add()

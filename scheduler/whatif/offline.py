@@ -72,8 +72,7 @@ class OfflineScheduler:
             bound_pods=(pod for pod in there if pod.node_name),
             others={
                 kind: {
-                    key: decoded_object(raw, kind, key)
-                    for key, raw in cluster.others.get(kind, {}).items()
+                    key: decoded_object(raw, kind, key) for key, raw in cluster.others.get(kind, {}).items()
                 }
                 for kind in self.needs.kinds
             },
