@@ -37,6 +37,13 @@ def watch_devices(table: ClusterTable, *objects: Mapping[str, Any]) -> None:
         table.watch_kind(f"{_GROUP}/{_PLURALS[each['kind']]}")[object_key(each)] = each
 
 
+def unsaved(obj: Mapping[str, Any]) -> Json:
+    """Return an object as somebody would write it who has it created: without status, and what the server fills in."""
+    filled_in = {"uid", "resourceVersion", "creationTimestamp"}
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in filled_in}
+    return {name: value for name, value in obj.items() if name != "status"} | {"metadata": metadata}
+
+
 def claims_of(*names: str) -> list[Json]:
     """Return spec.resourceClaims of a pod that uses these claims."""
     return [{"name": f"c{number}", "resourceClaimName": name} for number, name in enumerate(names)]

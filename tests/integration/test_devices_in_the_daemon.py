@@ -14,6 +14,7 @@ from scheduler.testing.devices import (
     exactly,
     resource_claim,
     resource_slice,
+    unsaved,
 )
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
@@ -50,11 +51,7 @@ def create(it: Cluster, *objects: Mapping[str, Any]) -> None:
     """Create objects of resource.k8s.io as somebody would who writes them down."""
     kinds = {"ResourceClaim": CLAIMS, "ResourceSlice": SLICES, "DeviceClass": CLASSES}
     for each in objects:
-        unwritten = {"uid", "resourceVersion", "creationTimestamp"}
-        metadata = {name: value for name, value in each["metadata"].items() if name not in unwritten}
-        written = {**each, "metadata": metadata}
-        written.pop("status", None)
-        it.server.store.create(kinds[each["kind"]], written)
+        it.server.store.create(kinds[each["kind"]], unsaved(each))
 
 
 def claim(it: Cluster, name: str = "one") -> dict[str, Any]:
