@@ -9,8 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from plugins.dynamic_resources.args import DynamicResourcesArgs
 from plugins.dynamic_resources.binding import ClaimBinding
 from plugins.dynamic_resources.claim_writes import ClaimWrites
@@ -25,7 +23,7 @@ from plugins.dynamic_resources.hints import after_claim_change, after_pod_change
 from plugins.dynamic_resources.pod_claims import find_claims, is_reserved_for
 from plugins.dynamic_resources.pod_devices import Deadline, PodDevices, is_unready
 from plugins.dynamic_resources.release import ClaimRelease
-from plugins.dynamic_resources.scoring import has_alternatives, points
+from plugins.dynamic_resources.scoring import has_alternatives
 from plugins.dynamic_resources.structured import AllocationError, Allocator, InvalidPoolsError, OutOfTimeError
 from scheduler.errors import SchedulerError
 from scheduler.framework import (
@@ -257,10 +255,7 @@ class DynamicResources(
         if its.allocator is None or not any(has_alternatives(held.claim) for held in its.held):
             return 0
         its.begin_search()
-        scores = np.zeros(snapshot.n_nodes, dtype=np.int64)
-        for row in feasible.tolist():  # which alternatives a node gives takes a search there
-            scores[row] = points(its.given_on(snapshot.nodes[row]))
-        return default_normalize_score(scores, feasible)
+        return default_normalize_score(its.points(snapshot, feasible), feasible)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         its = _of(state)

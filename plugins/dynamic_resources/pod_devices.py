@@ -10,6 +10,8 @@ import numpy as np
 
 from plugins.dynamic_resources.binding_conditions import DeviceBindingError, deadline_of, is_ready
 from plugins.dynamic_resources.extended_resources import is_written
+from plugins.dynamic_resources.scoring import points, points_of_allocated
+from plugins.dynamic_resources.structured import Alternatives, Refusal
 from scheduler.framework import PASS, Code, Outcome, Outcomes
 from scheduler.snapshot import nodes_of_any
 
@@ -19,12 +21,12 @@ if TYPE_CHECKING:
 
     from plugins.dynamic_resources.extended_resources import ExtendedResources, NodeClaim
     from plugins.dynamic_resources.pod_claims import HeldClaim
-    from plugins.dynamic_resources.structured import Allocator, Refusal
+    from plugins.dynamic_resources.structured import Allocator, Verdict
     from scheduler.framework import Clock
     from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
     from scheduler.objects.node import NodeObject
     from scheduler.objects.selectors import NodeRule
-    from scheduler.snapshot import Bools, Rows, Snapshot
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
 
 _REFUSED = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 _STALE: Final = Outcome(_REFUSED, ("cannot schedule extended resource claim",))
@@ -72,14 +74,6 @@ class PodDevices:
             self.deadline.begin()
 
     # What a node gives.
-
-    def given_on(self, node: NodeObject) -> Iterator[tuple[ResourceClaim, AllocationResult]]:
-        """Yield what each claim has, or would be given on a node that passed Filter."""
-        for held in self.held:
-            if held.claim.status.allocation is not None:
-                yield held.claim, held.claim.status.allocation
-        for place, allocation in (self._allocate(node) or {}).items():
-            yield self.held[place].claim, allocation
 
     def reserve(self, node: NodeObject) -> Mapping[int, AllocationResult] | None:
         """Give the pod its devices on a node, and return what; None if it cannot be.
@@ -152,6 +146,21 @@ class PodDevices:
                 self._refuse_elsewhere(snapshot, group, verdict)
         return verdict.outcomes()
 
+    def points(self, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        """Return (n_nodes,), how well nodes that passed Filter meet what the claims name first."""
+        points_everywhere = sum(
+            points_of_allocated(held.claim) for held in self.held if held.claim.status.allocation is not None
+        )
+        found = np.zeros(snapshot.n_nodes, dtype=np.int64)
+        assert self.allocator is not None, "asked where there is something to allocate"
+        for names, group in self._groups(snapshot, feasible, _Verdict(snapshot.n_nodes)):
+            claims = self._claims_to_allocate(names)
+            if claims or self.own:
+                index, table = self.allocator.judge(snapshot, group, list(claims.values()))
+                of_choice = [points(said.chosen) if isinstance(said, Alternatives) else 0 for said in table]
+                found[group] = points_everywhere + np.array(of_choice, dtype=np.int64)[index[group]]
+        return found
+
     def _groups(
         self, snapshot: Snapshot, rows: Rows, verdict: _Verdict
     ) -> Iterator[tuple[frozenset[str], Rows]]:
@@ -223,15 +232,15 @@ class _Verdict:
         self,
         rows: Rows,
         index: np.ndarray[tuple[int], np.dtype[np.uint16]],
-        table: tuple[Refusal | None, ...],
+        table: tuple[Verdict, ...],
     ) -> Rows:
         """Take over what was said of rows, `index` of the same length, and return those that pass."""
         places = np.array(
-            [0 if refusal is None else self._place_of(_outcome(refusal)) for refusal in table],
+            [self._place_of(_outcome(said)) if isinstance(said, Refusal) else 0 for said in table],
             dtype=np.uint16,
         )
-        self._index[rows] = places[index]
-        passing: Rows = rows[index == 0]
+        said_of_rows = self._index[rows] = places[index]
+        passing: Rows = rows[said_of_rows == 0]
         return passing
 
     def outcomes(self) -> Outcomes:

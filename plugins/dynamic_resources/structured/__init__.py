@@ -9,9 +9,11 @@ from plugins.dynamic_resources.structured.allocated import AllocatedDevices, Dev
 from plugins.dynamic_resources.structured.allocator import Allocator
 from plugins.dynamic_resources.structured.errors import (
     AllocationError,
+    Alternatives,
     InvalidPoolsError,
     OutOfTimeError,
     Refusal,
+    Verdict,
 )
 from plugins.dynamic_resources.structured.inventory import Inventory
 
@@ -19,9 +21,11 @@ __all__ = [
     "AllocatedDevices",
     "AllocationError",
     "Allocator",
+    "Alternatives",
     "DeviceID",
     "InvalidPoolsError",
     "Inventory",
     "OutOfTimeError",
     "Refusal",
+    "Verdict",
 ]

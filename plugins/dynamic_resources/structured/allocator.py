@@ -10,6 +10,7 @@ import numpy as np
 from plugins.dynamic_resources.structured.counters import AvailableCounters
 from plugins.dynamic_resources.structured.errors import (
     AllocationError,
+    Alternatives,
     InvalidPoolsError,
     OutOfTimeError,
     Refusal,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices
+    from plugins.dynamic_resources.structured.errors import Verdict
     from plugins.dynamic_resources.structured.inventory import Inventory, Node
     from plugins.dynamic_resources.structured.pools import Pool
     from plugins.dynamic_resources.structured.requests import Question
@@ -85,12 +87,12 @@ class Allocator:
 
     def judge(
         self, snapshot: Snapshot, rows: Rows, claims: Sequence[ResourceClaim]
-    ) -> tuple[UInt16s, tuple[Refusal | None, ...]]:
+    ) -> tuple[UInt16s, tuple[Verdict, ...]]:
         """Say of many nodes whether the claims can be given devices there.
 
         Returns:
             index: (n_nodes,), a place in the table for each of `rows`; elsewhere it may be anything.
-            table: None, at place 0, is yes; others why not.
+            table: None, at place 0, is yes, as is Alternatives; a Refusal is why not.
         """
         try:
             question = self._question(claims)
@@ -119,8 +121,8 @@ class Allocator:
 
     def _verdict(
         self, question: Question, claims: Sequence[ResourceClaim], pools: Sequence[Pool], node_name: str
-    ) -> Refusal | None:
-        """Say why the claims cannot be given devices of pools that a node sees; None if they can."""
+    ) -> Verdict:
+        """Say whether the claims can be given devices of pools that a node sees."""
         try:
             solution = self._search(question, claims, pools)
         except AllocationError as error:
@@ -129,7 +131,10 @@ class Allocator:
             return Refusal(str(error))
         except OutOfTimeError:
             return Refusal(f"node {node_name}: timed out trying to allocate devices", is_error=True)
-        return None if solution is not None else Refusal(NOT_ALL)
+        if solution is None:
+            return Refusal(NOT_ALL)
+        chosen = tuple(place for _, place in sorted(solution.chosen.items()))
+        return Alternatives(chosen) if chosen else None
 
     def _search(
         self, question: Question, claims: Sequence[ResourceClaim], pools: Sequence[Pool]

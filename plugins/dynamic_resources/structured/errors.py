@@ -1,4 +1,4 @@
-"""Why a search for devices ends without any."""
+"""What a search for devices comes to, in short."""
 
 from __future__ import annotations
 
@@ -29,3 +29,17 @@ class Refusal(NamedTuple):
 
     words: str
     is_error: bool = False
+
+
+class Alternatives(NamedTuple):
+    """Claims can be given devices on a node, and of requests that have alternatives, which.
+
+    Attributes:
+        chosen: the places of the alternatives, in the order of claims and requests.
+    """
+
+    chosen: tuple[int, ...]
+
+
+Verdict = Refusal | Alternatives | None
+"""What is said of a node: None is yes, where there was nothing to choose."""
