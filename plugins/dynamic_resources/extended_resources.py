@@ -113,13 +113,16 @@ class ExtendedResources:
             lacks[[row for row in empty.tolist() if name not in snapshot.nodes[row].allocatable]] = True
         return lacks
 
-    def groups(self, snapshot: Snapshot, rows: Rows) -> Iterator[tuple[frozenset[str], Rows]]:
-        """Yield which resources devices have to provide, and on which rows."""
-        behind = sorted(self.amounts.keys() & self.classes.keys())
-        lacks = np.stack([snapshot.allocatable[name][rows] == 0 for name in behind], axis=1)
-        for kind in np.unique(lacks, axis=0):
-            names = frozenset(name for name, lack in zip(behind, kind.tolist(), strict=True) if lack)
-            yield names, rows[(lacks == kind).all(axis=1)]
+    def groups(self, snapshot: Snapshot, rows: Rows) -> list[tuple[frozenset[str], Rows]]:
+        """Return which resources devices have to provide, and on which rows."""
+        found = [(frozenset[str](), rows)]
+        for name in self.amounts.keys() & self.classes.keys():
+            split = []
+            for names, group in found:
+                lacks = snapshot.allocatable[name][group] == 0
+                split += [(names | {name}, group[lacks]), (names, group[~lacks])]
+            found = [(names, group) for names, group in split if group.size]
+        return found
 
     def needed_on(self, allocatable: Mapping[str, int]) -> frozenset[str]:
         """Return which resources devices have to provide on one node."""
