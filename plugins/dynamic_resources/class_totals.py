@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Int64s, Rows, Snapshot
 
 
+_NONE: frozenset[str] = frozenset()
+
+
 class Totals(NamedTuple):
     """The devices behind one extended resource.
 
@@ -50,12 +53,12 @@ class ClassTotals:
         """The device classes by the extended resources that they stand for."""
         return self._devices.classes.behind
 
-    def wanted_by(self, pod: PodInfo) -> bool:
-        """Say whether a pod asks for a resource that a device class stands for."""
+    def wanted_by(self, pod: PodInfo) -> frozenset[str]:
+        """Return the resources that a pod asks for and device classes stand for."""
         behind = self.behind
-        return bool(behind) and any(
-            amount and name in behind for name, amount in pod.resources.requests.items()
-        )
+        if not behind:
+            return _NONE
+        return frozenset(name for name, amount in pod.resources.requests.items() if amount and name in behind)
 
     def of(self, snapshot: Snapshot, resource: str) -> Totals | None:
         """Count the devices behind a resource; None where no class stands for it.

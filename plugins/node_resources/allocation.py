@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
-from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar_resource_name
+from scheduler.objects.resource_names import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    is_dra_extended_resource_name,
+    is_scalar_resource_name,
+)
 from scheduler.snapshot import wrapped
 
 if TYPE_CHECKING:
@@ -38,6 +44,11 @@ class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
 
 
 DEFAULT_RESOURCES = (ResourceSpec(CPU), ResourceSpec(MEMORY))
+
+
+def may_be_of_devices(resources: Iterable[ResourceSpec]) -> bool:
+    """Say whether a device class may stand for any of some resources."""
+    return any(is_dra_extended_resource_name(resource.name) for resource in resources)
 
 
 class Usage(NamedTuple):

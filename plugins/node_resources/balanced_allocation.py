@@ -14,7 +14,13 @@ import numpy as np
 
 from plugins.dynamic_resources.class_totals import ClassTotals
 from plugins.dynamic_resources.devices import NEEDS, Devices
-from plugins.node_resources.allocation import DEFAULT_RESOURCES, ResourceSpec, usages, usages_on
+from plugins.node_resources.allocation import (
+    DEFAULT_RESOURCES,
+    ResourceSpec,
+    may_be_of_devices,
+    usages,
+    usages_on,
+)
 from scheduler.errors import FieldError
 from scheduler.framework import (
     MAX_NODE_SCORE,
@@ -71,15 +77,19 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     name = "NodeResourcesBalancedAllocation"
     api_version = 1
     Args = NodeResourcesBalancedAllocationArgs
-    needs = NEEDS
 
     def __init__(self, *, args: NodeResourcesBalancedAllocationArgs, objects: ClusterObjects) -> None:
         self._devices = ClassTotals(Devices.of(objects))
         self._resources = args.resources or DEFAULT_RESOURCES
+        self._scores_devices = may_be_of_devices(self._resources)
+        if self._scores_devices:
+            self.needs = NEEDS  # type: ignore[misc]  # the contract asks each plugin, not its class
         self._known_before: _Before | None = None
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        return None if self._devices.wanted_by(pod) else self._requests(pod)
+        if self._scores_devices and self._devices.wanted_by(pod):
+            return None
+        return self._requests(pod)
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         requests = self._requests(pod)

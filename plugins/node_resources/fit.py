@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plugins.dynamic_resources.class_totals import ClassTotals
+from plugins.dynamic_resources.device_classes import DEVICE_CLASSES
 from plugins.dynamic_resources.devices import NEEDS, Devices
-from plugins.node_resources.allocation import usages, usages_on
+from plugins.node_resources.allocation import may_be_of_devices, usages, usages_on
 from plugins.node_resources.scoring_strategy import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
@@ -37,6 +38,7 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     FilterPlugin,
+    Needs,
     Outcome,
     Outcomes,
     PluginArgs,
@@ -100,11 +102,14 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
     name = "NodeResourcesFit"
     api_version = 1
     Args = NodeResourcesFitArgs
-    needs = NEEDS
+    needs = Needs(kinds=frozenset({DEVICE_CLASSES}))
 
     def __init__(self, *, args: NodeResourcesFitArgs, objects: ClusterObjects) -> None:
-        self._devices = ClassTotals(Devices.of(objects))
         strategy = args.scoring_strategy
+        self._devices = ClassTotals(Devices.of(objects))
+        self._scores_devices = may_be_of_devices(strategy.resources)
+        if self._scores_devices:
+            self.needs = NEEDS  # type: ignore[misc]  # the contract asks each plugin, not its class
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources = strategy.resources
@@ -117,9 +122,10 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         )
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        if self._devices.wanted_by(pod):
-            return None
-        return tuple(pod.resources.requests.items()), self._score_requests(pod)
+        backed = self._devices.wanted_by(pod)
+        if backed and self._scores_devices:
+            return None  # a device may be used on many nodes, and be taken on all of them at once
+        return tuple(pod.resources.requests.items()), self._score_requests(pod), backed
 
     def events(self) -> Sequence[EventWithHint]:
         pod = ClusterEvent(EventResource.POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN)

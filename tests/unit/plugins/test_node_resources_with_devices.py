@@ -81,13 +81,33 @@ def test_one_node_is_judged_as_all_are():
     assert plugin.filter_node(state, wants, snapshot.node_info(1)) is not None
 
 
-def test_pods_that_devices_are_for_are_not_alike():
+def test_pods_that_devices_are_for_are_alike_as_long_as_devices_stand_for_the_same():
     nodes = with_devices(node("n"), devices={})
-    plugin = made(NodeResourcesFit, table=nodes.kept)
+    plugin, wants = made(NodeResourcesFit, table=nodes.kept), pod("p", requests={GPU: 2})
+    before = plugin.signature(wants)
+    assert before == plugin.signature(pod("q", requests={GPU: 2}))
 
-    assert plugin.signature(pod("p", requests={GPU: 2})) is None
-    assert plugin.signature(pod("p", requests={GPU: 0})) is not None
-    assert plugin.signature(pod("p", cpu="1")) == made(NodeResourcesFit).signature(pod("p", cpu="1"))
+    del nodes.kept.watch_kind("resource.k8s.io/v1/deviceclasses")["any"]
+
+    assert plugin.signature(wants) != before
+    assert plugin.signature(wants) == made(NodeResourcesFit).signature(wants)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "args"),
+    [
+        pytest.param(NodeResourcesFit, {"scoringStrategy": {"type": "LeastAllocated", "resources": [{"name": GPU}]}}, id="fit"),
+        pytest.param(NodeResourcesBalancedAllocation, {"resources": [{"name": GPU}]}, id="balance"),
+    ],
+)  # fmt: skip
+def test_where_devices_score_pods_that_want_them_are_not_alike(plugin: Any, args: dict[str, Any]):
+    nodes = with_devices(node("n"), devices={})
+    usual, scoring = made(plugin, table=nodes.kept), made(plugin, table=nodes.kept, **args)
+
+    assert usual.signature(pod("p", requests={GPU: 1})) is not None
+    assert scoring.signature(pod("p", requests={GPU: 1})) is None
+    assert scoring.signature(pod("p", requests={GPU: 0})) is not None
+    assert "resource.k8s.io/v1/resourceslices" in scoring.needs.kinds - usual.needs.kinds
 
 
 @pytest.mark.parametrize(
@@ -180,4 +200,3 @@ def test_balance_counts_devices_as_well():
 
     # four: (1/4, 3/4) with the pod, (0, 2/4) without it; eight: (1/4, 1/8) and (0, 0).
     assert scores(plugin, pod("p", cpu="1", requests={GPU: 1}), nodes) == {"four": 75, "eight": 71}
-    assert plugin.signature(pod("p", requests={GPU: 1})) is None
