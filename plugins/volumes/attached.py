@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scheduler.framework import Outcome
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.storage import CSINode
-    from scheduler.snapshot import Bools, Int64s, Snapshot, StorageInUse
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot, StorageInUse
 
 S = TypeVar("S", bound=np.generic)
 
@@ -31,17 +31,13 @@ class OnNode(NamedTuple):
 
     Attributes:
         volumes: of the pods there.
-        others: driver -> how many volumes are attached beside those.
+        counts: driver -> how many volumes, those that are attached without a pod included.
         failure: why the volumes of the pods cannot be counted, if they cannot.
     """
 
     volumes: Mapping[str, str]
-    others: Mapping[str, int]
+    counts: Mapping[str, int]
     failure: Outcome | None
-
-    def per_driver(self) -> Counter[str]:
-        """Return driver -> how many volumes."""
-        return Counter(self.volumes.values()) + Counter(self.others)
 
 
 class AttachedVolumes:
@@ -91,19 +87,20 @@ class AttachedVolumes:
                 volumes |= attachable_volumes(pod, storage, has_csi_node=has_csi_node, is_new=False)
         except UncountableError as error:
             volumes, failure = {}, error.outcome
-        attached = _attached_to(name, snapshot, storage)
-        others = Counter(driver for each, driver in attached.items() if each not in volumes)
-        return OnNode(volumes, others, failure)
+        counts: dict[str, int] = {}
+        for driver in {**_attached_to(name, snapshot, storage), **volumes}.values():
+            counts[driver] = counts.get(driver, 0) + 1
+        return OnNode(volumes, counts, failure)
 
-    def full(self, wanted: Volumes, changed: Mapping[int, OnNode]) -> Bools:
-        """Return bool (n_nodes,), where more of these volumes would have to be attached than can be.
+    def full(self, wanted: Volumes, changed: Mapping[int, OnNode]) -> Rows:
+        """Return the rows where more of these volumes would have to be attached than can be.
 
         Args:
             wanted: the volumes of a pod.
             changed: row -> what is attached there, other than what was followed.
         """
         n_nodes = len(self.has_csi_node)
-        full = np.zeros(n_nodes, dtype=np.bool_)
+        full = np.zeros(0, dtype=np.intp)
         for driver in set(wanted.values()) & self._limits.keys():
             names = [name for name, its_driver in wanted.items() if its_driver == driver]
             more = np.full(n_nodes, len(names), dtype=np.int64)
@@ -113,8 +110,8 @@ class AttachedVolumes:
             count = np.zeros(n_nodes, dtype=np.int64) if count is None else count.copy()
             for row, on_node in changed.items():
                 more[row] = sum(name not in on_node.volumes for name in names)
-                count[row] = on_node.per_driver()[driver]
-            full |= (more > 0) & (count + more > self._limits[driver])
+                count[row] = on_node.counts.get(driver, 0)
+            full = np.union1d(full, np.flatnonzero((more > 0) & (count + more > self._limits[driver])))
         return full
 
     def _resize(self, n_nodes: int) -> None:
@@ -135,7 +132,7 @@ class AttachedVolumes:
         before = self._on_row.pop(row, None)
         if before is None:
             return
-        for driver in before.per_driver():
+        for driver in before.counts:
             self._counts[driver][row] = 0
         for name in before.volumes:
             self._holders[name].remove(row)
@@ -150,7 +147,7 @@ class AttachedVolumes:
         for name in found.volumes:
             self._holders[name].add(row)
         n_nodes = len(self.has_csi_node)
-        for driver, count in found.per_driver().items():
+        for driver, count in found.counts.items():
             self._counts.setdefault(driver, np.zeros(n_nodes, dtype=np.int64))[row] = count
         limits = {} if csi_node is None else csi_node.limits
         self.has_csi_node[row] = csi_node is not None

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from scheduler.framework import CycleState
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import Volume
-    from scheduler.snapshot import Bools, Rows, Snapshot
+    from scheduler.snapshot import Rows, Snapshot
 
 REASON = "node(s) exceed max volume count"
 
@@ -62,7 +62,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         self._attached = AttachedVolumes()
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        return None if _counts(pod) else ()  # claims and volumes change, and nothing would be asked again
+        return (
+            None if pod.storage_volumes and _counts(pod) else ()
+        )  # claims and volumes change, and nothing would be asked again
 
     def events(self) -> Sequence[EventWithHint]:
         def event(resource: EventResource, action: ActionType, hint: Any = None) -> EventWithHint:
@@ -108,28 +110,21 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         pods = snapshot.storage
         attached = AttachedVolumes() if pods.index is None else self._attached
         attached.follow(snapshot, pods if pods.index is None else pods.index)
-        index = np.zeros(snapshot.n_nodes, dtype=np.uint16)
-        table = [PASS, _FULL]
-
-        def refuse(where: Bools | int, outcome: Outcome) -> None:
-            table.append(outcome)
-            index[where] = len(table) - 1
-
         wanted = _wanted(pod, snapshot, has_csi_node=True)
-        without_driver = _wanted(pod, snapshot, has_csi_node=False)
-        if isinstance(without_driver, Outcome):
-            refuse(~attached.has_csi_node, without_driver)
         if isinstance(wanted, Outcome):
-            refuse(attached.has_csi_node, wanted)
-        elif wanted:
-            # A loop over the nodes where a dry run has other pods with volumes than there are.
-            changed = set() if pods.index is None else set(pods.changed_rows).intersection(rows.tolist())
-            there = {row: attached.on_node(row, snapshot, pods.pods_on(row)) for row in changed}
-            index[attached.full(wanted, there)] = 1
-            failures = {**attached.failures, **{row: on_node.failure for row, on_node in there.items()}}
-            for row, failure in failures.items():
-                if failure is not None and attached.has_limits[row]:
-                    refuse(row, failure)
+            return _refused(attached, wanted, _wanted(pod, snapshot, has_csi_node=False))
+        # A loop over the nodes where a dry run has other pods with volumes than there are.
+        changed = set(pods.changed_rows)
+        if changed:
+            changed.intersection_update(rows.tolist())
+        there = {row: attached.on_node(row, snapshot, pods.pods_on(row)) for row in changed}
+        index, table = np.zeros(snapshot.n_nodes, dtype=np.uint16), [PASS, _FULL]
+        index[attached.full(wanted, there)] = 1
+        failures = {**attached.failures, **{row: on_node.failure for row, on_node in there.items()}}
+        for row, failure in failures.items():
+            if wanted and failure is not None and attached.has_limits[row]:
+                index[row] = len(table)
+                table.append(failure)
         return Outcomes(index, tuple(table))
 
 
@@ -139,6 +134,15 @@ def _wanted(pod: PodInfo, snapshot: Snapshot, *, has_csi_node: bool) -> Volumes 
         return attachable_volumes(pod, Storage(snapshot), has_csi_node=has_csi_node, is_new=True)
     except UncountableError as error:
         return error.outcome
+
+
+def _refused(attached: AttachedVolumes, reason: Outcome, without_driver: Volumes | Outcome) -> Outcomes:
+    """Refuse all nodes; but where there are no drivers, inline volumes that make no sense are no fault."""
+    table = [PASS, reason]
+    if isinstance(without_driver, Outcome):
+        table.append(without_driver)
+    index = np.where(attached.has_csi_node, 1, 2 if len(table) > 2 else 0).astype(np.uint16)
+    return Outcomes(index, tuple(table))
 
 
 def _counts(pod: PodInfo) -> bool:

@@ -16,13 +16,16 @@ from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.state.cache import Cache
 from scheduler.testing.storage import (
+    DRIVER,
     claim,
     csi_driver,
+    csi_node,
     mounted,
     only_on,
     storage_capacity,
     storage_class,
     volume,
+    volume_attachment,
     watch_storage,
 )
 from tests.builders import node, pod
@@ -44,6 +47,15 @@ def _bound(size: int, pods: int) -> Objects:
         yield claim(f"c{number}", f"v{number}")
     for number in range(size):
         yield volume(f"v{number}", nodeAffinity=only_on(_HOST, f"n{number}"))
+
+
+def _limited(size: int, pods: int) -> Objects:
+    for number in range(pods):
+        yield from (claim(f"c{number}", f"v{number}"), volume(f"v{number}"))
+    for number in range(size):
+        yield csi_node(f"n{number}", {DRIVER: 25})
+        yield from (claim(f"c-{number}", f"v-{number}"), volume(f"v-{number}"))
+        yield volume_attachment(f"a-{number}", node=f"n{number}", volume=f"v-{number}")
 
 
 def _static(claims: int) -> Callable[[int, int], Objects]:
@@ -75,6 +87,7 @@ def _dynamic(size: int, pods: int) -> Objects:
 KINDS: Mapping[str, tuple[int, Callable[[int, int], Objects]]] = {
     "plain, beside local volumes": (0, _static(1)),
     "a claim, bound to a local volume": (1, _bound),
+    "a claim, bound, and limits of nodes": (1, _limited),
     "a claim, a local volume per node": (1, _static(1)),
     "two claims, two local volumes per node": (2, _static(2)),
     "a claim, room for new volumes per node": (1, _dynamic),
