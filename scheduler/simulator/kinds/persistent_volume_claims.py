@@ -29,9 +29,10 @@ from scheduler.simulator.kinds.persistent_volumes import (
     validate_class_name,
     validate_positive,
 )
+from scheduler.simulator.kinds.pod_defaults import default_claim_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scheduler.objects.quantity import Quantity
     from scheduler.simulator.apimachinery.objects import Object
@@ -63,7 +64,7 @@ class PersistentVolumeClaimStrategy(Strategy):
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
         protect(obj, PROTECTION)
-        class_ = default_class(cluster)
+        class_ = default_class(cluster.each("storageclasses"))
         if class_ and class_of(obj) is None:
             obj["spec"]["storageClassName"] = class_
 
@@ -104,26 +105,20 @@ class PersistentVolumeClaimStrategy(Strategy):
         ]
 
 
-def default_claim_spec(spec: Object) -> None:
-    """Fill in the spec of a claim, or of a template of claims."""
-    spec.setdefault("resources", {})
-    spec.setdefault("volumeMode", "Filesystem")
-
-
 def class_of(claim: Object) -> str | None:
     """Return the class a claim or a volume is of: "" for none at all, None where it does not say."""
     annotation: str | None = claim["metadata"].get("annotations", {}).get(_BETA_CLASS)
     return claim["spec"].get("storageClassName") if annotation is None else annotation
 
 
-def default_class(cluster: Cluster) -> str:
+def default_class(classes: Iterable[Object]) -> str:
     """Return the class of claims that name none: the youngest of the default ones; "" without any.
 
     Source:
         kube-apiserver v1.36, pkg/volume/util/storageclass.go, GetDefaultClass.
     """
     youngest: tuple[str, str] = ("", "")
-    for class_ in sorted(cluster.each("storageclasses"), key=lambda one: str(one["metadata"]["name"])):
+    for class_ in sorted(classes, key=lambda one: str(one["metadata"]["name"])):
         metadata = class_["metadata"]
         if is_default_class(class_) and metadata["creationTimestamp"] > youngest[0]:
             youngest = (metadata["creationTimestamp"], metadata["name"])

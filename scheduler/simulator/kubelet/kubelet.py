@@ -15,8 +15,8 @@ import msgspec
 from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.objects.resource_names import PODS
 from scheduler.simulator.apimachinery.objects import condition_of, is_terminating, key_of
-from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.controller import QueueController
+from scheduler.simulator.controllers.recorded_events import record_event
 from scheduler.simulator.kinds.pods import has_ended
 from scheduler.simulator.kubelet.admission import Refusal, refusal
 from scheduler.simulator.kubelet.container_runs import runs_of
@@ -144,32 +144,10 @@ class Kubelet(QueueController):
         self._admitted[uid] = _Admitted(pod, requests)
 
     def _reject(self, pod: Object, why: Refusal) -> None:
-        namespace, name = key_of(pod)
         status = {"phase": "Failed", "reason": why.reason, "message": f"Pod was rejected: {why.message}"}
         self._write(pod, status)
-        now = self.store.timestamp()
-        event = {
-            "metadata": {"generateName": f"{name}."},
-            "involvedObject": {
-                "kind": "Pod",
-                "apiVersion": "v1",
-                "namespace": namespace,
-                "name": name,
-                "uid": pod["metadata"]["uid"],
-            },
-            "reason": why.reason,
-            "message": why.message,
-            "type": "Warning",
-            "source": {"component": "kubelet", "host": pod["spec"]["nodeName"]},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
-        try:
-            self.store.create("events", event, namespace=namespace)
-        except StatusError as error:
-            if error.reason != "Forbidden":  # a namespace on its way out takes no events
-                raise
+        node = pod["spec"]["nodeName"]
+        record_event(self.store, pod, why.reason, why.message, component="kubelet", host=node, warning=True)
 
     def _run(self, uid: str) -> None:
         pod = self._running(uid, "Pending")
