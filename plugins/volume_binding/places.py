@@ -141,7 +141,8 @@ class _Drawer:
             self._best = np.full((count, self._best.shape[1]), NONE, dtype=np.int64)
             for values in self._numbers:
                 self._show(values)
-        return self._best[:count, self._columns_of(snapshot)]
+        columns = self._columns_of(snapshot)  # which may add some
+        return self._best[:count, columns]
 
     def _show(self, values: Values) -> None:
         """Put the first numbers of a combination into its column."""

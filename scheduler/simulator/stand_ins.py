@@ -16,10 +16,12 @@ from scheduler.simulator.controllers.job import JobController
 from scheduler.simulator.controllers.namespace import NamespaceController
 from scheduler.simulator.controllers.node_lifecycle import NodeLifecycle
 from scheduler.simulator.controllers.replicaset import ReplicaSetController
+from scheduler.simulator.controllers.resource_claims import ResourceClaims
 from scheduler.simulator.controllers.statefulset import StatefulSetController
 from scheduler.simulator.controllers.storage_protection import StorageProtection
 from scheduler.simulator.controllers.volumes import VolumeController
 from scheduler.simulator.drivers.attacher import Attacher
+from scheduler.simulator.drivers.devices import DeviceDrivers, DeviceOptions
 from scheduler.simulator.drivers.provisioner import Provisioner, ProvisionerOptions
 from scheduler.simulator.drivers.provisioning_faults import ProvisioningFaults
 from scheduler.simulator.kubelet.kubelet import Kubelet, KubeletOptions
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.controllers.controller import Controller
     from scheduler.simulator.registry.store import Store
 
-__all__ = ["KubeletOptions", "ProvisionerOptions", "stand_ins"]
+__all__ = ["DeviceOptions", "KubeletOptions", "ProvisionerOptions", "stand_ins"]
 
 
 def stand_ins(
@@ -40,6 +42,7 @@ def stand_ins(
     controllers: bool,
     provisioner: ProvisionerOptions | None = None,
     faults: ProvisioningFaults | None = None,
+    devices: DeviceDrivers | None = None,
 ) -> Sequence[Controller]:
     """Return who is wanted, not started yet."""
     wanted: list[Controller] = [DefinitionController(store), EventExpiry(store)]
@@ -47,6 +50,7 @@ def stand_ins(
         wanted += [
             Provisioner(store, provisioner or ProvisionerOptions(), faults or ProvisioningFaults()),
             Attacher(store),
+            devices or DeviceDrivers(store, DeviceOptions()),
         ]
     if controllers:
         wanted += [
@@ -61,6 +65,7 @@ def stand_ins(
             EphemeralVolumes(store),
             Attachments(store),
             StorageProtection(store),
+            ResourceClaims(store),
             NamespaceController(store),
             GarbageCollector(store),
         ]

@@ -13,6 +13,7 @@ import yaml
 
 from scheduler.simulator.faults import binds, streamed_lists
 from scheduler.simulator.server import ApiServer
+from scheduler.testing.storage import claim, mounted, storage_class, volume
 from tests.builders import node_object, pod_object
 from tests.integration.test_prometheus import free_port
 from tests.integration.test_reload_processes import Run, end, running, until
@@ -98,6 +99,7 @@ def test_two_replicas_with_the_shipped_roles_work_and_use_every_grant(tmp_path: 
                     await places_pods_though_an_answer_is_lost(it)
                     await is_read_by_prometheus(it, port)
                     await preempts(it)
+                    await has_volumes_bound_and_made(it)
                     await counts_what_it_says_again(it, first)
                     await until(lambda: ("leases", "update") in it.used())
 
@@ -119,6 +121,17 @@ async def places_pods_though_an_answer_is_lost(it: Shipped) -> None:
     it.server.faults.lose_answers(binds, times=1)
     await it.kubectl("apply", "-f", str(MANIFESTS / "examples" / "nginx.yaml"))
     await it.kubectl("rollout", "status", "deployment/nginx", "--timeout=50s")
+
+
+async def has_volumes_bound_and_made(it: Shipped) -> None:
+    """A volume is bound to one claim of a pod, and one is made for the other."""
+    create = it.server.store.create
+    for name, provisioner in (("local", "kubernetes.io/no-provisioner"), ("made", "disk.example.com")):
+        create("storageclasses.storage.k8s.io", storage_class(name, provisioner=provisioner))
+        create("persistentvolumeclaims", claim(name, class_name=name))
+    create("persistentvolumes", volume("local", storageClassName="local"))
+    create("pods", pod_object("with-volumes", cpu="10m", volumes=mounted("local", "made")))
+    await until(lambda: it.node_of("with-volumes"))
 
 
 async def is_read_by_prometheus(it: Shipped, port: int) -> None:

@@ -144,8 +144,8 @@ def _default_volume(volume: Object) -> None:
         item.get("fieldRef", {}).setdefault("apiVersion", "v1")
     for source in volume.get("projected", {}).get("sources", ()):
         source.get("serviceAccountToken", {}).setdefault("expirationSeconds", 3600)
-    if "ephemeral" in volume:
-        template = volume["ephemeral"].setdefault("volumeClaimTemplate", {})
+    template = volume.get("ephemeral", {}).get("volumeClaimTemplate")
+    if template is not None:
         template.setdefault("metadata", {})
         default_claim_spec(template.setdefault("spec", {}))
 

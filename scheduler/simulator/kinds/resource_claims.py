@@ -7,6 +7,7 @@ Source:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from scheduler.simulator.apimachinery.causes import (
@@ -34,8 +35,9 @@ from scheduler.simulator.kinds.device_rules import (
 from scheduler.simulator.kinds.persistent_volumes import immutable, validate_driver_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from scheduler.simulator.apimachinery.kinds import Kinds
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
 
@@ -51,9 +53,18 @@ _ONE_OF: Final = "exactly one of `exactly` or `firstAvailable` is required"
 _EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 
 
-class ResourceClaimStrategy(Strategy):
-    """The rules of ResourceClaims."""
+StatusGuard = Callable[["Object", "Object"], "Iterable[Cause]"]
+"""Says what of a changed claim's status its author may not change, given the claim as it was."""
 
+
+class ResourceClaimStrategy(Strategy):
+    """The rules of ResourceClaims.
+
+    Attributes:
+        guard: who looks at what authors write into the status; None lets them write everything.
+    """
+
+    guard: StatusGuard | None = None
     has_status = True
     returns_deleted = True
     blank: ClassVar[Object] = {"spec": {"devices": {}}, "status": {}}
@@ -79,7 +90,7 @@ class ResourceClaimStrategy(Strategy):
         return list(immutable(obj, old, "spec"))
 
     def validate_part_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return list(_validate_status(obj, old))
+        return [*(self.guard(obj, old) if self.guard else ()), *_validate_status(obj, old)]
 
 
 class ResourceClaimTemplateStrategy(Strategy):
@@ -99,6 +110,13 @@ class ResourceClaimTemplateStrategy(Strategy):
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
         return list(immutable(obj, old, "spec"))
+
+
+def put_status_guard(kinds: Kinds, guard: StatusGuard) -> None:
+    """Have somebody look at what is written into the status of claims."""
+    for kind in kinds:
+        if isinstance(kind.strategy, ResourceClaimStrategy):
+            kind.strategy.guard = guard
 
 
 def _default_spec(spec: Object) -> None:

@@ -9,6 +9,7 @@ from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.apimachinery.selectors import labels_match, requirements_of
 from scheduler.simulator.apimachinery.strategy import Generic
 from scheduler.simulator.kinds.pod_defaults import default_claim_spec, default_template
+from scheduler.simulator.kinds.pod_rules import validate_pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,9 +47,7 @@ class WorkloadStrategy(Generic):
         if not labels_match(requirements_of(selector), labels):
             problem = "`selector` does not match template `labels`"
             return [invalid_value("spec.template.metadata.labels", json_text(labels), problem)]
-        if not spec["template"]["spec"].get("containers"):
-            return [required("spec.template.spec.containers")]
-        return ()
+        return list(validate_pod_spec(spec["template"]["spec"], "spec.template.spec"))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
         selector = obj["spec"].get("selector")

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.simulator.a_store import AStore, deployment, node
 from tests.unit.simulator.definitions import running
-from tests.unit.simulator.storage_objects import claim
+from tests.unit.simulator.storage_objects import claim, storage_class
 from tests.virtual_time import LoopClock
 from tests.virtually import virtually
 
@@ -231,7 +231,7 @@ async def test_only_so_many_old_replica_sets_are_kept():
 
 
 def with_claims(name: str, replicas: int, **retention: str) -> dict[str, Any]:
-    template = claim("data")
+    template = claim("data", storageClassName="plain")
     template["metadata"]["labels"] = {"disk": "yes"}
     policy = {"persistentVolumeClaimRetentionPolicy": retention} if retention else {}
     return stateful_set(name, replicas, volumeClaimTemplates=[template], **policy)
@@ -246,6 +246,7 @@ async def test_each_pod_of_a_stateful_set_has_a_claim_of_its_own_that_outlives_i
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
+        store.create("storageclasses", storage_class("plain"))
         store.create("statefulsets", with_claims("db", 2))
         for _ in range(2):
             await asyncio.sleep(3)
@@ -268,6 +269,7 @@ async def test_each_pod_of_a_stateful_set_has_a_claim_of_its_own_that_outlives_i
 async def test_claims_go_with_a_stateful_set_if_it_says_so():
     store = AStore()
     async with running(store):
+        store.create("storageclasses", storage_class("plain"))
         store.create("statefulsets", with_claims("db", 1, whenDeleted="Delete"))
         await asyncio.sleep(1)
         (owner,) = store.get("persistentvolumeclaims", "data-db-0")["metadata"]["ownerReferences"]
@@ -282,6 +284,7 @@ async def test_claims_go_with_pods_that_are_scaled_away_if_it_says_so():
     store = AStore()
     store.create("nodes", node("n1"))
     async with running(store):
+        store.create("storageclasses", storage_class("plain"))
         store.create("statefulsets", with_claims("db", 2, whenScaled="Delete"))
         for _ in range(2):
             await asyncio.sleep(3)
