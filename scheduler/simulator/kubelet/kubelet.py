@@ -50,12 +50,15 @@ class KubeletOptions:
         start_seconds: from then until it runs.
         stop_seconds: until a pod that is to go has ended; its grace period, if that is shorter.
         job_seconds: how long a Job's container runs that does not say so itself; see `container_runs`.
+        heartbeat_seconds: how often nodes' leases are renewed; 0 for never, which does unless a real node lifecycle
+            controller looks at them.
     """
 
     admit_seconds: float = 0.05
     start_seconds: float = 1.0
     stop_seconds: float = 1.0
     job_seconds: float = 5.0
+    heartbeat_seconds: float = 0.0
 
 
 class _Admitted(NamedTuple):
