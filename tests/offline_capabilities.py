@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from scheduler.app.capabilities import LoopSleep, NoApiServer, TableObjects
 from scheduler.clock import Clock, SystemClock
-from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
-from scheduler.cycle.profiles import Profiles
+from scheduler.cycle.shared import Shared
 from scheduler.framework import (
     ApiGet,
     ApiWrite,
@@ -23,7 +22,6 @@ from scheduler.framework import (
     WaitForEvent,
 )
 from scheduler.framework.preemption import Preemptions, VictimReview
-from scheduler.snapshot import ClusterTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,20 +36,21 @@ class NoBinder:
 
 
 _NOTHING = NoApiServer()
+_SHARED = Shared(SystemClock(), NoObserver())
 
 OFFLINE: Mapping[type, object] = {
     ApiGet: _NOTHING,
     ClaimMetrics: NoObserver(),
-    PodActivator: EventBus(),
+    PodActivator: _SHARED.bus,
     PodEvents: _NOTHING,
     Sleep: LoopSleep(),
     ApiWrite: _NOTHING,
     Background: _NOTHING,
     Clock: SystemClock(),
-    ClusterObjects: TableObjects(ClusterTable()),
-    WaitForEvent: EventBus(),
+    ClusterObjects: TableObjects(_SHARED.cache.table),
+    WaitForEvent: _SHARED.bus,
     PodBinder: NoBinder(),
     Preemptions: NoPreemptions(),
-    VictimReview: ExtenderReview(Profiles()),
+    VictimReview: ExtenderReview(_SHARED.profiles),
 }
 """Protocol -> what fulfils it."""

@@ -107,7 +107,7 @@ class VolumeBinder:
         for change in changes:
             key = object_key(change.after)
             shown = self._objects.objects(change.kind).get(key)
-            if change.is_assumed and not change.is_written and shown is change.after:
+            if not change.is_written and shown is change.after:
                 self._objects.restore(change.kind, key)
 
     def _claimed(self, name: str, claim: PersistentVolumeClaim) -> Change:

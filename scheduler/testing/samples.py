@@ -66,7 +66,7 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
             }
             if number % 4 == 1:
                 container["ports"] = [{"hostPort": 8080 + index, "protocol": "TCP"}]
-            wish = {"affinity": _QUIET} if index == 1 and number % 4 == 2 else {}
+            wish: dict[str, Any] = {"affinity": _QUIET} if index == 1 and number % 4 == 2 else {}
             if index == 0:
                 wish["volumes"] = [*mounted(f"data-{name}"), _disk(f"disk-{number % 5}")]
             placed = pod(f"on-{name}-{index}", node=name, containers=[container], labels=_WEB, **wish)

@@ -525,6 +525,19 @@ async def test_another_pods_assumption_about_a_shared_claim_is_no_news_for_the_f
 
 
 @virtually
+async def test_a_volume_that_is_not_shown_as_it_was_written_is_waited_for():
+    live = Live(OLD, PV, waiting=using("old", name="db"))
+    await live.written()
+    live.stage.table.watch_kind(VOLUMES).restore("pv")
+    live.show(bound_claim("old", "pv", 150))
+    await asyncio.sleep(10)
+    assert not live.task.done()
+    live.show(claimed())
+
+    assert await live.task is None
+
+
+@virtually
 async def test_a_claim_that_has_a_volume_and_is_not_done_is_waited_for():
     live = Live(OLD, PV, waiting=using("old", name="db"))
     await live.written()

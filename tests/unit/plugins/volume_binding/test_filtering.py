@@ -204,9 +204,9 @@ EBS = "kubernetes.io/aws-ebs"
 EBS_ZONE = "topology.ebs.csi.aws.com/zone"
 
 
-def ebs_volume(volume_id: str = "vol-1") -> dict[str, Any]:
+def ebs_volume(volume_id: str = "vol-1", name: str = "pv") -> dict[str, Any]:
     source = {"awsElasticBlockStore": {"volumeID": volume_id}}
-    return volume("pv", csi=None, nodeAffinity=only_on(ZONE, "a"), **source)
+    return volume(name, csi=None, nodeAffinity=only_on(ZONE, "a"), **source)
 
 
 def test_where_a_driver_does_the_work_of_a_plugin_its_labels_choose_the_nodes():
@@ -226,6 +226,18 @@ def test_a_volume_that_the_driver_cannot_have_is_an_error_on_the_drivers_nodes_a
     assert refusals["n1"][0] == "Error"
     assert refusals["n1"][1][0].startswith("could not translate pv: failed to translate Kubernetes ID")
     assert refusals["n2"] == (HOPELESS, (NOT_REACHED,))
+
+
+def test_of_two_such_volumes_the_first_is_told():
+    stage = Stage(
+        claim("data", "pv"),
+        ebs_volume("aws://first"),
+        claim("more", "pv-2"),
+        ebs_volume("aws://second", "pv-2"),
+        csi_node("n1", {}, migrated=[EBS]),
+    )
+
+    assert "aws://first" in stage.refusals(using("data", "more"))["n1"][1][0]
 
 
 # Claims that take a volume that is there.
