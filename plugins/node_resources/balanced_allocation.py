@@ -7,15 +7,19 @@ Source:
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from plugins.dynamic_resources.class_totals import ClassTotals
+from plugins.dynamic_resources.devices import NEEDS, Devices
 from plugins.node_resources.allocation import DEFAULT_RESOURCES, ResourceSpec, usages, usages_on
 from scheduler.errors import FieldError
 from scheduler.framework import (
     MAX_NODE_SCORE,
     SKIP,
+    ClusterObjects,
     PluginArgs,
     PreScorePlugin,
     ScorePlugin,
@@ -27,12 +31,15 @@ from scheduler.snapshot import wrapped
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
+    from plugins.node_resources.allocation import NodeUsage, Usage
     from scheduler.framework import CycleState, Status
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Bools, Float64s, Int64s, NodeInfo, Rows, Snapshot
+    from scheduler.snapshot import Bools, ChangeLog, Float64s, Int64s, NodeInfo, Rows, Snapshot
 
 _PRE_SCORE = "PreScoreNodeResourcesBalancedAllocation"
 _HALF = MAX_NODE_SCORE // 2
+_FEW_CHANGES = 32
+"""So many changed nodes are cheaper one by one than all as arrays."""
 
 
 class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
@@ -64,12 +71,15 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     name = "NodeResourcesBalancedAllocation"
     api_version = 1
     Args = NodeResourcesBalancedAllocationArgs
+    needs = NEEDS
 
-    def __init__(self, *, args: NodeResourcesBalancedAllocationArgs) -> None:
+    def __init__(self, *, args: NodeResourcesBalancedAllocationArgs, objects: ClusterObjects) -> None:
+        self._devices = ClassTotals(Devices.of(objects))
         self._resources = args.resources or DEFAULT_RESOURCES
+        self._known_before: _Before | None = None
 
-    def signature(self, pod: PodInfo) -> Hashable:
-        return self._requests(pod)
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        return None if self._devices.wanted_by(pod) else self._requests(pod)
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         requests = self._requests(pod)
@@ -83,7 +93,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         requests = self._prepared_requests(state, pod)
         if not any(requests):
             return np.zeros(snapshot.n_nodes, dtype=np.int64)
-        used = usages(snapshot, self._resources, requests, snapshot.requested)
+        used = usages(snapshot, self._resources, requests, snapshot.requested, self._devices)
         if not used:
             return np.full(snapshot.n_nodes, _HALF + _HALF // 2, dtype=np.int64)
         capacities = [usage.allocatable for usage in used]
@@ -93,21 +103,50 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             capacities = [
                 np.where(here, capacity, 1) for here, capacity in zip(present, capacities, strict=True)
             ]
-        sizes = [capacity.astype(np.float64) for capacity in capacities]
-        with_pod = _balance([usage.requested for usage in used], sizes, present)
-        without_pod = _balance([usage.allocated for usage in used], sizes, present)
-        return _HALF + divide(_HALF + with_pod - without_pod, 2)
+        score = _balance([usage.requested for usage in used], capacities, present)
+        score -= self._before(snapshot, requests, used, capacities, present)
+        score += _HALF
+        return _HALF + divide(score, 2)
+
+    def _before(
+        self,
+        snapshot: Snapshot,
+        requests: tuple[int, ...],
+        used: Sequence[Usage],
+        capacities: Sequence[Int64s],
+        present: Sequence[Bools] | None,
+    ) -> Int64s:
+        """Return how balanced the nodes are without the pod.
+
+        It is the same for all pods that balance the same resources, so it is kept, and computed again where nodes changed;
+        not so where devices count, which come and go without the nodes.
+        """
+        resources = tuple([usage.name for usage in used])
+        changes = snapshot.changes if self._devices.behind.keys().isdisjoint(resources) else None
+        known = self._known_before
+        if changes is not None and known is not None and known.is_of(changes, resources, snapshot.n_nodes):
+            changed = changes.since(known.seen)
+            if changed is not None and len(changed) <= _FEW_CHANGES:
+                for row in {row for row in changed if row < snapshot.n_nodes}:
+                    known.values[row] = _without_pod(self._used_on(snapshot.node_info(row), requests))
+                known.seen = changes.end
+                return known.values
+        values = _balance([usage.allocated for usage in used], capacities, present)
+        if changes is not None:
+            self._known_before = _Before(changes, changes.end, resources, values)
+        return values
+
+    def _used_on(self, node: NodeInfo, requests: tuple[int, ...]) -> list[NodeUsage]:
+        used = usages_on(node, self._resources, requests, nonzero=False)
+        return [usage for usage in used if usage.allocatable]
 
     def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         requests = self._prepared_requests(state, pod)
         if not any(requests):
             return 0
-        used = [
-            usage for usage in usages_on(node, self._resources, requests, nonzero=False) if usage.allocatable
-        ]
+        used = self._used_on(node, requests)
         with_pod = _balance_on([(usage.requested, usage.allocatable) for usage in used])
-        without_pod = _balance_on([(usage.allocated, usage.allocatable) for usage in used])
-        return wrapped(_HALF + divide_one(wrapped(_HALF + with_pod - without_pod), 2))
+        return wrapped(_HALF + divide_one(wrapped(_HALF + with_pod - _without_pod(used)), 2))
 
     def _prepared_requests(self, state: CycleState, pod: PodInfo) -> tuple[int, ...]:
         return state.read(_PRE_SCORE, tuple) if _PRE_SCORE in state else self._requests(pod)
@@ -117,8 +156,32 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return tuple([balanced_score.get(resource.name, 0) for resource in self._resources])
 
 
+@dataclass(slots=True, eq=False)
+class _Before:
+    """How balanced nodes are without the pod to place.
+
+    Attributes:
+        log: of the cluster that it was computed of.
+        seen: how much of the log is accounted for.
+        resources: which are balanced.
+        values: int64 (n_nodes,).
+    """
+
+    log: ChangeLog
+    seen: int
+    resources: tuple[str, ...]
+    values: Int64s
+
+    def is_of(self, log: ChangeLog, resources: tuple[str, ...], n_nodes: int) -> bool:
+        return self.log is log and self.resources == resources and len(self.values) == n_nodes
+
+
+def _without_pod(used: Sequence[NodeUsage]) -> int:
+    return _balance_on([(usage.allocated, usage.allocatable) for usage in used])
+
+
 def _balance(
-    amounts: Sequence[Int64s], capacities: Sequence[Float64s], present: Sequence[Bools] | None
+    amounts: Sequence[Int64s], capacities: Sequence[Int64s], present: Sequence[Bools] | None
 ) -> Int64s:
     """Return 100 where a node's resources are used in the same proportion, less where not.
 
@@ -153,7 +216,7 @@ def _balance_on(amounts: Sequence[tuple[int, int]]) -> int:
     return balance if -(1 << 63) <= balance < 1 << 63 else -(1 << 63)
 
 
-def _fraction(amount: Int64s, capacity: Float64s) -> Float64s:
+def _fraction(amount: Int64s, capacity: Int64s) -> Float64s:
     """Return how much of it is in use, at most 1."""
     fraction: Float64s = amount / capacity
     if fraction.max(initial=0.0) > 1.0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scheduler.app.needs import PodDecoder, resource_of
@@ -10,6 +11,7 @@ from scheduler.client.reflector import Reflector
 from scheduler.client.resources import NODES, PODS
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.decode import decode_node, decode_object
+from scheduler.objects.kinds import STRUCTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,7 +156,7 @@ class Watches:
         return Reflector(
             self._connection,
             resource_of(kind)[0],
-            decode=decode_object,
+            decode=partial(decode_object, struct=STRUCTS.get(kind)),
             handler=self._parts.object_handler(kind),
             random=self._random,
             observer=self._metrics,

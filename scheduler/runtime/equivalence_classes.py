@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.framework.interface import Plugin
+from scheduler.runtime.answers import signature_of
 from scheduler.runtime.kept_verdicts import gives_signatures
 from scheduler.runtime.points import overrides
 from scheduler.runtime.standing import Standing
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _MOST_CLASSES = 128
 """Classes kept per profile; the one that had no pod for the longest goes first."""
+_MOST_FIRST_PODS = 1024
+"""Classes of one pod so far that are remembered; the oldest goes first."""
 
 
 @dataclass(slots=True)
@@ -49,7 +52,9 @@ class EquivalenceClass:
     Attributes:
         signatures: plugin -> signature, without those that gave none.
         versions: plugin -> its version; with another the class is made anew.
-        pre_filter: what was said at PreFilter; None where a plugin rejects or narrows, which it does for each pod anew.
+        is_kept: whether it had a pod before: what is said of its first is not worth keeping, it may be the only one.
+        was_prepared: whether PreFilter was asked.
+        pre_filter: what was said there; None where a plugin rejects or narrows, which it does for each pod anew.
         pre_score: likewise at PreScore; None until it was asked.
         standing: plugins skipped at Filter -> what the filters say of each node.
         rankings: likewise what the scorers say, once they were asked.
@@ -57,6 +62,8 @@ class EquivalenceClass:
 
     signatures: Mapping[str, Hashable]
     versions: Mapping[str, Hashable]
+    is_kept: bool = False
+    was_prepared: bool = False
     pre_filter: Prepared | None = None
     pre_score: Prepared | None = None
     standing: dict[frozenset[str], Standing] = field(default_factory=dict)
@@ -71,33 +78,47 @@ class EquivalenceClasses:
         self._signing = [(plugin.name, plugin.signature) for plugin in giving]
         self._versioned = [plugin for plugin in giving if overrides(plugin, Plugin, "version")]
         self._classes: OrderedDict[Hashable, EquivalenceClass] = OrderedDict()
+        self._first_pods: dict[Hashable, EquivalenceClass] = {}
 
-    def of(self, pod: PodInfo, snapshot: Snapshot) -> tuple[EquivalenceClass | None, bool]:
-        """Return a pod's class, and whether it is new; None where nothing can be shared.
+    def of(self, pod: PodInfo, snapshot: Snapshot) -> EquivalenceClass | None:
+        """Return a pod's class; None where nothing can be shared.
 
         A plugin that raises, or gives what is no key, is found out when it is asked by itself.
         """
         if snapshot.changes is None or not self._signing:
-            return None, False
+            return None
         try:
             key = tuple([signature(pod) for _, signature in self._signing])
-            known = self._classes.get(key)
+            known = self._classes.get(key) or self._first_pods.get(key)
             versions = {plugin.name: plugin.version() for plugin in self._versioned}
         except Exception:  # noqa: BLE001 - an author's code; it is called again where its failure has a name
-            return None, False
-        if known is not None and known.versions == versions:
+            return None
+        if known is None or known.versions != versions:
+            return self._meet(key, versions)
+        if known.is_kept:
             self._classes.move_to_end(key)
-            return known, False
-        names = (name for name, _ in self._signing)
-        given = {name: signature for name, signature in zip(names, key, strict=True) if signature is not None}
-        made = self._classes[key] = EquivalenceClass(given, versions)
+            return known
+        del self._first_pods[key]
+        known.is_kept = True
+        self._classes[key] = known
         if len(self._classes) > _MOST_CLASSES:
             self._classes.popitem(last=False)
-        return made, True
+        return known
+
+    def _meet(self, key: tuple[Hashable, ...], versions: Mapping[str, Hashable]) -> EquivalenceClass:
+        """Return a new class."""
+        names = (name for name, _ in self._signing)
+        given = {name: signature for name, signature in zip(names, key, strict=True) if signature is not None}
+        self._classes.pop(key, None)  # of other versions
+        made = self._first_pods[key] = EquivalenceClass(given, versions)
+        if len(self._first_pods) > _MOST_FIRST_PODS:
+            del self._first_pods[next(iter(self._first_pods))]
+        return made
 
     def forget(self) -> None:
         """Drop everything, as after a change of the configuration."""
         self._classes.clear()
+        self._first_pods.clear()
 
 
 _CLASS: Final = "runtime/EquivalenceClass"
@@ -107,6 +128,16 @@ _STANDING: Final = "runtime/Standing"
 def class_of(state: CycleState) -> EquivalenceClass | None:
     """Return the class of the pod that a state is of, where PreFilter found one."""
     return state.read(_CLASS, EquivalenceClass) if _CLASS in state else None
+
+
+def signature_in(state: CycleState, plugin: Plugin, pod: PodInfo) -> Hashable | None:
+    """Return a plugin's signature of the pod that a state is of.
+
+    Raises:
+        TypeError: it cannot be looked up.
+    """
+    alike = class_of(state)
+    return signature_of(plugin, pod) if alike is None else alike.signatures.get(plugin.name)
 
 
 def standing_of(state: CycleState) -> Standing | None:

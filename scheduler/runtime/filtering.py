@@ -11,7 +11,7 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import PreFilterResult
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.runtime.answers import is_pre_filter, signature_of
+from scheduler.runtime.answers import is_pre_filter
 from scheduler.runtime.asking import AskFilter
 from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginError
 from scheduler.runtime.equivalence_classes import (
@@ -19,6 +19,7 @@ from scheduler.runtime.equivalence_classes import (
     class_of,
     remember_class,
     remember_standing,
+    signature_in,
 )
 from scheduler.runtime.kept_verdicts import KeptBySignature, KeptOutcomes, gives_signatures
 from scheduler.runtime.points import keeps_rows_apart
@@ -91,6 +92,10 @@ class Filtering:
             prepared = self._prepared(state, pod, snapshot)
             plugins, skipped = (self._pre_filter, frozenset[str]()) if prepared is None else prepared
             status = self._pre_filter_all(plugins, skipped, state, pod, snapshot, diagnosis)
+            if prepared is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                # Nobody after the plugin that gave the pod up is asked: PostFilter sees that in what they left.
+                state.clear()
+                status = self._pre_filter_all(self._pre_filter, frozenset(), state, pod, snapshot, diagnosis)
             timing.code = status.code
         return status
 
@@ -102,19 +107,22 @@ class Filtering:
         Returns:
             The plugins that are left to be asked, and those known to skip; None where all have to be asked, in order.
         """
-        alike, is_new = self._classes.of(pod, snapshot)
+        alike = self._classes.of(pod, snapshot)
         if alike is None:
             return None
-        if is_new:
+        remember_class(state, alike)
+        if not alike.is_kept:
+            return None
+        if not alike.was_prepared:
             self._prepare(alike, pod, snapshot)
         if alike.pre_filter is None:
             return None
-        remember_class(state, alike)
         state.take_over(alike.pre_filter.state)
         return alike.pre_filter.others, alike.pre_filter.skipped
 
     def _prepare(self, alike: EquivalenceClass, pod: PodInfo, snapshot: Snapshot) -> None:
-        """Ask those plugins of a new class that say the same of all its pods."""
+        """Ask those plugins that say the same of all pods of a class."""
+        alike.was_prepared = True
         own = [plugin for plugin in self._pre_filter if plugin.name in alike.signatures]
         state, skipped = CycleState(), set[str]()
         for plugin in own:
@@ -231,15 +239,15 @@ class Filtering:
         """Note whom one plugin refuses, and return the others."""
         plugin = asking.plugin
         kept_by = self._kept.get(plugin.name)
-        signature = None if kept_by is None else signature_of(plugin, pod)
+        signature = None if kept_by is None else signature_in(state, plugin, pod)
         if kept_by is None or signature is None:
             outcomes = asking.across(state, pod, snapshot, rows)
             return diagnosis.reject(plugin.name, outcomes.table, outcomes.index[rows], rows)
         changes = snapshot.changes if plugin.reads_pods else snapshot.node_changes
-        if changes is None:
+        kept = None if changes is None else kept_by.of(signature, plugin.version())
+        if kept is None:
             outcomes = asking.each(state, pod, snapshot, rows)
             return diagnosis.reject(plugin.name, outcomes.table, outcomes.index, rows)
-        kept = kept_by.of(signature, plugin.version())
         kept.follow(changes, snapshot.n_nodes)
         ask_unknown(asking, kept, state, pod, snapshot, rows)
         if not kept.refuses:
@@ -275,7 +283,7 @@ class Filtering:
 
     def _kept_by(self, alike: EquivalenceClass, asking: AskFilter) -> KeptOutcomes:
         name = asking.plugin.name
-        return self._kept[name].of(alike.signatures[name], alike.versions.get(name, 0))
+        return self._kept[name].keep(alike.signatures[name], alike.versions.get(name, 0))
 
     def find_feasible(
         self,
@@ -306,8 +314,17 @@ class Filtering:
         """
         with self._call.point(ExtensionPoint.FILTER):
             feasible = self.passing(state, pod, snapshot, diagnosis, rows=rows, nominated=nominated)
-            _raise_first_error(diagnosis, snapshot)
+            self._raise_first_error(diagnosis, snapshot)
         return feasible
+
+    def _raise_first_error(self, diagnosis: Diagnosis, snapshot: Snapshot) -> None:
+        failed = diagnosis.first_error()
+        if failed is not None:
+            plugin, outcome, row = failed
+            self._call.instruments.failed(plugin, ExtensionPoint.FILTER)
+            node, reasons = snapshot.name_of(row), ", ".join(outcome.reasons)
+            told = f'running Filter plugin "{plugin}" for node "{node}": {reasons}'
+            raise PluginError(Status(Code.ERROR, (told,), plugin))
 
     def passing(
         self,
@@ -328,7 +345,7 @@ class Filtering:
         """
         crowded = np.intersect1d(list(nominated), rows).tolist() if nominated else []
         alike = class_of(state)
-        if alike is not None and snapshot.changes is not None and len(rows) == snapshot.n_nodes:
+        if alike is not None and alike.pre_filter and snapshot.changes and len(rows) == snapshot.n_nodes:
             passing = self._stand(alike, state, pod, snapshot, diagnosis)
             refused = self._refused_when_crowded(state, pod, snapshot, diagnosis, crowded, nominated)
             return passing[~np.isin(passing, refused)] if refused.size else passing
@@ -420,15 +437,6 @@ class Filtering:
             result = await ask_post_filters(self._call, self._post_filter, state, pod, snapshot, diagnosis)
             timing.code = result.status.code
         return result
-
-
-def _raise_first_error(diagnosis: Diagnosis, snapshot: Snapshot) -> None:
-    failed = diagnosis.first_error()
-    if failed is not None:
-        plugin, outcome, row = failed
-        node, reasons = snapshot.name_of(row), ", ".join(outcome.reasons)
-        told = f'running Filter plugin "{plugin}" for node "{node}": {reasons}'
-        raise PluginError(Status(Code.ERROR, (told,), plugin))
 
 
 def _conclude(

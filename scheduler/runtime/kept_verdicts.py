@@ -30,12 +30,14 @@ K = TypeVar("K", bound="KeptVerdicts")
 
 _MOST_SIGNATURES = 128
 """Signatures whose verdicts are kept per plugin; the one not asked for the longest goes first."""
+_MOST_ASKED_ONCE = 1024
+"""Signatures asked for once that are remembered per plugin; the oldest goes first."""
 _PAST_OUTCOMES = 4096
 """How many outcomes beyond one per node a table may hold before it is made anew: they are of the past."""
 
 
 class KeptVerdicts:
-    """What one plugin said of nodes for pods of one signature; of a scorer that normalises, its raw scores.
+    """What one plugin said of nodes for pods of one signature.
 
     Attributes:
         version: of the plugin, when it was asked.
@@ -109,6 +111,35 @@ class KeptScores(KeptVerdicts):
     dtype = np.uint8
 
 
+class KeptRawScores(KeptVerdicts):
+    """What a scorer said that normalises, and what came of that.
+
+    Attributes:
+        normalized: uint8 (n_nodes,), or one number for all rows that were normalised.
+    """
+
+    def __init__(self, version: Hashable) -> None:
+        super().__init__(version)
+        self.normalized: NDArray[np.uint8] | int = 0
+        self._rows: Rows | None = None  # what was normalised last
+        self._notes = 0  # when it was
+
+    def is_normalized_at(self, rows: Rows) -> bool:
+        """Say whether nothing changed since the same rows were normalised."""
+        before = self._rows
+        if before is None or self._notes != self.notes:
+            return False
+        return rows is before or len(rows) == len(before) == len(self.values)
+
+    def note_normalized(self, rows: Rows, normalized: NDArray[np.uint8] | int) -> None:
+        """Keep what came of rows."""
+        if not isinstance(normalized, int):
+            at_rows = normalized if len(rows) == len(normalized) else normalized[rows]
+            lowest = int(at_rows.min())
+            normalized = lowest if lowest == at_rows.max() else normalized
+        self.normalized, self._rows, self._notes = normalized, rows, self.notes
+
+
 class KeptOutcomes(KeptVerdicts):
     """What a filter said: `values` are places in a table.
 
@@ -180,11 +211,25 @@ class KeptBySignature(Generic[K]):
     def __init__(self, make: Callable[[Hashable], K]) -> None:
         self._make = make
         self._kept: OrderedDict[Hashable, K] = OrderedDict()
+        self._asked_once: dict[Hashable, None] = {}
 
-    def of(self, signature: Hashable, version: Hashable) -> K:
-        """Return what is kept for a signature; nothing yet, if the plugin's data are of another version now."""
+    def of(self, signature: Hashable, version: Hashable) -> K | None:
+        """Return what is kept for a signature; None when it is asked for the first time, which may be the only one.
+
+        Nothing is said yet where it is asked for the second time, or the plugin's data are of another version now.
+        """
+        if signature in self._kept or signature in self._asked_once:
+            return self.keep(signature, version)
+        self._asked_once[signature] = None
+        if len(self._asked_once) > _MOST_ASKED_ONCE:
+            del self._asked_once[next(iter(self._asked_once))]
+        return None
+
+    def keep(self, signature: Hashable, version: Hashable) -> K:
+        """Return what is kept for a signature from now on."""
         kept = self._kept.get(signature)
         if kept is None or kept.version != version:
+            self._asked_once.pop(signature, None)
             kept = self._kept[signature] = self._make(version)
             if len(self._kept) > _MOST_SIGNATURES:
                 self._kept.popitem(last=False)
@@ -194,6 +239,7 @@ class KeptBySignature(Generic[K]):
     def forget(self) -> None:
         """Drop everything, as after a change of the configuration."""
         self._kept.clear()
+        self._asked_once.clear()
 
 
 def resized(array: NDArray[Any], length: int) -> NDArray[Any]:

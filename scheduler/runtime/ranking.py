@@ -13,7 +13,7 @@ from scheduler.framework.interface import MAX_NODE_SCORE
 from scheduler.framework.points import ExtensionPoint
 from scheduler.runtime.answers import checked_scores
 from scheduler.runtime.asking import FEW_ROWS
-from scheduler.runtime.kept_verdicts import resized
+from scheduler.runtime.kept_verdicts import KeptRawScores, resized
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,9 +49,15 @@ class PluginScores:
 
     def at(self, rows: Rows) -> Int64s:
         """Return the weighted scores of rows, (len(rows),)."""
+        weighted = self.weighted(rows)
+        return np.full(len(rows), weighted, dtype=np.int64) if isinstance(weighted, int) else weighted
+
+    def weighted(self, rows: Rows) -> Int64s | int:
+        """Return the same, or one number for all of them."""
         if isinstance(self.values, int):
-            return np.full(len(rows), self.values * self.weight, dtype=np.int64)
-        return self.values[rows] * np.int64(self.weight)
+            return self.values * self.weight
+        values = self.values if len(rows) == len(self.values) else self.values[rows]
+        return values * np.int64(self.weight)
 
 
 @dataclass(frozen=True)
@@ -159,6 +165,15 @@ def out_of_range(score: int, row: int, snapshot: Snapshot) -> ValueError:
     )
 
 
+def kept_normalized(
+    asking: AskScorer, kept: KeptRawScores, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+) -> UInt8s | int:
+    """Bring the kept scores of rows into range, unless nothing has changed since the last time."""
+    if not kept.is_normalized_at(rows):
+        kept.note_normalized(rows, normalized(asking, state, pod, snapshot, kept.values.copy(), rows))
+    return kept.normalized
+
+
 class _Part:
     """What one plugin says of the nodes to pods of one class.
 
@@ -166,18 +181,12 @@ class _Part:
         asking: the plugin.
         weight: what its scores are multiplied with.
         kept: its scores, before normalisation if it has one.
-        values: uint8 (n_nodes,), normalised.
-        constant: the one value at all rows that were normalised; None if there are several.
     """
 
     def __init__(self, asking: AskScorer, weight: int, kept: KeptVerdicts) -> None:
         self.asking = asking
         self.weight = weight
         self.kept = kept
-        self.values: UInt8s = np.zeros(0, dtype=np.uint8)
-        self.constant: int | None = None
-        self._rows: Rows | None = None  # what was normalised last
-        self._notes = 0  # as in `kept`, which other classes share, when it was
 
     def rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Int64s | int:
         """Return what the plugin says of rows, weighted, (len(rows),); 0 of one that normalises, which comes later."""
@@ -194,25 +203,10 @@ class _Part:
             kept.note_one(row, score)
         return 0 if asking.normalizes else int(kept.values[row]) * self.weight
 
-    def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> None:
-        """Bring the raw scores of rows into range, unless nothing has changed since the last time."""
-        if self._rows is rows and self._notes == self.kept.notes:
-            return
-        values = normalized(self.asking, state, pod, snapshot, self.kept.values.copy(), rows)
-        assert not isinstance(values, int)
-        self.values = values
-        at_rows = self.values if len(rows) == len(self.values) else self.values[rows]
-        lowest, highest = int(at_rows.min()), int(at_rows.max())
-        self.constant = lowest if lowest == highest else None
-        self._rows, self._notes = rows, self.kept.notes
-
     def shown(self) -> PluginScores:
         """Return what it says now."""
-        values: UInt8s | int
-        if not self.asking.normalizes:
-            values = self.kept.values.copy()
-        else:
-            values = self.values if self.constant is None else self.constant
+        kept = self.kept
+        values = kept.normalized if isinstance(kept, KeptRawScores) else kept.values.copy()
         return PluginScores(self.asking.plugin.name, self.weight, values)
 
 
@@ -267,15 +261,19 @@ class Ranking:
         if rows is standing.feasible:
             self._left = set()
         for part in self._normalizing:
-            self._call.raising(
-                part.asking.plugin,
-                ExtensionPoint.SCORE,
-                part.normalize,
-                state,
-                pod,
-                snapshot,
-                rows,
-            )
+            kept = part.kept
+            if isinstance(kept, KeptRawScores) and not kept.is_normalized_at(rows):
+                self._call.raising(
+                    part.asking.plugin,
+                    ExtensionPoint.SCORE,
+                    kept_normalized,
+                    part.asking,
+                    kept,
+                    state,
+                    pod,
+                    snapshot,
+                    rows,
+                )
 
     def _missing(self, standing: Standing, rows: Rows) -> Rows | Sequence[int]:
         changed, standing.unranked = standing.unranked, set()
@@ -321,10 +319,9 @@ class Ranking:
         shown = [part.shown() for part in self._plain]
         differing = [each for each in extra if not isinstance(each.values, int)]
         if differing:
-            everywhere = len(rows) == len(self._total)
-            total = self._total.copy() if everywhere else self._total[rows]
+            total = self._total.copy() if len(rows) == len(self._total) else self._total[rows]
             for each in differing:
-                total += (each.values if everywhere else each.values[rows]) * np.int64(each.weight)  # type: ignore[index]
+                total += each.weighted(rows)
             best = rows[total == total.max()]
         elif rows is standing.feasible:
             best = np.flatnonzero(self._total == self._total.max())

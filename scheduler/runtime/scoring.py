@@ -10,12 +10,11 @@ import numpy as np
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
-from scheduler.runtime.answers import signature_of
 from scheduler.runtime.asking import AskScorer
 from scheduler.runtime.calls import SKIPS, PluginError
-from scheduler.runtime.equivalence_classes import Prepared, class_of, standing_of
-from scheduler.runtime.kept_verdicts import KeptBySignature, KeptScores, KeptVerdicts, gives_signatures
-from scheduler.runtime.ranking import PluginScores, Ranking, Scores, ask_scores, normalized
+from scheduler.runtime.equivalence_classes import Prepared, class_of, signature_in, standing_of
+from scheduler.runtime.kept_verdicts import KeptBySignature, KeptRawScores, KeptScores, gives_signatures
+from scheduler.runtime.ranking import PluginScores, Ranking, Scores, ask_scores, kept_normalized, normalized
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.calls import PluginCalls
     from scheduler.runtime.equivalence_classes import EquivalenceClass
+    from scheduler.runtime.kept_verdicts import KeptVerdicts
     from scheduler.runtime.ranking import UInt8s
     from scheduler.runtime.standing import Standing
     from scheduler.snapshot import Rows, Snapshot
@@ -51,7 +51,7 @@ class Scoring:
         self._weights = weights
         self._places = {plugin.name: place for place, plugin in enumerate(scorers)}
         self._kept: Mapping[str, KeptBySignature[KeptVerdicts]] = {
-            asking.plugin.name: KeptBySignature(KeptVerdicts if asking.normalizes else KeptScores)
+            asking.plugin.name: KeptBySignature(KeptRawScores if asking.normalizes else KeptScores)
             for asking in self._score
             if gives_signatures(asking.plugin)
         }
@@ -140,7 +140,7 @@ class Scoring:
         for asking in self._score:
             if asking.plugin.name not in state.skipped_scores:
                 said.append(self._scores(asking, state, pod, snapshot, feasible))
-                total += said[-1].at(feasible)
+                total += said[-1].weighted(feasible)
         return Scores(feasible, feasible[total == total.max()], said)
 
     def _rank(
@@ -175,7 +175,7 @@ class Scoring:
 
     def _kept_by(self, alike: EquivalenceClass, asking: AskScorer) -> KeptVerdicts:
         name = asking.plugin.name
-        return self._kept[name].of(alike.signatures[name], alike.versions.get(name, 0))
+        return self._kept[name].keep(alike.signatures[name], alike.versions.get(name, 0))
 
     def _weight(self, asking: AskScorer) -> int:
         return self._weights.get(asking.plugin.name, 1)
@@ -195,12 +195,14 @@ class Scoring:
         plugin = asking.plugin
         kept_by = self._kept.get(plugin.name)
         changes = snapshot.changes if plugin.reads_pods else snapshot.node_changes
-        signature = None if kept_by is None or changes is None else signature_of(plugin, pod)
-        if kept_by is None or signature is None:
+        signature = None if kept_by is None or changes is None else signature_in(state, plugin, pod)
+        kept = None if kept_by is None or signature is None else kept_by.of(signature, plugin.version())
+        if kept is None:
             raw = asking.across(state, pod, snapshot, feasible)
             return normalized(asking, state, pod, snapshot, raw, feasible)
-        kept = kept_by.of(signature, plugin.version())
         kept.follow(changes, snapshot.n_nodes)
         ask_scores(asking, kept, state, pod, snapshot, feasible)
-        values = kept.values.copy()  # since normalisation may write into it
-        return normalized(asking, state, pod, snapshot, values, feasible) if asking.normalizes else values
+        if isinstance(kept, KeptRawScores):
+            return kept_normalized(asking, kept, state, pod, snapshot, feasible)
+        values: UInt8s = kept.values.copy()
+        return values

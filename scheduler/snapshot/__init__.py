@@ -6,16 +6,19 @@ in that snapshot only. `ClusterTable` is written by `scheduler.state`; everybody
 
 from scheduler.snapshot.affinity_index import TermKind, TermsInUse
 from scheduler.snapshot.arrays import Bools, Float64s, Int32s, Int64s, Rows, UInt16s, wrapped
+from scheduler.snapshot.change_log import ChangeLog
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.interning import Interned
-from scheduler.snapshot.object_store import Index, Objects, ObjectStore, object_key
+from scheduler.snapshot.object_store import Index, Objects, ObjectStore, object_key, resource_version
 from scheduler.snapshot.pod_counts import PodQuery, PodsIn
 from scheduler.snapshot.selection import nodes_of, nodes_of_any, nodes_required
 from scheduler.snapshot.snapshot import NodeInfo, ResourceArrays, Snapshot
+from scheduler.snapshot.storage_index import StorageIndex, StorageInUse
 from scheduler.snapshot.table import ClusterTable
 
 __all__ = [
     "Bools",
+    "ChangeLog",
     "ClusterTable",
     "Float64s",
     "ImageState",
@@ -31,6 +34,8 @@ __all__ = [
     "ResourceArrays",
     "Rows",
     "Snapshot",
+    "StorageInUse",
+    "StorageIndex",
     "TermKind",
     "TermsInUse",
     "UInt16s",
@@ -38,5 +43,6 @@ __all__ = [
     "nodes_of_any",
     "nodes_required",
     "object_key",
+    "resource_version",
     "wrapped",
 ]

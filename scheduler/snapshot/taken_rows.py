@@ -8,7 +8,7 @@ import numpy as np
 
 from scheduler.snapshot.affinity_index import TakenTerms
 from scheduler.snapshot.images import ImageState
-from scheduler.snapshot.interning import Interned
+from scheduler.snapshot.storage_index import TakenStorage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from scheduler.objects.taints import Taint
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
+    from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.source import Source
+    from scheduler.snapshot.storage_index import StorageInUse
 
 
 class TakenRows:
@@ -85,20 +87,16 @@ class TakenRows:
         return self._base.unschedulable()[self._rows]
 
     def taints(self) -> Interned[tuple[Taint, ...]]:
-        taints = self._base.taints()
-        return Interned(taints.codes[self._rows], taints.values)
+        return self._base.taints().take(self._rows)
 
     def declared_features(self) -> Interned[frozenset[str]]:
-        features = self._base.declared_features()
-        return Interned(features.codes[self._rows], features.values)
+        return self._base.declared_features().take(self._rows)
 
     def label(self, key: str) -> Interned[str | None]:
-        label = self._base.label(key)
-        return Interned(label.codes[self._rows], label.values)
+        return self._base.label(key).take(self._rows)
 
     def used_ports(self) -> Interned[frozenset[HostPort]]:
-        ports = self._base.used_ports()
-        return Interned(ports.codes[self._rows], ports.values)
+        return self._base.used_ports().take(self._rows)
 
     def image(self, name: str) -> ImageState:
         image = self._base.image(name)
@@ -110,6 +108,9 @@ class TakenRows:
 
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         return TakenTerms(self._base.affinity_terms(kind), self._rows, self._base.n_nodes)
+
+    def storage(self) -> StorageInUse:
+        return TakenStorage(self._base.storage(), self._rows)
 
     def objects(self, kind: str) -> Objects | None:
         return self._base.objects(kind)

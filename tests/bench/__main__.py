@@ -8,6 +8,7 @@ Machines differ; compare the lines of one run with each other.
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import logging
 import statistics
@@ -23,7 +24,7 @@ from scheduler.objects.decode import decode_pod
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.state.cache import Cache
-from tests.bench import whole_pod
+from tests.bench import volumes, whole_pod
 from tests.bench.across_nodes import KINDS, pending, running_cluster
 from tests.bench.preemption import full_cluster, urgent
 from tests.builders import node, pod, pod_object
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _SIZES = (100, 1000, 5000)
 _DECISIONS = 500
 _RUNS = 5
+_NUMBERS = itertools.count()
 
 
 def _framework() -> Framework:
@@ -56,8 +58,9 @@ def _alike(count: int) -> list[PodInfo]:
 
 
 def _different(count: int) -> list[PodInfo]:
-    # No two ask for the same, so that nothing kept from one pod helps the next.
-    return [pod(f"different-{number}", cpu=f"{100 + number}m", memory="500Mi") for number in range(count)]
+    # No two ask for the same, in whichever run, so that nothing kept from one pod helps another.
+    numbers = itertools.islice(_NUMBERS, count)
+    return [pod(f"different-{number}", cpu="100m", memory=f"{500_000 + number}Ki") for number in numbers]
 
 
 def _decide(framework: Framework, cache: Cache, pods: list[PodInfo], *, nobody_fits: bool = False) -> float:
@@ -97,6 +100,11 @@ def main() -> None:
         ]
         median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base)
         base = base or median
+    base_with_storage = None
+    for kind in volumes.KINDS:
+        seconds = [volumes.seconds_per_pod(_SIZES[-1], kind, _DECISIONS) for _ in range(3)]
+        median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base_with_storage)
+        base_with_storage = base_with_storage or median
     for budgets in (0, 1000):
         cache = full_cluster(_SIZES[-1], budgets)
         seconds = [_decide(framework, cache, urgent(5), nobody_fits=True) for _ in range(3)]

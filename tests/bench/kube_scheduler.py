@@ -23,6 +23,7 @@ import typer
 
 from scheduler.client.connect import connect
 from scheduler.client.http.request import Request
+from scheduler.errors import ApiError
 from tests.builders import node_object, pod_object
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _APPS = 50
 _ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 _PODS = "/api/v1/namespaces/default/pods"
 _SERVICES = "/api/v1/namespaces/default/services"
+_DEVICES = "/apis/resource.k8s.io/v1"
+_DEVICE_CLAIMS = f"{_DEVICES}/namespaces/default/resourceclaims"
 _EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 _MIXED = ("plain", "zone spread", "zone affinity", "preferred affinity", "node affinity")
 
@@ -83,6 +86,8 @@ _WISHES: Mapping[str, Mapping[str, Any]] = {
         }
     },
     "mixed": {},
+    "bound volume": {},
+    "device": {},
 }
 
 
@@ -91,6 +96,10 @@ def _pod(kind: str, number: int, scheduler_name: str) -> dict[str, Any]:
     if kind == "no two alike":
         cpu, memory = f"{50 + number % 97}m", f"{100 + number % 193}Mi"
     wish = _WISHES[_MIXED[number % len(_MIXED)] if kind == "mixed" else kind]
+    if kind == "bound volume":
+        wish = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": f"data-{number}"}}]}
+    elif kind == "device":
+        wish = {"resourceClaims": [{"name": "gpu", "resourceClaimName": f"gpu-{number}"}]}
     labels = {"app": f"a{number % _APPS}", "color": "blue"}
     made = pod_object(
         f"pod-{number}", cpu=cpu, memory=memory, labels=labels, schedulerName=scheduler_name, **wish
@@ -109,15 +118,124 @@ def _service(number: int) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"a{number}"}, "spec": spec}
 
 
+# What a volume, and what a device takes.
+
+
+def _volumes(pods: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what holds the pods' data: a volume in some zone for each, bound to its claim."""
+    for number in range(pods):
+        size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
+        claim = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": f"data-{number}"}
+        zone = {"key": _ZONE, "operator": "In", "values": [f"zone-{number % 3}"]}
+        yield (
+            "/api/v1/persistentvolumes",
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": f"data-{number}"},
+                "spec": {
+                    "capacity": size,
+                    "accessModes": modes,
+                    "csi": {"driver": "csi.example.com", "volumeHandle": f"{number}"},
+                    "claimRef": claim,
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}},
+                },
+            },
+        )
+        yield (
+            "/api/v1/namespaces/default/persistentvolumeclaims",
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {
+                    "name": f"data-{number}",
+                    "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+                },
+                "spec": {
+                    "accessModes": modes,
+                    "storageClassName": "",
+                    "volumeName": f"data-{number}",
+                    "resources": {"requests": size},
+                },
+            },
+        )
+
+
+def _devices(nodes: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a device on each node, and the class of all."""
+    selector = {"cel": {"expression": 'device.driver == "gpu.example.com"'}}
+    yield (
+        f"{_DEVICES}/deviceclasses",
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": "gpu"},
+            "spec": {"selectors": [selector]},
+        },
+    )
+    for number in range(nodes):
+        name = f"node-{number}"
+        yield (
+            f"{_DEVICES}/resourceslices",
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceSlice",
+                "metadata": {"name": name},
+                "spec": {
+                    "driver": "gpu.example.com",
+                    "nodeName": name,
+                    "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+                    "devices": [{"name": "gpu", "capacity": {"memory": {"value": f"{number % 3 * 40}Gi"}}}],
+                },
+            },
+        )
+
+
+def _device_claim(number: int) -> dict[str, Any]:
+    large = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("40Gi")) >= 0'
+    request = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": large}}]}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": f"gpu-{number}"},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": request}]}},
+    }
+
+
 # The API server.
 
 
 async def _create(api: ApiConnection, path: str, objects: Sequence[dict[str, Any]]) -> None:
-    left = iter(objects)
+    await _create_each(api, ((path, each) for each in objects))
+
+
+async def _create_each(api: ApiConnection, objects: Iterator[tuple[str, dict[str, Any]]]) -> None:
+    """Create (path, object) pairs; those that are there stay."""
 
     async def some() -> None:
-        for each in left:
-            await api.send(Request("POST", path, json.dumps(each).encode()))
+        for path, each in objects:
+            try:
+                await api.send(Request("POST", path, json.dumps(each).encode()))
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+
+    await asyncio.gather(*(some() for _ in range(_AT_A_TIME)))
+
+
+async def _delete_device_claims(api: ApiConnection) -> None:
+    """Delete all claims; without controllers nobody else takes their allocations and finalizers away."""
+    claims = json.loads((await api.send(Request("GET", _DEVICE_CLAIMS))).body)["items"]
+    left = iter(claims)
+    merge = "application/merge-patch+json"
+
+    async def some() -> None:
+        for claim in left:
+            path = f"{_DEVICE_CLAIMS}/{claim['metadata']['name']}"
+            nothing = b'{"status":{"allocation":null,"reservedFor":null}}'
+            await api.send(Request("PATCH", f"{path}/status", nothing, merge))
+            await api.send(Request("PATCH", path, b'{"metadata":{"finalizers":null}}', merge))
+            await api.send(Request("DELETE", path))
 
     await asyncio.gather(*(some() for _ in range(_AT_A_TIME)))
 
@@ -142,6 +260,12 @@ async def _prepare(api: ApiConnection, kind: str, nodes: int, pods: int, schedul
         await api.send(Request("DELETE", f"{_SERVICES}/{service['metadata']['name']}"))
     if kind == "mixed":
         await _create(api, _SERVICES, [_service(number) for number in range(_APPS)])
+    elif kind == "bound volume":
+        await _create_each(api, _volumes(pods))
+    elif kind == "device":
+        await _delete_device_claims(api)
+        await _create_each(api, _devices(nodes))
+        await _create(api, _DEVICE_CLAIMS, [_device_claim(number) for number in range(pods)])
     await _create(api, _PODS, [_pod(kind, number, scheduler_name) for number in range(pods)])
 
 

@@ -22,10 +22,19 @@ if TYPE_CHECKING:
 
 
 _QUANTITY_MAPS = names(
-    "allocatable allocatedResources capacity defaultRequest hard limits max min overhead podFixed "
-    "requests used"
+    "allocatable allocatedResources capacity consumedCapacity default defaultRequest hard limits max "
+    "maxLimitRequestRatio min overhead podFixed requests used"
 )
-_QUANTITIES = names("sizeLimit divisor maximumVolumeSize")
+_QUANTITIES = names("allocationMultiplier divisor maximumVolumeSize sizeLimit")
+_QUANTITIES_OF: Final = {
+    "V1CSIStorageCapacity": names("capacity"),
+    "V1CapacityRequestPolicy": names("default validValues"),
+    "V1CapacityRequestPolicyRange": names("max min step"),
+    "V1Counter": names("value"),
+    "V1DeviceCapacity": names("value"),
+    "V2MetricTarget": names("averageValue value"),
+    "V2MetricValueStatus": names("averageValue value"),
+}  # model -> fields whose names mean other things elsewhere
 _MICRO_TIMES = names("eventTime renewTime acquireTime lastObservedTime")
 
 # Go leaves out zero values of fields that are no pointers. Text is seldom a pointer, booleans and numbers
@@ -46,7 +55,19 @@ _ZERO_LEFT_OUT = names(
     "updatedReplicas"
 )
 
-_KEPT_WHEN_EMPTY: Final = frozenset({("V1Condition", "message")})  # elsewhere a message may be left out
+_KEPT_WHEN_EMPTY: Final = frozenset(
+    {
+        ("V1Condition", "message"),
+        ("V1Condition", "reason"),
+        ("V1Device", "nodeName"),
+        ("V1DeviceAttribute", "string"),
+        ("V1HostPathVolumeSource", "type"),
+        ("V1ResourceSliceSpec", "nodeName"),
+        ("V1VolumeAttachmentSource", "persistentVolumeName"),
+        ("V1VolumeNodeResources", "count"),
+        ("DiscoveryV1EndpointPort", "name"),
+    }
+)  # fields that are left out elsewhere
 
 _LEFT_OUT: Final = object()
 _Reader = Callable[[Any, list[str]], Any]
@@ -86,7 +107,7 @@ def structure_of(model: str) -> _Reader:
     readers: dict[str, _Reader] = {}
     for attribute, type_ in class_.openapi_types.items():
         name = class_.attribute_map[attribute]
-        readers[name] = _reader(name, type_, keep_empty=(model, name) in _KEPT_WHEN_EMPTY)
+        readers[name] = _reader(name, type_, model)
 
     def read(value: Any, unknown: list[str]) -> Any:
         if not isinstance(value, dict):
@@ -152,10 +173,12 @@ def _joined(step: str, path: str) -> str:
     return f"{step}{path}" if not path or path.startswith("[") else f"{step}.{path}"
 
 
-def _reader(name: str, type_: str, *, keep_empty: bool = False) -> _Reader:
+def _reader(name: str, type_: str, model: str = "") -> _Reader:
     """Return what reads one field, by the type kubernetes_asyncio states for it."""
+    is_quantity = name in _QUANTITIES or name in _QUANTITIES_OF.get(model, ())
+    keep_empty = (model, name) in _KEPT_WHEN_EMPTY
     if type_.startswith("list["):
-        return _list_reader(_reader("", type_[5:-1]))
+        return _list_reader(_read_quantity if is_quantity else _reader("", type_[5:-1]))
     if type_.startswith("dict("):
         values = type_.split(", ", 1)[1][:-1]
         holds_quantities = name in _QUANTITY_MAPS and values == "str"
@@ -163,12 +186,12 @@ def _reader(name: str, type_: str, *, keep_empty: bool = False) -> _Reader:
     readers: dict[str, _Reader] = {
         "str": _text_reader(keep_empty=keep_empty or not name or name in _TEXT_KEPT_WHEN_EMPTY),
         "datetime": _time_reader(micro=name in _MICRO_TIMES),
-        "int": _number_reader(whole=True, keep_zero=name not in _ZERO_LEFT_OUT),
-        "float": _number_reader(whole=False, keep_zero=name not in _ZERO_LEFT_OUT),
+        "int": _number_reader(whole=True, keep_zero=keep_empty or name not in _ZERO_LEFT_OUT),
+        "float": _number_reader(whole=False, keep_zero=keep_empty or name not in _ZERO_LEFT_OUT),
         "bool": _truth_reader(keep_false=name not in _FALSE_LEFT_OUT),
         "object": lambda value, _: value,
     }
-    if name in _QUANTITIES:
+    if is_quantity:
         readers["str"] = _read_quantity
     return readers.get(type_) or _late_reader(type_)
 

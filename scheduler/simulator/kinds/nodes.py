@@ -1,4 +1,4 @@
-"""Nodes: only defaults are particular; taints are the business of a controller."""
+"""Nodes: their defaults, and what is wrong with their taints and resources."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
+from scheduler.simulator.kinds.placement_rules import validate_taints
 from scheduler.simulator.kinds.pod_defaults import default_conditions
+from scheduler.simulator.kinds.resource_rules import validate_amount
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scheduler.simulator.apimachinery.causes import Cause
     from scheduler.simulator.apimachinery.objects import Object
 
 _NODE_INFO: Final = dict.fromkeys(
@@ -40,5 +45,24 @@ class NodeStrategy(Strategy):
         status.setdefault("daemonEndpoints", _ENDPOINTS)
         status["nodeInfo"] = _NODE_INFO | status.get("nodeInfo", {})
 
+    def validate_create(self, obj: Object) -> Sequence[Cause]:
+        return [*validate_taints(obj["spec"].get("taints", ()), "metadata.taints"), *_validate_amounts(obj)]
+
+    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+        taints = obj["spec"].get("taints", ())
+        return [
+            *self.validate_create(obj),
+            *validate_taints(taints, "metadata.taints"),
+        ]  # upstream says it twice
+
+    def validate_part_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+        return list(_validate_amounts(obj))
+
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
         """Leave a new node as it is."""
+
+
+def _validate_amounts(node: Object) -> Iterator[Cause]:
+    for field in ("capacity", "allocatable"):
+        for name, text in node["status"].get(field, {}).items():
+            yield from validate_amount(name, text, f"status.{field}.{name}")

@@ -49,6 +49,7 @@ ONLY_IN_THE_SOURCE = {
     "scheduler_queueing_hint_execution_duration_seconds": Declared(
         "histogram", frozenset({"plugin", "event", "hint"}), bounds(0.00001, 1.5, 20)
     ),
+    "scheduler_volume_scheduling_stage_error_total": Declared("counter", frozenset({"operation"})),
 }
 OURS_TO_NAME = ("custom_scheduler_", "process_", "python_")
 
@@ -80,6 +81,9 @@ def rarely_told() -> Mapping[str, Family]:
     metrics.permit_wait(Code.SUCCESS, 0.1)
     metrics.hint_asked("NodeAffinity", "NodeAdd", "Queue", 0.1)
     metrics.plugin("NodeAffinity", ExtensionPoint.FILTER, Code.SUCCESS, 0.1)
+    for point in ExtensionPoint:
+        metrics.failed("VolumeBinding", point)
+        metrics.failed("NodeAffinity", point)
     return families(metrics.text()[0].decode())
 
 
@@ -120,6 +124,12 @@ def test_metrics_that_were_not_seen_there_are_as_the_source_declares_them(
     found = {name: rarely_told[name].shape for name in ONLY_IN_THE_SOURCE}
 
     assert found == ONLY_IN_THE_SOURCE
+
+
+def test_failures_of_volume_binding_have_upstreams_names_for_where(rarely_told: Mapping[str, Family]) -> None:
+    family = rarely_told["scheduler_volume_scheduling_stage_error_total"]
+
+    assert family.values["operation"] == {"predicate", "assume", "bind"}
 
 
 def test_the_values_of_labels_are_kube_schedulers(ours: Mapping[str, Family]) -> None:

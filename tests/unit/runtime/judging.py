@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.framework import CycleState, Diagnosis
 from scheduler.runtime.calls import PluginError
+from tests.builders import node
+from tests.snapshots import snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,6 +43,26 @@ def by_class(
         state, pod, snapshot, diagnosis, rows=snapshot.all_rows, nominated=nominated or {}
     )
     return _judged(framework, pod, snapshot, state, diagnosis, rows)
+
+
+class Again:
+    """Judges pods as another way does, but for the first of each class, of which nothing is kept: that one is made up."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._met: set[tuple[int, str | None]] = set()
+
+    def __call__(self, framework: Framework, pod: PodInfo, *more: Any) -> Judged:
+        kind = (id(framework), pod.labels.get("class"))
+        if kind not in self._met:
+            self._met.add(kind)
+            before = {
+                plugin: list(plugin.calls) for plugin in framework.plugins.all() if hasattr(plugin, "calls")
+            }
+            self._judge(framework, pod, snapshot_of(node("before", labels={"turn": ""})))
+            for plugin, calls in before.items():
+                plugin.calls[:] = calls
+        return self._judge(framework, pod, *more)
 
 
 def _judged(

@@ -14,7 +14,8 @@ from scheduler.runtime.kept_verdicts import KeptOutcomes
 from tests.builders import node, pod
 from tests.puppets import Filter, NodeFilter, NodeScore, PreFilter, PreScore, Score, framework_of
 from tests.snapshots import cache_of, snapshot_of
-from tests.unit.runtime.judging import by_class, by_plugin
+from tests.unit.runtime import judging
+from tests.unit.runtime.judging import Again
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -53,9 +54,14 @@ def asked(plugin: Any) -> list[str]:
     return names
 
 
-@pytest.fixture(params=[by_plugin, by_class], ids=["by plugin", "by class"])
+@pytest.fixture(params=[judging.by_plugin, judging.by_class], ids=["by plugin", "by class"])
 def judge(request: pytest.FixtureRequest) -> Judge:
-    return request.param  # type: ignore[no-any-return]
+    return Again(request.param)
+
+
+@pytest.fixture
+def by_class() -> Judge:
+    return Again(judging.by_class)
 
 
 class TestWhoIsAsked:
@@ -67,7 +73,17 @@ class TestWhoIsAsked:
     def plugin(self, request: pytest.FixtureRequest) -> Any:
         return request.param(answer=None if request.param is KeptFilter else 1)
 
-    def test_the_second_pod_alike_asks_nothing(self, cache: Cache, plugin: Any, judge: Judge):
+    @pytest.mark.parametrize("way", [judging.by_plugin, judging.by_class], ids=["by plugin", "by class"])
+    def test_nothing_is_kept_of_the_first_pod_of_a_class(self, cache: Cache, plugin: Any, way: Judge):
+        framework = framework_of(plugin)
+        counts = []
+        for kind in "aabcbca":
+            way(framework, of_class("web", kind), cache.snapshot())
+            counts.append(len(asked(plugin)))
+
+        assert counts == [4, 4, 4, 4, 4, 4, 0]
+
+    def test_the_next_pod_alike_asks_nothing(self, cache: Cache, plugin: Any, judge: Judge):
         framework = framework_of(plugin)
         judge(framework, of_class("web-0"), cache.snapshot())
         assert asked(plugin) == ["n0", "n1", "n2", "n3"]
@@ -143,13 +159,15 @@ class TestWhoIsAsked:
         plugin = KeptFilter()
         framework = framework_of(plugin)
         snapshot = cache.snapshot()
+        judging.by_plugin(framework, of_class("web"), snapshot_of("before"))
+        asked(plugin)
         for rows, wanted in [([1, 3], ["n1", "n3"]), ([0, 1, 2, 3], ["n0", "n2"])]:
             framework.filtering.run_filters(
                 CycleState(), of_class("web"), snapshot, np.array(rows), Diagnosis.blank(4)
             )
             assert asked(plugin) == wanted
 
-    def test_pods_expected_on_a_node_are_seen_and_forgotten_again(self, cache: Cache):
+    def test_pods_expected_on_a_node_are_seen_and_forgotten_again(self, cache: Cache, by_class: Judge):
         def room(_state: Any, _pod: Any, node: Any) -> Status | None:
             return Status.unschedulable("full") if any(True for _ in node.pods) else None
 
@@ -189,7 +207,7 @@ class TestWhoIsAsked:
 
         assert asked(plugin) == []
 
-    def test_what_was_said_before_the_nodes_is_taken_over_for_pods_alike(self, cache: Cache):
+    def test_what_was_said_before_the_nodes_is_taken_over_for_pods_alike(self, cache: Cache, by_class: Judge):
         class Prepares(Kept, PreFilter, PreScore, NodeScore):
             def pre_filter(self, state: Any, pod: Any, snapshot: Any) -> None:
                 self.say("pre_filter")
@@ -232,8 +250,8 @@ def test_who_judges_both_ways_is_asked_at_once_about_many_nodes_and_one_by_one_a
 
 
 class TestFailures:
-    def test_a_failure_is_no_verdict_so_the_node_is_asked_about_again(self):
-        answers = iter([Status.failed("no answer"), Status.unschedulable("no"), None])
+    def test_a_failure_is_no_verdict_so_the_node_is_asked_about_again(self, by_class: Judge):
+        answers = iter([None, Status.failed("no answer"), Status.unschedulable("no"), None])
         plugin = KeptFilter(answer=lambda *_: next(answers))
         framework = framework_of(plugin)
         snapshot = snapshot_of("n0", "n1")
@@ -244,13 +262,14 @@ class TestFailures:
         assert by_class(framework, of_class("web"), snapshot)[0] == [0]
         assert asked(plugin) == ["n0"]
 
-    def test_a_failure_is_over_for_a_class_when_pods_of_another_had_the_node_judged(self):
+    def test_a_failure_is_over_for_a_class_when_pods_of_another_had_the_node_judged(self, by_class: Judge):
         class OfAll(NodeFilter):
             def signature(self, pod: PodInfo) -> str:
                 return "all alike"
 
-        answers = iter([Status.failed("no answer"), None, None])
-        framework = framework_of(OfAll(answer=lambda *_: next(answers)), KeptFilter())
+        failures = [Status.failed("no answer")]
+        answers = lambda *args: failures.pop() if args[2].name == "n0" and failures else None  # noqa: E731
+        framework = framework_of(OfAll(answer=answers), KeptFilter())
         snapshot = snapshot_of("n0", "n1")
 
         with pytest.raises(PluginError, match='for node "n0": no answer'):
@@ -258,7 +277,7 @@ class TestFailures:
         assert by_class(framework, of_class("web", "b"), snapshot)[0] == [0, 1]
         assert by_class(framework, of_class("web", "a"), snapshot)[0] == [0, 1]
 
-    def test_a_failure_at_a_node_that_is_gone_is_forgotten(self):
+    def test_a_failure_at_a_node_that_is_gone_is_forgotten(self, by_class: Judge):
         cache = cache_of(["n0", "n1"])
         plugin = KeptFilter(answer=lambda *args: Status.failed("no") if args[2].name == "n1" else None)
         framework = framework_of(plugin)
@@ -316,7 +335,9 @@ class TestFailures:
         ):
             judge(framework_of(Odd()), pod("web"), snapshot_of("n0"))
 
-    def test_a_signature_that_raises_is_an_error_of_the_plugin_where_pods_are_expected_too(self):
+    def test_a_signature_that_raises_is_an_error_of_the_plugin_where_pods_are_expected_too(
+        self, by_class: Judge
+    ):
         class Odd(NodeFilter):
             def signature(self, pod: PodInfo) -> Any:
                 raise KeyError("x")
@@ -343,7 +364,7 @@ class TestClasses:
             self.say("normalize")
             return scores * 100 // max(int(scores[feasible].max()), 1)
 
-    def test_what_one_class_asked_is_normalised_anew_for_the_other(self):
+    def test_what_one_class_asked_is_normalised_anew_for_the_other(self, by_class: Judge):
         cache = cache_of(["n0", "n1"])
         framework = framework_of(KeptFilter(), self.Nodes())
         for rank in (1, 4):
@@ -353,7 +374,7 @@ class TestClasses:
 
         assert totals == [[100, 50], [100, 50]]
 
-    def test_what_did_not_change_is_not_normalised_again(self):
+    def test_what_did_not_change_is_not_normalised_again(self, by_class: Judge):
         cache = cache_of(["n0", "n1"])
         plugin = self.Nodes()
         framework = framework_of(KeptFilter(), plugin)
@@ -364,7 +385,7 @@ class TestClasses:
         assert plugin.called() == ["normalize"]
 
     @pytest.mark.parametrize("ranked", ["nothing", "a part"])
-    def test_changed_rows_that_were_never_ranked_may_go(self, ranked: str):
+    def test_changed_rows_that_were_never_ranked_may_go(self, ranked: str, by_class: Judge):
         def refuses(_state: Any, _pod: Any, node: Any) -> Status | None:
             return Status.unschedulable("full") if list(node.pods) else None
 
@@ -386,7 +407,7 @@ class TestClasses:
 
         assert by_class(framework, of_class("web"), cache.snapshot())[:2] == ([1, 2], [1, 1])
 
-    def test_an_answer_for_one_class_is_not_taken_for_that_of_another(self):
+    def test_an_answer_for_one_class_is_not_taken_for_that_of_another(self, by_class: Judge):
         def refuses(_state: Any, each: Any, _node: Any) -> Status:
             return Status.unschedulable(f"no {each.labels['class']}")
 
@@ -398,6 +419,21 @@ class TestClasses:
 
 
 class TestLimits:
+    @pytest.mark.parametrize("way", [judging.by_plugin, judging.by_class], ids=["by plugin", "by class"])
+    def test_of_very_many_classes_of_one_pod_the_oldest_are_forgotten(
+        self, monkeypatch: pytest.MonkeyPatch, way: Judge
+    ):
+        monkeypatch.setattr(kept_verdicts, "_MOST_ASKED_ONCE", 2)
+        monkeypatch.setattr(equivalence_classes, "_MOST_FIRST_PODS", 2)
+        plugin = KeptFilter()
+        framework, snapshot = framework_of(plugin), snapshot_of("n0")
+        counts = []
+        for kind in ("a", "b", "c", "a", "a", "c", "c", "a"):
+            way(framework, of_class("web", kind), snapshot)
+            counts.append(len(asked(plugin)))
+
+        assert counts == [1, 1, 1, 1, 1, 1, 0, 0]
+
     def test_the_signature_not_asked_for_the_longest_is_forgotten_first(
         self, monkeypatch: pytest.MonkeyPatch
     ):
@@ -406,14 +442,14 @@ class TestLimits:
         framework = framework_of(plugin)
         snapshot = snapshot_of("n0")
         counts = []
-        for kind in ("a", "b", "a", "c", "a", "b"):
-            by_plugin(framework, of_class("web", kind), snapshot)
+        for kind in ("a", "b", "c", "a", "b", "a", "c", "a", "b"):
+            judging.by_plugin(framework, of_class("web", kind), snapshot)
             counts.append(len(asked(plugin)))
 
-        assert counts == [1, 1, 0, 1, 0, 1]
+        assert counts == [1, 1, 1, 1, 1, 0, 1, 0, 1]
 
     def test_the_class_that_had_no_pod_for_the_longest_is_forgotten_first(
-        self, monkeypatch: pytest.MonkeyPatch
+        self, monkeypatch: pytest.MonkeyPatch, by_class: Judge
     ):
         class Prepares(Kept, PreFilter): ...
 

@@ -143,7 +143,7 @@ def test_verdicts_of_a_sample_are_not_kept(sample: int | None, asked: int) -> No
     plugin = Signing(sample)
     framework = framework_of(plugin)
     snapshot = cache_of([f"n{number}" for number in range(4)]).snapshot()
-    for _ in range(2):
+    for _ in range(3):
         plugin.asked.clear()
         plugin.sample_start = 0
         state, diagnosis = CycleState(), Diagnosis.blank(4)

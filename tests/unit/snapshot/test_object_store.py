@@ -128,7 +128,8 @@ def test_what_is_assumed_is_shown_until_something_newer_comes(story: list[tuple[
                 assumed.pop(key, None)
             case "assumed":
                 store.assume(key, obj)
-                assumed[key] = obj
+                if key not in shown or number >= int(shown[key]["metadata"]["resourceVersion"]):
+                    assumed[key] = obj
             case "restored":
                 store.restore(key)
                 assumed.pop(key, None)
