@@ -1,7 +1,7 @@
 """The functions that Kubernetes adds to the language, as far as device selectors have a use for them.
 
-Not among them are url and format, whose values no attribute holds, authorizer, find and findAll, whose patterns Python would
-match in more than linear time, and macros.
+Not among them are url and format, whose values no attribute holds, authorizer, those on lists that came with 1.34, find and
+findAll, whose patterns Python would match in more than linear time, and macros with two variables.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/cel/library, and vendor/github.com/google/cel-go/ext/sets.go.

@@ -23,7 +23,7 @@ _DEVICE = re.compile(
     r"""(?P<text>r?(?:\"\"\"(?:.|\n)*?\"\"\"|'''(?:.|\n)*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))"""
     r"""|(?P<comment>//[^\n]*)"""
     r"""|(?<![.\w])device\b(?:\s*\.\s*(?P<field>driver|allowMultipleAllocations|attributes|capacity)\b)?"""
-    r"""(?P<looks_up>(?=\s*\[)|\s*\.\s*\??(?P<domain>\w+))?"""
+    r"""(?P<looks_up>(?=\s*\[)|\s*\.\s*\??(?P<domain>\w+)\b(?!\s*\())?"""
 )
 
 

@@ -127,11 +127,8 @@ class Search:
         """
         for claim in range(len(self._names)):
             self._read(claim)
-        counted = self._until_done(self._claim(0))
-        if counted is _Found.ALL:
+        if self._until_done(self._claim(0)) is _Found.ALL:
             return Solution(self._given, self._chosen)
-        if counted is _Found.TOO_MANY:
-            raise AllocationError("allocation max size exceeded")
         if any(pool.is_invalid for pool in self._pools):
             raise InvalidPoolsError("invalid resource pools were encountered")
         return None
