@@ -29,6 +29,7 @@ class OutdatedRows:
     """Follows nodes, pods that attach storage, and the objects that say what they attach."""
 
     def __init__(self) -> None:
+        self._pods: StorageIndex | None = None  # of the cluster that is followed
         self._seen: dict[str, int] = {}  # what is followed -> how many changes were taken in
         self._node_of: dict[
             str, str
@@ -39,7 +40,8 @@ class OutdatedRows:
         stores = {kind: snapshot.objects(kind) for kind in _KINDS}
         nodes = snapshot.node_changes
         assert nodes is not None, "rows are those of the cluster itself"
-        seen = self._seen
+        seen = self._seen if pods is self._pods else {}
+        self._pods = pods
         self._seen = {kind: store.changes for kind, store in stores.items()}
         self._seen |= {"nodes": nodes.end, "pods": pods.changes.end}
         if seen:

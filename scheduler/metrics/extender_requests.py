@@ -4,36 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.metrics.families import Counters, Histograms, exponential_buckets
+from scheduler.metrics.families import exponential_buckets
 
 if TYPE_CHECKING:
-    from scheduler.metrics.families import Family
+    from scheduler.metrics.families import Families
 
 
 class ExtenderRequestMetrics:
     """Metrics of the requests of other schedulers."""
 
-    def __init__(self) -> None:
-        self._requests = Counters(
+    def __init__(self, families: Families) -> None:
+        self._requests = families.counters(
             "custom_scheduler_extender_requests_total",
             "Requests of schedulers whose extender this is, by verb and result: success, error (it could not be "
             "answered), invalid (it was not understood, or asks for what is not served).",
-            ("verb", "result"),
+            "verb result",
         )
-        self._seconds = Histograms(
+        self._seconds = families.histograms(
             "custom_scheduler_extender_request_duration_seconds",
             "How long it took to answer a request of a scheduler whose extender this is.",
-            ("verb",),
-            exponential_buckets(0.0005, 2, 15),
+            "verb",
+            bounds=exponential_buckets(0.0005, 2, 15),
         )
-        self._nodes = Counters(
+        self._nodes = families.counters(
             "custom_scheduler_extender_unknown_nodes_total",
             "Nodes that a scheduler asked about and that were not known here.",
         )
-
-    @property
-    def families(self) -> list[Family]:
-        return [self._requests, self._seconds, self._nodes]
 
     def extender_asked(self, verb: str, result: str, seconds: float) -> None:
         """Count a request that was answered."""

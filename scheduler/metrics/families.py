@@ -12,13 +12,16 @@ from bisect import bisect_left
 from collections import defaultdict
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     Labels = tuple[str, ...]
     Key = Labels | str  # of one label its value, else a tuple of them
+
+
+F = TypeVar("F", bound="Family")
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> list[float]:
@@ -145,3 +148,29 @@ class Histograms(Family, defaultdict["Key", Distribution]):
         for key, distribution in self.items():
             below = accumulate(distribution.counts)
             yield _labels(key), list(zip(self._les, below, strict=True)), distribution.sum
+
+
+class Families(list[Family]):
+    """What one process shows; a family that is made here is one of them."""
+
+    def counters(self, name: str, text: str, labels: str = "") -> Counters:
+        """Return counters; the labels' names are apart by spaces."""
+        return self._with(Counters(name, text, labels.split()))
+
+    def gauges(self, name: str, text: str) -> Gauges:
+        """Return a gauge that is set."""
+        return self._with(Gauges(name, text))
+
+    def read_gauges(
+        self, name: str, text: str, labels: Sequence[str], read: Callable[[], Iterable[tuple[Labels, float]]]
+    ) -> None:
+        """Show numbers that are read when somebody asks: the labels' values, and the number."""
+        self.append(ReadGauges(name, text, labels, read))
+
+    def histograms(self, name: str, text: str, labels: str = "", *, bounds: Sequence[float]) -> Histograms:
+        """Return histograms."""
+        return self._with(Histograms(name, text, labels.split(), bounds))
+
+    def _with(self, family: F) -> F:
+        self.append(family)
+        return family

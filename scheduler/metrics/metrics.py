@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
 from scheduler.metrics.configuration import ConfigurationMetrics
-from scheduler.metrics.families import Counters, Histograms, ReadGauges, exponential_buckets
+from scheduler.metrics.families import Families, exponential_buckets
 from scheduler.metrics.plugin_refresh import RefreshMetrics
 from scheduler.metrics.rest_client import RestClientMetrics
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from scheduler.framework.queued_pod import QueuedPodInfo
-    from scheduler.metrics.families import Family
 
 _MANY_ATTEMPTS = "15+"
 _ATTEMPTS = tuple(str(attempts) for attempts in range(15))  # a pod's attempts, while they are few -> label
@@ -49,21 +48,18 @@ class Metrics:
     All methods that count must be called in one thread: that of the main loop.
 
     Attributes:
+        families: all that is shown; others may add theirs.
         rest_client: is told of requests to the API server.
         configuration: is told of configurations that are offered while it runs.
         refreshes: is told of the background data of plugins.
     """
 
     def __init__(self) -> None:
-        self.rest_client = RestClientMetrics()
-        self.configuration = ConfigurationMetrics()
-        self.refreshes = RefreshMetrics()
-        self._families: list[Family] = [
-            *self.rest_client.families,
-            *self.configuration.families,
-            *self.refreshes.families,
-        ]
-        counters, histograms = self._counters, self._histograms
+        self.families = Families()
+        self.rest_client = RestClientMetrics(self.families)
+        self.configuration = ConfigurationMetrics(self.families)
+        self.refreshes = RefreshMetrics(self.families)
+        counters, histograms = self.families.counters, self.families.histograms
         self._attempts = counters(
             "scheduler_schedule_attempts_total",
             "Attempts to schedule pods, by result: scheduled, unschedulable (no node can run it), "
@@ -205,7 +201,7 @@ class Metrics:
         # Importing it takes a while, which a start need not wait for.
         from scheduler.metrics.registry import registry_of
 
-        return registry_of(self._families)
+        return registry_of(self.families)
 
     def text(self, accept: str = "") -> tuple[bytes, Mapping[str, str]]:
         """Return what /metrics answers, and the answer's headers.
@@ -217,10 +213,6 @@ class Metrics:
 
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), {"Content-Type": content_type}
-
-    def also(self, families: Iterable[Family]) -> None:
-        """Show further families, of what not every process does."""
-        self._families.extend(families)
 
     # Read when scraped.
 
@@ -238,7 +230,7 @@ class Metrics:
         read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
     ) -> None:
         """Show numbers that are read when somebody asks: the labels' values, and the number."""
-        self._families.append(ReadGauges(name, text, labels, read))
+        self.families.read_gauges(name, text, labels, read)
 
     # What the runtime tells.
 
@@ -328,13 +320,3 @@ class Metrics:
 
     def dropped(self, queue: str) -> None:
         self._dropped[queue].add()
-
-    def _counters(self, name: str, text: str, labels: str = "") -> Counters:
-        family = Counters(name, text, labels.split())
-        self._families.append(family)
-        return family
-
-    def _histograms(self, name: str, text: str, labels: str = "", *, bounds: Sequence[float]) -> Histograms:
-        family = Histograms(name, text, labels.split(), bounds)
-        self._families.append(family)
-        return family

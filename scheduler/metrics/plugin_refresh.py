@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.metrics.families import Counters, ReadGauges
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from scheduler.metrics.families import Family
+    from scheduler.metrics.families import Families
 
     Numbers = Iterable[tuple[tuple[str, ...], float]]
-
-_LABELS = ("plugin", "profile")
 
 
 class RefreshMetrics:
@@ -24,38 +20,31 @@ class RefreshMetrics:
         nodes_without_data: ((plugin, profile), number) of those whose data are about nodes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, families: Families) -> None:
         self.ages: Callable[[], Numbers] = lambda: ()
         self.nodes_without_data: Callable[[], Numbers] = lambda: ()
-        self._refreshes = Counters(
+        self._refreshes = families.counters(
             "custom_scheduler_plugin_refresh_total",
             "Times that a plugin was asked to fetch its background data.",
-            _LABELS,
+            "plugin profile",
         )
-        self._failures = Counters(
+        self._failures = families.counters(
             "custom_scheduler_plugin_refresh_failures_total",
             "Times that a plugin could not fetch its background data.",
-            _LABELS,
+            "plugin profile",
         )
-
-    @property
-    def families(self) -> list[Family]:
-        return [
-            self._refreshes,
-            self._failures,
-            ReadGauges(
-                "custom_scheduler_plugin_refresh_age_seconds",
-                "Time since a plugin last fetched its background data, or since it began to try.",
-                _LABELS,
-                lambda: self.ages(),  # noqa: PLW0108 - set later
-            ),
-            ReadGauges(
-                "custom_scheduler_plugin_refresh_nodes_without_data",
-                "Nodes of which a plugin's background data say nothing, or nothing that is recent enough.",
-                _LABELS,
-                lambda: self.nodes_without_data(),  # noqa: PLW0108 - set later
-            ),
-        ]
+        families.read_gauges(
+            "custom_scheduler_plugin_refresh_age_seconds",
+            "Time since a plugin last fetched its background data, or since it began to try.",
+            ("plugin", "profile"),
+            lambda: self.ages(),  # noqa: PLW0108 - set later
+        )
+        families.read_gauges(
+            "custom_scheduler_plugin_refresh_nodes_without_data",
+            "Nodes of which a plugin's background data say nothing, or nothing that is recent enough.",
+            ("plugin", "profile"),
+            lambda: self.nodes_without_data(),  # noqa: PLW0108 - set later
+        )
 
     def began(self, plugin: str, profile: str) -> None:
         """Show the counters of a plugin that is about to fetch its first data."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.metrics.families import Counters, Histograms
-
 if TYPE_CHECKING:
-    from scheduler.metrics.families import Family
+    from scheduler.metrics.families import Families
 
 _SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 _NO_ANSWER = "<error>"
@@ -20,22 +18,18 @@ class RestClientMetrics:
         kube-scheduler v1.36, staging/src/k8s.io/component-base/metrics/prometheus/restclient/metrics.go.
     """
 
-    def __init__(self) -> None:
-        self._requests = Counters(
+    def __init__(self, families: Families) -> None:
+        self._requests = families.counters(
             "rest_client_requests_total",
             "Requests to the API server, by status code, method and host; watches too.",
-            ["code", "host", "method"],
+            "code host method",
         )
-        self._seconds = Histograms(
+        self._seconds = families.histograms(
             "rest_client_request_duration_seconds",
             "From sending a request to the end of its answer, in seconds; without watches.",
-            ["host", "verb"],
-            _SECONDS,
+            "host verb",
+            bounds=_SECONDS,
         )
-
-    @property
-    def families(self) -> list[Family]:
-        return [self._requests, self._seconds]
 
     def requested(self, host: str, method: str, status: int, seconds: float | None) -> None:
         """Count a request.

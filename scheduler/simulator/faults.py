@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.api.request_info import RequestInfo
 from scheduler.simulator.apimachinery.status import StatusError
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from scheduler.simulator.registry.registry import Registry
 
 Match = Callable[[RequestInfo], bool]
+
+DELAY, REFUSE, LOSE, STALL = "delay", "refuse", "lose", "stall"
 
 _REFUSALS: Final = {
     400: ("BadRequest", "the request was refused on purpose"),
@@ -42,17 +44,11 @@ def requests(
     *, verb: str = "", resource: str = "", subresource: str | None = None, namespace: str = "", name: str = ""
 ) -> Match:
     """Match requests by what they are about; what is not given does not matter."""
-
-    def match(info: RequestInfo) -> bool:
-        return (
-            (not verb or info.verb == verb)
-            and (not resource or info.resource == resource)
-            and (subresource is None or info.subresource == subresource)
-            and (not namespace or info.namespace == namespace)
-            and (not name or info.name == name)
-        )
-
-    return match
+    wanted = {"verb": verb, "resource": resource, "namespace": namespace, "name": name}
+    fields = {field: value for field, value in wanted.items() if value}
+    if subresource is not None:
+        fields["subresource"] = subresource
+    return lambda info: all(getattr(info, field) == value for field, value in fields.items())
 
 
 def binds(info: RequestInfo) -> bool:
@@ -70,36 +66,26 @@ class Fault:
     """One fault.
 
     Attributes:
+        sort: what goes wrong: DELAY, REFUSE, LOSE or STALL.
         match: which requests it concerns.
         times: how many more it hits; None for no end.
         probability: of hitting a request it concerns.
+        seconds: bounds of how long a request waits.
+        code: of a refusal.
+        retry_after_seconds: what a refusal asks for.
+        streams: the watches that are silent; None for all there are and will be.
         hits: how many it has hit.
     """
 
+    sort: str
     match: Match
-    times: int | None
-    probability: float
-    hits: int = field(default=0, init=False)
-
-
-@dataclass(slots=True, eq=False)
-class _Delay(Fault):
-    least_seconds: float = 0.0
-    most_seconds: float = 0.0
-
-
-@dataclass(slots=True, eq=False)
-class _Refusal(Fault):
+    times: int | None = None
+    probability: float = 1.0
+    seconds: tuple[float, float] = (0.0, 0.0)
     code: int = 500
     retry_after_seconds: int | None = None
-
-
-_F = TypeVar("_F", bound=Fault)
-
-
-@dataclass(slots=True, eq=False)
-class _Stall(Fault):
-    streams: frozenset[WatchStream] | None = None  # None: all there are and will be
+    streams: frozenset[WatchStream] | None = None
+    hits: int = field(default=0, init=False)
 
 
 class Faults:
@@ -110,10 +96,7 @@ class Faults:
         self._registry = registry
         self._streams = streams
         self._random = Random(seed)
-        self._delays: list[_Delay] = []
-        self._refusals: list[_Refusal] = []
-        self._lost_answers: list[Fault] = []
-        self._stalls: list[_Stall] = []
+        self._faults: list[Fault] = []
 
     def delay(
         self,
@@ -124,10 +107,8 @@ class Faults:
         probability: float = 1.0,
     ) -> Fault:
         """Let requests wait before they are handled: so long, or between two bounds."""
-        least, most = seconds if isinstance(seconds, tuple) else (seconds, seconds)
-        fault = _Delay(match, times, probability, least, most)
-        self._delays.append(fault)
-        return fault
+        bounds = seconds if isinstance(seconds, tuple) else (seconds, seconds)
+        return self._add(Fault(DELAY, match, times, probability, seconds=bounds))
 
     def refuse(
         self,
@@ -139,17 +120,15 @@ class Faults:
         retry_after_seconds: int | None = None,
     ) -> Fault:
         """Answer requests with an error, without handling them."""
-        fault = _Refusal(match, times, probability, code, retry_after_seconds)
-        self._refusals.append(fault)
-        return fault
+        return self._add(
+            Fault(REFUSE, match, times, probability, code=code, retry_after_seconds=retry_after_seconds)
+        )
 
     def lose_answers(
         self, match: Match = binds, *, times: int | None = None, probability: float = 1.0
     ) -> Fault:
         """Handle requests, then cut the connection instead of answering."""
-        fault = Fault(match, times, probability)
-        self._lost_answers.append(fault)
-        return fault
+        return self._add(Fault(LOSE, match, times, probability))
 
     def drop_watches(self, match: Match = any_request) -> int:
         """Cut the connections of watches under way; returns how many."""
@@ -165,10 +144,7 @@ class Faults:
             match: which.
             future: whether those that begin later are silent too.
         """
-        fault = _Stall(match, None, 1.0, streams=None if future else frozenset(self._streams))
-        self._stalls.append(fault)
-        self._settle_stalls()
-        return fault
+        return self._add(Fault(STALL, match, streams=None if future else frozenset(self._streams)))
 
     def compact(self, resource: str = "") -> None:
         """Forget the history of one kind or of all: watches cannot resume from earlier versions."""
@@ -178,21 +154,19 @@ class Faults:
 
     def remove(self, fault: Fault) -> None:
         """End a fault."""
-        for faults in (self._delays, self._refusals, self._lost_answers, self._stalls):
-            if fault in faults:
-                faults.remove(fault)  # type: ignore[arg-type]  # it is in this very list
+        if fault in self._faults:
+            self._faults.remove(fault)
         self._settle_stalls()
 
     def clear(self) -> None:
         """End all faults."""
-        for faults in (self._delays, self._refusals, self._lost_answers, self._stalls):
-            faults.clear()
+        self._faults.clear()
         self._settle_stalls()
 
     def delay_of(self, info: RequestInfo) -> float:
         """Return how many seconds a request is to wait."""
-        fault = self._hit(self._delays, info)
-        return self._random.uniform(fault.least_seconds, fault.most_seconds) if fault else 0.0
+        fault = self._hit(DELAY, info)
+        return self._random.uniform(*fault.seconds) if fault else 0.0
 
     def check(self, info: RequestInfo) -> None:
         """Refuse a request that is to be refused.
@@ -200,7 +174,7 @@ class Faults:
         Raises:
             StatusError: it is.
         """
-        fault = self._hit(self._refusals, info)
+        fault = self._hit(REFUSE, info)
         if fault is None:
             return
         reason, message = _REFUSALS.get(fault.code, ("", "the request was refused on purpose"))
@@ -211,21 +185,29 @@ class Faults:
 
     def loses_answer(self, info: RequestInfo) -> bool:
         """Say whether the answer to a request is to be lost."""
-        return self._hit(self._lost_answers, info) is not None
+        return self._hit(LOSE, info) is not None
 
     def stalls(self, stream: WatchStream) -> bool:
         """Say whether a watch is to be silent."""
         return any(
             fault.match(stream.info) and (fault.streams is None or stream in fault.streams)
-            for fault in self._stalls
+            for fault in self._of(STALL)
         )
+
+    def _add(self, fault: Fault) -> Fault:
+        self._faults.append(fault)
+        self._settle_stalls()
+        return fault
+
+    def _of(self, sort: str) -> list[Fault]:
+        return [fault for fault in self._faults if fault.sort == sort]
 
     def _settle_stalls(self) -> None:
         for stream in list(self._streams):
             stream.is_stalled = self.stalls(stream)
 
-    def _hit(self, faults: list[_F], info: RequestInfo) -> _F | None:
-        for fault in faults:
+    def _hit(self, sort: str, info: RequestInfo) -> Fault | None:
+        for fault in self._of(sort):
             if not fault.match(info):
                 continue
             if fault.probability < 1.0 and self._random.random() >= fault.probability:
@@ -234,6 +216,6 @@ class Faults:
             if fault.times is not None:
                 fault.times -= 1
                 if not fault.times:
-                    faults.remove(fault)
+                    self._faults.remove(fault)
             return fault
         return None

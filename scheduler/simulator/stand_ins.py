@@ -24,6 +24,7 @@ from scheduler.simulator.drivers.attacher import Attacher
 from scheduler.simulator.drivers.devices import DeviceDrivers, DeviceOptions
 from scheduler.simulator.drivers.provisioner import Provisioner, ProvisionerOptions
 from scheduler.simulator.drivers.provisioning_faults import ProvisioningFaults
+from scheduler.simulator.kubelet.heartbeats import Heartbeats
 from scheduler.simulator.kubelet.kubelet import Kubelet, KubeletOptions
 
 if TYPE_CHECKING:
@@ -70,5 +71,8 @@ def stand_ins(
             GarbageCollector(store),
         ]
     if kubelet:
-        wanted.append(Kubelet(store, kubelet if isinstance(kubelet, KubeletOptions) else KubeletOptions()))
+        options = kubelet if isinstance(kubelet, KubeletOptions) else KubeletOptions()
+        wanted.append(Kubelet(store, options))
+        if options.heartbeat_seconds:
+            wanted.append(Heartbeats(store, options.heartbeat_seconds))
     return wanted

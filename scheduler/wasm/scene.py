@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from scheduler.wasm import protobuf
+from scheduler.objects import protobuf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ def pod_bytes(pod: PodInfo) -> bytes:
         LookupError: the whole object was not kept.
         ValueError: it cannot be written.
     """
-    return protobuf.encode("Pod", pod.object)
+    return protobuf.encode("v1", "Pod", pod.object)
 
 
 class Nodes:
@@ -92,7 +92,7 @@ class Nodes:
         """Return a NodeList of all."""
         if len(self._written) > 2 * snapshot.n_nodes + 16:
             self._written.clear()  # nodes come and go
-        return protobuf.node_list(map(self._bytes_of, snapshot.nodes))
+        return protobuf.encode_list(map(self._bytes_of, snapshot.nodes))
 
     def images(self, snapshot: Snapshot, name: str) -> bytes:
         """Return the images on a node, JSON of name -> size and number of nodes; null if there is no such node."""
@@ -111,6 +111,6 @@ class Nodes:
         known = self._written.get(node.name)
         if known is not None and known[0] is node.raw:
             return known[1]
-        written = protobuf.encode("Node", msgspec.json.decode(node.raw))
+        written = protobuf.encode("v1", "Node", msgspec.json.decode(node.raw))
         self._written[node.name] = (node.raw, written)
         return written

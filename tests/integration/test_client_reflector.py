@@ -172,7 +172,7 @@ async def test_a_stalled_watch_is_replaced():
         at.touch("a", 1)
         await asyncio.sleep(100.0)
         assert at.believer.pods != at.there
-        at.server.faults._stalls.remove(fault)  # new watches work, the old one stays silent
+        at.server.faults._faults.remove(fault)  # new watches work, the old one stays silent
         await asyncio.sleep(100.0)
 
         at.check()

@@ -159,8 +159,10 @@ class Story:
     # Objects.
 
     def put_claim(self, name: str | None = None) -> None:
-        name = name or self.random.choice(CLAIMS)
-        owners = [None, pod("waiting"), *(each for pods in self.pods.values() for each in pods.values())]
+        there = [each for pods in self.pods.values() for each in pods.values()]
+        made_for = [used.name for each in there for used in each.claims if used.is_ephemeral]
+        name = name or self.random.choice([*CLAIMS, *made_for])
+        owners = [None, pod("waiting"), *there, *(each for each in there if name.startswith(f"{each.name}-"))]
         each = claim(
             name,
             self.random.choice(["", *VOLUMES]),

@@ -74,8 +74,8 @@ class ExtenderService:
         in_tree: Mapping[str, type[Plugin]] = IN_TREE,
     ) -> None:
         self.configuration = configuration
-        self.metrics, self.requests = Metrics(), ExtenderRequestMetrics()
-        self.metrics.also(self.requests.families)
+        self.metrics = Metrics()
+        self.requests = ExtenderRequestMetrics(self.metrics.families)
         connection.observer = self.metrics.rest_client
         self._connection = connection
         self.parts = Parts(clock, self.metrics, in_tree)

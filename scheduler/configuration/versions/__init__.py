@@ -13,7 +13,7 @@ from scheduler.configuration.types import API_VERSION, KIND
 from scheduler.configuration.versions import policy, v1alpha1, v1alpha2, v1beta1, v1beta2, v1beta3
 from scheduler.configuration.versions.algorithm_source import PATH, read_algorithm_source
 from scheduler.configuration.versions.conversion import Conversion, entries, mapping, name_of
-from scheduler.configuration.versions.profiles import args_of, each_profile
+from scheduler.configuration.versions.profiles import profiles_of
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import FieldError
 from scheduler.objects.wording import was
@@ -27,16 +27,15 @@ if TYPE_CHECKING:
 
 _GROUP = API_VERSION.rpartition("/")[0]
 _WITH_SOURCE = (f"{_GROUP}/v1alpha1", f"{_GROUP}/v1alpha2")
+_AFTER_SOURCE = f"{_GROUP}/v1beta1"
 _STEPS = {
-    f"{_GROUP}/v1alpha1": v1alpha1.convert,
-    f"{_GROUP}/v1alpha2": v1alpha2.convert,
-    f"{_GROUP}/v1beta1": v1beta1.convert,
+    _AFTER_SOURCE: v1beta1.convert,
     f"{_GROUP}/v1beta2": v1beta2.convert,
     f"{_GROUP}/v1beta3": v1beta3.convert,
 }
-"""Old apiVersion -> what makes the next one of it; oldest first."""
+"""apiVersion -> what makes the next one of it, of those without a source; oldest first."""
 
-OLD_VERSIONS = tuple(reversed(_STEPS))
+OLD_VERSIONS = tuple(reversed((*_WITH_SOURCE, *_STEPS)))
 """Of a KubeSchedulerConfiguration, newest first."""
 POLICY = ("v1", "Policy")
 """apiVersion and kind of what came before configurations."""
@@ -58,12 +57,12 @@ class Converted:
 def type_meta_faults(document: Mapping[str, Any]) -> list[FieldError]:
     """Say what is wrong with apiVersion and kind; without them nothing else can be judged."""
     version, kind = document.get("apiVersion"), document.get("kind")
-    if (version, kind) == POLICY or (kind == KIND and version in (API_VERSION, *_STEPS)):
+    if (version, kind) == POLICY or (kind == KIND and version in (API_VERSION, *OLD_VERSIONS)):
         return []
     faults = []
     if version is None:
         faults.append(FieldError("apiVersion", f"is missing, must be {API_VERSION}"))
-    elif version not in (API_VERSION, *_STEPS):
+    elif version not in (API_VERSION, *OLD_VERSIONS):
         old = ", ".join(each.rpartition("/")[2] for each in OLD_VERSIONS)
         accepted = f"{API_VERSION}, or one of {old} there, which are converted, or v1 of a Policy"
         faults.append(FieldError("apiVersion", f"must be {accepted}, {was(version)}"))
@@ -79,66 +78,52 @@ def type_meta_faults(document: Mapping[str, Any]) -> list[FieldError]:
 def to_current(document: dict[str, Any], folder: Path, policies: Mapping[PolicyConfigMap, str]) -> Converted:
     """Make a document today's, whose apiVersion and kind have no faults; the path of a policy starts from `folder`."""
     conversion = Conversion(document)
-    version = document["apiVersion"]
-    fields = conversion.without(document, "apiVersion", "kind")
+    fields = conversion.result
+    version, kind = fields.pop("apiVersion"), fields.pop("kind")
     source = None
-    if (version, document["kind"]) == POLICY:
+    if (version, kind) == POLICY:
         plugins = policy.convert(fields, conversion)
-        fields = {} if plugins is None else _with_policy({}, conversion, plugins)
+        conversion.result = {}
+        _run_policy(conversion.result, conversion, plugins)
     elif version in _WITH_SOURCE:
         source = read_algorithm_source(fields, conversion, folder, policies)
-        fields = conversion.without(fields, PATH)
+        fields.pop(PATH, None)
         if version == _WITH_SOURCE[0]:
-            fields = v1alpha1.convert(fields, conversion)
-        by_policy = bool(source.path)
-        if by_policy:
-            fields = _refuse_beside_policy(fields, conversion)
-        fields = _through(_WITH_SOURCE[1], fields, conversion, source.provider)
-        plugins = _read_policy(source, conversion)
-        if plugins is not None:
-            fields = _with_policy(fields, conversion, plugins)
+            v1alpha1.convert(fields, conversion)
+        if source.path:
+            _refuse_beside_policy(fields, conversion)
+        v1alpha2.convert(fields, conversion, source.provider)
+        _through(_AFTER_SOURCE, fields, conversion)
+        _run_policy(fields, conversion, _read_policy(source, conversion))
     elif version in _STEPS:
-        fields = _through(version, fields, conversion)
-    conversion.result = fields
+        _through(version, fields, conversion)
     return Converted(conversion, source)
 
 
-def _through(
-    version: str, fields: dict[str, Any], conversion: Conversion, provider: str = ""
-) -> dict[str, Any]:
+def _through(version: str, fields: dict[str, Any], conversion: Conversion) -> None:
     """Take the steps from one version on."""
     steps = list(_STEPS)
     for step in steps[steps.index(version) :]:
-        if step == _WITH_SOURCE[1]:
-            fields = v1alpha2.convert(fields, conversion, provider)
-        else:
-            fields = _STEPS[step](fields, conversion)
-    return each_profile(fields, conversion, lambda profile: _with_version_of_args(profile, conversion))
+        _STEPS[step](fields, conversion)
+    for profile in profiles_of(fields, conversion):
+        # Arguments name the version they are written for; their own conversion is done.
+        for config in entries(profile.fields.get("pluginConfig")):
+            args = mapping(mapping(config).get("args"))
+            if args.get("apiVersion") in OLD_VERSIONS:
+                args["apiVersion"] = API_VERSION
 
 
-def _with_version_of_args(profile: dict[str, Any], conversion: Conversion) -> dict[str, Any]:
-    """Arguments name the version they are written for; their own conversion is done."""
-    configs = []
-    for config in entries(profile.get("pluginConfig")):
-        args = mapping(config).get("args")
-        if mapping(args).get("apiVersion") in _STEPS:
-            configs.append(conversion.changed(config, args=conversion.changed(args, apiVersion=API_VERSION)))
-        else:
-            configs.append(config)
-    return conversion.changed(profile, pluginConfig=configs) if configs else profile
-
-
-def _refuse_beside_policy(fields: dict[str, Any], conversion: Conversion) -> dict[str, Any]:
+def _refuse_beside_policy(fields: dict[str, Any], conversion: Conversion) -> None:
     """Refuse what a policy would silently replace."""
-
-    def change(profile: dict[str, Any]) -> dict[str, Any]:
-        for key in ("plugins", "pluginConfig"):
-            given = [config for config in entries(profile.get(key)) if conversion.place(config, "")]
-            if given or mapping(profile.get(key)):
-                conversion.fault(profile, key, "cannot be set beside a policy, which says what runs")
-        return profile
-
-    return each_profile(fields, conversion, change)
+    for profile in profiles_of(fields, conversion):
+        configs = entries(profile.fields.get("pluginConfig"))
+        given = {
+            "plugins": profile.plugins,
+            "pluginConfig": [one for one in configs if conversion.place(one, "")],
+        }
+        for key, value in given.items():
+            if value:
+                conversion.fault(profile.fields, key, "cannot be set beside a policy, which says what runs")
 
 
 def _read_policy(source: AlgorithmSource, conversion: Conversion) -> PolicyPlugins | None:
@@ -157,36 +142,33 @@ def _read_policy(source: AlgorithmSource, conversion: Conversion) -> PolicyPlugi
             found = document.value.get(key)
             if found not in {None, expected}:  # both could be left out
                 own.fault(None, key, f"must be {expected}, {was(found)}")
-        plugins = policy.convert(own.without(document.value, "apiVersion", "kind"), own)
+        fields = {key: value for key, value in own.result.items() if key not in {"apiVersion", "kind"}}
+        plugins = policy.convert(fields, own)
     conversion.errors.extend(FieldError(source.path, f"{source.where}: {error}") for error in own.errors)
     for note in own.notes:
         conversion.note(None, source.path, f"{source.where}: {note.path}: {note.text}")
     return plugins
 
 
-def _with_policy(fields: dict[str, Any], conversion: Conversion, plugins: PolicyPlugins) -> dict[str, Any]:
-    """Have every profile run a policy's plugins, less preemption where that is off."""
-
-    def change(profile: dict[str, Any]) -> dict[str, Any]:
-        sets = dict(plugins.plugins)
-        off = mapping(mapping(profile.get("plugins")).get("postFilter")).get("disabled")
+def _run_policy(fields: dict[str, Any], conversion: Conversion, plugins: PolicyPlugins | None) -> None:
+    """Have every profile run a policy's plugins, if there is one, less preemption where that is off."""
+    if plugins is None:
+        return
+    names = {name_of(plugin) for plugin in plugins.plugins["multiPoint"]["enabled"]}
+    for profile in profiles_of(fields, conversion):
+        sets, args = dict(plugins.plugins), dict(plugins.args)
+        off = profile.listed("postFilter", "disabled")
         if off:
             sets["postFilter"] = {"disabled": off}
-        args = dict(plugins.args)
-        names = {name_of(plugin) for plugin in plugins.plugins["multiPoint"]["enabled"]}
         # Set by fields of the configuration, beside the policy.
         for name in ("InterPodAffinity", "VolumeBinding"):
-            of_field = args_of(profile, name)
+            of_field = profile.args(name)
             if name in names and of_field:
                 args.setdefault(name, of_field)
-        configs = [{"name": name, "args": args[name]} for name in sorted(args)]
-        changed = conversion.changed(profile, plugins=sets)
-        return (
-            conversion.changed(changed, pluginConfig=configs)
-            if configs
-            else conversion.without(changed, "pluginConfig")
-        )
-
-    fields = each_profile(fields, conversion, change)
+        profile.fields["plugins"] = sets
+        profile.fields["pluginConfig"] = [{"name": name, "args": args[name]} for name in sorted(args)]
+        if not args:
+            del profile.fields["pluginConfig"]
     extenders = [*entries(fields.get("extenders")), *plugins.extenders]
-    return conversion.changed(fields, extenders=extenders) if extenders else fields
+    if extenders:
+        fields["extenders"] = extenders

@@ -25,7 +25,7 @@ class Conversion:
     Attributes:
         errors: what cannot be said today, with paths in the file.
         notes: what was set and does nothing any more, likewise.
-        result: what the document has become, less apiVersion and kind.
+        result: a copy of the document, which the steps change in place.
     """
 
     def __init__(self, document: dict[str, Any]) -> None:
@@ -33,8 +33,7 @@ class Conversion:
         self.notes: list[Note] = []
         self._places: dict[int, str] = {}  # id of a mapping or list -> its path in the file
         self._alive: list[Any] = []  # an id is good only while its object lives
-        self.result: dict[str, Any] = document
-        self._remember(document, "")
+        self.result: dict[str, Any] = self._copied(document, "")
 
     def fault(self, within: Any, relative: str, problem: str) -> None:
         """Note something wrong at a path below a mapping that is part of the file."""
@@ -47,14 +46,6 @@ class Conversion:
     def place(self, within: Any, relative: str) -> str:
         """Return the path in the file of what is below a mapping."""
         return _joined(self._places.get(id(within), ""), relative)
-
-    def changed(self, old: Any, /, **fields: Any) -> dict[str, Any]:
-        """Return a mapping with other fields that counts as the same place in the file."""
-        return self.instead(old, {**mapping(old), **fields})
-
-    def without(self, old: Any, *keys: str) -> dict[str, Any]:
-        """Return a mapping less some fields that counts as the same place in the file."""
-        return self.instead(old, {key: value for key, value in mapping(old).items() if key not in keys})
 
     def instead(self, old: Any, new: dict[str, Any]) -> dict[str, Any]:
         """Make a new mapping count as the place in the file of an old one."""
@@ -90,17 +81,17 @@ class Conversion:
             return None
         return value
 
-    def _remember(self, value: Any, path: str) -> None:
+    def _copied(self, value: Any, path: str) -> Any:
+        copy: Any
         if isinstance(value, dict):
-            below = [(item, child(path, key)) for key, item in value.items()]
+            copy = {key: self._copied(item, child(path, key)) for key, item in value.items()}
         elif isinstance(value, list):
-            below = [(item, entry(path, i)) for i, item in enumerate(value)]
+            copy = [self._copied(item, entry(path, i)) for i, item in enumerate(value)]
         else:
-            return
-        self._alive.append(value)
-        self._places[id(value)] = path
-        for item, item_path in below:
-            self._remember(item, item_path)
+            return value
+        self._alive.append(copy)
+        self._places[id(copy)] = path
+        return copy
 
 
 def mapping(value: Any) -> dict[str, Any]:

@@ -10,19 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduler.configuration.versions.conversion import entries, name_of
-from scheduler.configuration.versions.profiles import (
-    args_of,
-    names_at,
-    plugin_set,
-    with_args,
-    with_plugin_set,
-    without_args,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scheduler.configuration.versions.conversion import Conversion
+    from scheduler.configuration.versions.profiles import Profile
 
 _LABEL, _AFFINITY = "NodeLabel", "NodeAffinity"
 
@@ -37,32 +29,25 @@ def required_labels(present: Iterable[str], absent: Iterable[str]) -> dict[str, 
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
 
 
-def without_node_labels(profile: dict[str, Any], conversion: Conversion) -> dict[str, Any]:
+def move_node_labels(profile: Profile) -> None:
     """Have NodeAffinity check what NodeLabel did; its preferences have no equal."""
-    filters = _LABEL in names_at(profile, "filter", "enabled")
-    for plugin in entries(plugin_set(profile, "score").get("enabled")):
+    filters = _LABEL in profile.names("filter", "enabled")
+    for plugin in profile.listed("score", "enabled"):
         if name_of(plugin) == _LABEL:
-            conversion.fault(plugin, "name", f'"NodeLabel" {NO_PREFERENCE}')
-    given = args_of(profile, _LABEL)
-    for point, key in (
-        ("filter", "enabled"),
-        ("score", "enabled"),
-        ("filter", "disabled"),
-        ("score", "disabled"),
-    ):
-        listed = entries(plugin_set(profile, point).get(key))
-        left = [plugin for plugin in listed if name_of(plugin) != _LABEL]
-        if len(left) < len(listed):
-            profile = with_plugin_set(profile, conversion, point, **{key: left})
+            profile.conversion.fault(plugin, "name", f'"NodeLabel" {NO_PREFERENCE}')
+    for point in ("filter", "score"):
+        for key in ("enabled", "disabled"):
+            profile.drop(point, key, {_LABEL})
+    given, args = profile.args(_LABEL), profile.args(_AFFINITY)
     present, absent = (_texts(given.get(key)) for key in ("presentLabels", "absentLabels"))
-    if not filters or not (present or absent):
-        return without_args(profile, conversion, (_LABEL,))
-    args = args_of(profile, _AFFINITY)
-    if args.get("addedAffinity"):
-        conversion.fault(args, "addedAffinity", "say here what NodeLabel checks: the plugin was removed")
-        return without_args(profile, conversion, (_LABEL,))
-    args = {**args, "addedAffinity": required_labels(present, absent)}
-    return with_args(profile, conversion, _AFFINITY, args, instead_of=(_LABEL,))
+    if filters and (present or absent):
+        if args.get("addedAffinity"):
+            told = "say here what NodeLabel checks: the plugin was removed"
+            profile.conversion.fault(args, "addedAffinity", told)
+        else:
+            args = {**args, "addedAffinity": required_labels(present, absent)}
+            profile.put_args(_AFFINITY, args, instead_of=_LABEL)
+    profile.drop_args({_LABEL})
 
 
 def _texts(value: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""Changes that several steps make to profiles."""
+"""A profile that is made a later version's, and the changes that several steps make to profiles."""
 
 from __future__ import annotations
 
@@ -9,99 +9,18 @@ from scheduler.configuration.versions.conversion import entries, mapping, name_o
 from scheduler.objects.wording import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Container, Mapping
 
     from scheduler.configuration.versions.conversion import Conversion
 
 ALL = "*"
 
 
-def each_profile(
-    fields: dict[str, Any], conversion: Conversion, change: Callable[[dict[str, Any]], dict[str, Any]]
-) -> dict[str, Any]:
-    """Change every profile, the one included that a configuration without any has."""
-    profiles = fields.get("profiles")
-    if profiles is None or profiles == []:
-        profiles = [{}]
-    if not isinstance(profiles, list):
-        return fields
-    changed = [change(profile) if isinstance(profile, dict) else profile for profile in profiles]
-    return conversion.changed(fields, profiles=changed)
-
-
-def plugin_set(profile: Mapping[str, Any], point: str) -> dict[str, Any]:
-    """Return what a profile says of one extension point; nothing is an empty mapping."""
-    return mapping(mapping(profile.get("plugins")).get(point))
-
-
-def names_at(profile: Mapping[str, Any], point: str, key: str) -> list[str]:
-    """Return the names a profile lists at one extension point, under `enabled` or `disabled`."""
-    return [name_of(plugin) for plugin in entries(plugin_set(profile, point).get(key))]
-
-
-def is_disabled(profile: Mapping[str, Any], point: str, plugin: str) -> bool:
-    """Say whether a profile disables a default plugin at one extension point."""
-    return not {plugin, ALL}.isdisjoint(names_at(profile, point, "disabled"))
-
-
-def with_plugin_set(
-    profile: dict[str, Any], conversion: Conversion, point: str, **lists: list[Any]
-) -> dict[str, Any]:
-    """Return a profile with another `enabled` or `disabled` at one extension point; an empty one is left out."""
-    plugins = mapping(profile.get("plugins"))
-    old = plugin_set(profile, point)
-    new = {key: value for key, value in {**old, **lists}.items() if key not in lists or value}
-    others = {key: value for key, value in plugins.items() if key != point}
-    if new:
-        others[point] = conversion.instead(old, new)
-    if "plugins" not in profile and not others:
-        return profile
-    return conversion.changed(profile, plugins=conversion.instead(plugins, others))
-
-
-def args_of(profile: Mapping[str, Any], plugin: str) -> dict[str, Any]:
-    """Return the arguments a profile has for a plugin; none are an empty mapping."""
-    for config in entries(profile.get("pluginConfig")):
-        if name_of(config) == plugin:
-            return mapping(config.get("args"))
-    return {}
-
-
-def with_args(
-    profile: dict[str, Any],
-    conversion: Conversion,
-    plugin: str,
-    args: dict[str, Any],
-    *,
-    instead_of: tuple[str, ...] = (),
-) -> dict[str, Any]:
-    """Return a profile that has these arguments for a plugin, in the place where it had some.
-
-    Those of the plugins in `instead_of` are dropped; the plugin's own take the first one's place.
-    """
-    configs: list[Any] = []
-    is_there = False
-    for config in entries(profile.get("pluginConfig")):
-        if name_of(config) not in {plugin, *instead_of}:
-            configs.append(config)
-        elif not is_there:
-            configs.append(
-                conversion.changed(config, name=plugin, args=conversion.instead(config.get("args"), args))
-            )
-            is_there = True
-    if not is_there:
-        configs.append({"name": plugin, "args": args})
-    return conversion.changed(profile, pluginConfig=configs)
-
-
-def without_args(profile: dict[str, Any], conversion: Conversion, plugins: tuple[str, ...]) -> dict[str, Any]:
-    """Return a profile without the arguments of some plugins."""
-    configs = profile.get("pluginConfig")
-    if not isinstance(configs, list) or not any(name_of(config) in plugins for config in configs):
-        return profile
-    return conversion.changed(
-        profile, pluginConfig=[config for config in configs if name_of(config) not in plugins]
-    )
+def profiles_of(fields: dict[str, Any], conversion: Conversion) -> list[Profile]:
+    """Return every profile, the one included that a configuration without any has."""
+    if fields.get("profiles") in (None, []):
+        fields["profiles"] = [{}]
+    return [Profile(each, conversion) for each in entries(fields["profiles"]) if isinstance(each, dict)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,37 +38,105 @@ class Removed:
     lost: str = ""
 
 
-def without_removed(
-    profile: dict[str, Any], conversion: Conversion, removed: Mapping[str, Removed]
-) -> dict[str, Any]:
-    """Replace plugins that are no more by those that do their work, and refuse those nobody replaces."""
-    for point, old in mapping(profile.get("plugins")).items():
-        for key, replaced in (("enabled", _enabled), ("disabled", _disabled)):
-            listed = entries(mapping(old).get(key))
-            if any(name_of(plugin) in removed for plugin in listed):
-                kept = replaced(listed, conversion, removed)
-                profile = with_plugin_set(profile, conversion, point, **{key: kept})
-    return without_args(profile, conversion, tuple(removed))
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A profile in a document that changes; what is of a wrong type stays as it is.
+
+    Attributes:
+        fields: what the document says of it.
+        conversion: is told what is wrong or lost.
+    """
+
+    fields: dict[str, Any]
+    conversion: Conversion
+
+    @property
+    def plugins(self) -> dict[str, Any]:
+        """What it says of extension points; nothing is an empty mapping."""
+        return mapping(self.fields.get("plugins"))
+
+    def listed(self, point: str, key: str) -> list[Any]:
+        """Return the plugins it lists at one extension point, under `enabled` or `disabled`."""
+        return entries(mapping(self.plugins.get(point)).get(key))
+
+    def names(self, point: str, key: str) -> list[str]:
+        """Return the names of those plugins."""
+        return [name_of(plugin) for plugin in self.listed(point, key)]
+
+    def disables(self, point: str, plugin: str) -> bool:
+        """Say whether it disables a default plugin at one extension point."""
+        return not {plugin, ALL}.isdisjoint(self.names(point, "disabled"))
+
+    def list_at(self, point: str, key: str, plugins: list[Any]) -> None:
+        """List other plugins at one extension point; an empty list is left out, and a point without any."""
+        if plugins == self.listed(point, key):
+            return
+        found = _part(_part(self.fields, "plugins"), point)
+        if isinstance(found, dict):
+            found.pop(key, None)
+            if plugins:
+                found[key] = plugins
+            elif not found:
+                del self.plugins[point]
+
+    def drop(self, point: str, key: str, plugins: Container[str]) -> None:
+        """Take plugins from a list."""
+        left = [each for each in self.listed(point, key) if name_of(each) not in plugins]
+        self.list_at(point, key, left)
+
+    def args(self, plugin: str) -> dict[str, Any]:
+        """Return the arguments it has for a plugin; none are an empty mapping."""
+        for config in entries(self.fields.get("pluginConfig")):
+            if name_of(config) == plugin:
+                return mapping(config.get("args"))
+        return {}
+
+    def put_args(self, plugin: str, args: dict[str, Any], *, instead_of: str = "") -> None:
+        """Have other arguments for a plugin, in the place where there were some, of it or of the other plugin."""
+        configs = self.fields["pluginConfig"] = self.fields.get("pluginConfig") or []
+        there = [config for config in entries(configs) if name_of(config) in {plugin, instead_of} - {""}]
+        for config in there[:1]:
+            config |= {"name": plugin, "args": self.conversion.instead(config.get("args"), args)}
+        if there:
+            configs[:] = [config for config in configs if not any(config is other for other in there[1:])]
+        elif isinstance(configs, list):
+            configs.append({"name": plugin, "args": args})
+
+    def drop_args(self, plugins: Container[str]) -> None:
+        """Have no arguments for some plugins."""
+        configs = entries(self.fields.get("pluginConfig"))
+        configs[:] = [config for config in configs if name_of(config) not in plugins]
+
+    def replace(self, removed: Mapping[str, Removed]) -> None:
+        """Replace plugins that are no more by those that do their work, and refuse those nobody replaces."""
+        for point in list(self.plugins):
+            self.list_at(point, "enabled", self._enabled(self.listed(point, "enabled"), removed))
+            for plugin in self.listed(point, "disabled"):
+                lost = removed.get(name_of(plugin), Removed()).lost
+                if lost:
+                    self.conversion.note(plugin, "name", f"has no effect: {lost}")
+            self.drop(point, "disabled", removed)
+        self.drop_args(removed)
+
+    def _enabled(self, listed: list[Any], removed: Mapping[str, Removed]) -> list[Any]:
+        names = {name_of(plugin) for plugin in listed}
+        kept: list[Any] = []
+        for plugin in listed:
+            fate = removed.get(name_of(plugin))
+            if fate is None:
+                kept.append(plugin)
+            elif not fate.by:
+                told = f"{quoted(name_of(plugin))} was removed, {fate.advice}"
+                self.conversion.fault(plugin, "name", told)
+            elif fate.by not in names:
+                names.add(fate.by)
+                plugin["name"] = fate.by
+                kept.append(plugin)
+        return kept
 
 
-def _enabled(listed: list[Any], conversion: Conversion, removed: Mapping[str, Removed]) -> list[Any]:
-    names = {name_of(plugin) for plugin in listed}
-    kept: list[Any] = []
-    for plugin in listed:
-        fate = removed.get(name_of(plugin))
-        if fate is None:
-            kept.append(plugin)
-        elif not fate.by:
-            conversion.fault(plugin, "name", f"{quoted(name_of(plugin))} was removed, {fate.advice}")
-        elif fate.by not in names:
-            names.add(fate.by)
-            kept.append(conversion.changed(plugin, name=fate.by))
-    return kept
-
-
-def _disabled(listed: list[Any], conversion: Conversion, removed: Mapping[str, Removed]) -> list[Any]:
-    for plugin in listed:
-        fate = removed.get(name_of(plugin))
-        if fate is not None and fate.lost:
-            conversion.note(plugin, "name", f"has no effect: {fate.lost}")
-    return [plugin for plugin in listed if name_of(plugin) not in removed]
+def _part(whole: Any, key: str) -> Any:
+    """Return a field of a mapping, and make it a mapping where there was nothing."""
+    if isinstance(whole, dict) and whole.get(key) is None:
+        whole[key] = {}
+    return mapping(whole).get(key)

@@ -8,18 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler.configuration.versions.conversion import entries, mapping, name_of
-from scheduler.configuration.versions.profiles import (
-    Removed,
-    args_of,
-    each_profile,
-    is_disabled,
-    names_at,
-    plugin_set,
-    with_args,
-    with_plugin_set,
-    without_removed,
-)
+from scheduler.configuration.versions.conversion import name_of
+from scheduler.configuration.versions.profiles import Profile, Removed, profiles_of
 from scheduler.configuration.versions.v1beta1 import STRATEGIES
 
 if TYPE_CHECKING:
@@ -35,52 +25,38 @@ _RENAMED = {
 }
 
 
-def convert(fields: dict[str, Any], conversion: Conversion, provider: str = "") -> dict[str, Any]:
-    """Return a v1alpha2 configuration, less `algorithmSource`, as v1beta1; `provider` "" is the default one."""
+def convert(fields: dict[str, Any], conversion: Conversion, provider: str = "") -> None:
+    """Make a v1alpha2 configuration, less `algorithmSource`, v1beta1; `provider` "" is the default one."""
     timeout = conversion.whole_number(fields, "bindTimeoutSeconds", 0, 2**63 - 1)
-    fields = conversion.without(fields, "bindTimeoutSeconds")
-
-    def change(profile: dict[str, Any]) -> dict[str, Any]:
-        profile = without_removed(profile, conversion, _RENAMED)
-        profile = _without_unreserve(profile, conversion)
-        profile = _with_lower_case(profile, conversion)
+    fields.pop("bindTimeoutSeconds", None)
+    for profile in profiles_of(fields, conversion):
+        profile.replace(_RENAMED)
+        _drop_unreserve(profile)
+        _lower_case(profile)
         if timeout is not None:
-            args = {"bindTimeoutSeconds": timeout, **args_of(profile, "VolumeBinding")}
-            profile = with_args(profile, conversion, "VolumeBinding", args)
-        return _packed(profile, conversion) if provider == CLUSTER_AUTOSCALER else profile
+            args = {"bindTimeoutSeconds": timeout, **profile.args("VolumeBinding")}
+            profile.put_args("VolumeBinding", args)
+        if provider == CLUSTER_AUTOSCALER:
+            _pack(profile)
 
-    return each_profile(fields, conversion, change)
 
-
-def _without_unreserve(profile: dict[str, Any], conversion: Conversion) -> dict[str, Any]:
+def _drop_unreserve(profile: Profile) -> None:
     """Enable at Reserve what is enabled at Unreserve: one plugin does both now."""
-    if not isinstance(mapping(profile.get("plugins")).get("unreserve"), dict):
-        return profile
-    there = names_at(profile, "reserve", "enabled")
-    moved = [
-        plugin
-        for plugin in entries(plugin_set(profile, "unreserve").get("enabled"))
-        if name_of(plugin) not in {*there, "VolumeBinding"}
-    ]
-    if moved:
-        enabled = [*entries(plugin_set(profile, "reserve").get("enabled")), *moved]
-        profile = with_plugin_set(profile, conversion, "reserve", enabled=enabled)
-    plugins = conversion.without(profile["plugins"], "unreserve")
-    return conversion.changed(profile, plugins=plugins)
+    if not isinstance(profile.plugins.get("unreserve"), dict):
+        return
+    there = {*profile.names("reserve", "enabled"), "VolumeBinding"}
+    moved = [plugin for plugin in profile.listed("unreserve", "enabled") if name_of(plugin) not in there]
+    profile.list_at("reserve", "enabled", [*profile.listed("reserve", "enabled"), *moved])
+    del profile.plugins["unreserve"]
 
 
-def _with_lower_case(profile: dict[str, Any], conversion: Conversion) -> dict[str, Any]:
+def _lower_case(profile: Profile) -> None:
     """Read `Name`, `Weight`, `Utilization` and `Score` in any case, as was allowed."""
     for plugin in STRATEGIES:
-        args = args_of(profile, plugin)
-        lowered = {
-            key: [with_lower_case(item) for item in value]
-            for key, value in args.items()
-            if key in {"shape", "resources"} and isinstance(value, list)
-        }
-        if lowered:
-            profile = with_args(profile, conversion, plugin, {**args, **lowered})
-    return profile
+        args = profile.args(plugin)
+        for key in ("shape", "resources"):
+            if isinstance(args.get(key), list):
+                args[key] = [with_lower_case(item) for item in args[key]]
 
 
 def with_lower_case(item: Any) -> Any:
@@ -88,14 +64,11 @@ def with_lower_case(item: Any) -> Any:
     return {key.lower(): value for key, value in item.items()} if isinstance(item, dict) else item
 
 
-def _packed(profile: dict[str, Any], conversion: Conversion) -> dict[str, Any]:
+def _pack(profile: Profile) -> None:
     """Score as the ClusterAutoscalerProvider did: most allocated first."""
     least, most = "NodeResourcesLeastAllocated", "NodeResourcesMostAllocated"
-    is_off = is_disabled(profile, "score", most)
-    score = plugin_set(profile, "score")
-    enabled, disabled = entries(score.get("enabled")), entries(score.get("disabled"))
-    if not is_off and most not in map(name_of, enabled):
-        enabled = [*enabled, {"name": most, "weight": 1}]
-    if not is_disabled(profile, "score", least):
-        disabled = [*disabled, {"name": least}]
-    return with_plugin_set(profile, conversion, "score", enabled=enabled, disabled=disabled)
+    if not profile.disables("score", most) and most not in profile.names("score", "enabled"):
+        enabled = [*profile.listed("score", "enabled"), {"name": most, "weight": 1}]
+        profile.list_at("score", "enabled", enabled)
+    if not profile.disables("score", least):
+        profile.list_at("score", "disabled", [*profile.listed("score", "disabled"), {"name": least}])

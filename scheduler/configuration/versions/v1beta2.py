@@ -8,14 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler.configuration.versions.conversion import entries, mapping
-from scheduler.configuration.versions.profiles import (
-    each_profile,
-    is_disabled,
-    names_at,
-    plugin_set,
-    with_plugin_set,
-)
+from scheduler.configuration.versions.conversion import mapping
+from scheduler.configuration.versions.profiles import Profile, profiles_of
 from scheduler.objects.wording import quoted
 
 if TYPE_CHECKING:
@@ -24,62 +18,36 @@ if TYPE_CHECKING:
 OLD_WEIGHTS = {"TaintToleration": 1, "NodeAffinity": 1, "InterPodAffinity": 1}
 """Of default plugins that v1beta3 gave others."""
 
-_ADDRESSES = {
-    "healthzBindAddress": "has no effect: --bind-address and --secure-port say where, --http-port without TLS",
-    "metricsBindAddress": "has no effect: --bind-address and --secure-port say where, --http-port without TLS",
-}
+_NO_ADDRESS = "has no effect: --bind-address and --secure-port say where, --http-port without TLS"
 _OLD_LOCKS = ("endpoints", "configmaps", "endpointsleases", "configmapsleases")
 
 
-def convert(fields: dict[str, Any], conversion: Conversion) -> dict[str, Any]:
-    """Return a v1beta2 configuration as v1beta3."""
-    fields = _without_addresses(fields, conversion)
-    fields = _with_leases(fields, conversion)
-
-    def change(profile: dict[str, Any]) -> dict[str, Any]:
-        plugins = mapping(profile.get("plugins"))
-        if "multiPoint" in plugins:
-            conversion.fault(
-                plugins, "multiPoint", "came with v1beta3: list the plugins at each extension point"
-            )
-            profile = conversion.changed(profile, plugins=conversion.without(plugins, "multiPoint"))
-        return _with_old_weights(profile, conversion)
-
-    return each_profile(fields, conversion, change)
-
-
-def _without_addresses(fields: dict[str, Any], conversion: Conversion) -> dict[str, Any]:
-    for key, text in _ADDRESSES.items():
-        if fields.get(key):
-            conversion.note(fields, key, text)
-    return conversion.without(fields, *_ADDRESSES)
-
-
-def _with_leases(fields: dict[str, Any], conversion: Conversion) -> dict[str, Any]:
-    """Take the one lock there is, as kube-scheduler came to; old ones were objects of other kinds."""
+def convert(fields: dict[str, Any], conversion: Conversion) -> None:
+    """Make a v1beta2 configuration v1beta3."""
+    for key in ("healthzBindAddress", "metricsBindAddress"):
+        if fields.pop(key, None):
+            conversion.note(fields, key, _NO_ADDRESS)
     election = mapping(fields.get("leaderElection"))
     lock = election.get("resourceLock")
-    if lock not in _OLD_LOCKS:
-        return fields
-    conversion.note(
-        election, "resourceLock", f"has no effect: a Lease is the lock, {quoted(lock)} is history"
-    )
-    return conversion.changed(fields, leaderElection=conversion.changed(election, resourceLock="leases"))
+    if lock in _OLD_LOCKS:
+        # There is one sort of lock, as kube-scheduler came to have; old ones were objects of other kinds.
+        told = f"has no effect: a Lease is the lock, {quoted(lock)} is history"
+        conversion.note(election, "resourceLock", told)
+        election["resourceLock"] = "leases"
+    for profile in profiles_of(fields, conversion):
+        if "multiPoint" in profile.plugins:
+            conversion.fault(
+                profile.plugins, "multiPoint", "came with v1beta3: list the plugins at each extension point"
+            )
+            del profile.plugins["multiPoint"]
+        _keep_old_weights(profile)
 
 
-def _with_old_weights(profile: dict[str, Any], conversion: Conversion) -> dict[str, Any]:
+def _keep_old_weights(profile: Profile) -> None:
     """Give default plugins the weights they had, unless the profile says otherwise."""
     added = [
         {"name": name, "weight": weight}
         for name, weight in OLD_WEIGHTS.items()
-        if name not in names_at(profile, "score", "enabled") and not is_disabled(profile, "score", name)
+        if name not in profile.names("score", "enabled") and not profile.disables("score", name)
     ]
-    if not added:
-        return profile
-    score = mapping(profile.get("plugins")).get("score")
-    if (score is not None and not isinstance(score, dict)) or not isinstance(
-        profile.get("plugins", {}) or {}, dict
-    ):
-        return profile
-    enabled = entries(plugin_set(profile, "score").get("enabled"))
-    return with_plugin_set(profile, conversion, "score", enabled=[*enabled, *added])
+    profile.list_at("score", "enabled", [*profile.listed("score", "enabled"), *added])

@@ -15,7 +15,7 @@ from scheduler.simulator.access.service_account_tokens import BOUND_RESOURCES
 from scheduler.simulator.api.body import read_body
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value
 from scheduler.simulator.apimachinery.decoding import WriteOptions, read_object
-from scheduler.simulator.apimachinery.kinds import Kind
+from scheduler.simulator.apimachinery.kinds import Kind, Place
 from scheduler.simulator.apimachinery.status import StatusError, bad_request, invalid
 from scheduler.simulator.apimachinery.strategy import Strategy
 
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.registry import Registry
 
-_TOKEN_REQUEST: Final = Kind(
-    "authentication.k8s.io", "v1", "tokenrequests", "TokenRequest", True, Strategy(), "AuthenticationV1TokenRequest"
-)  # fmt: skip
+_TOKEN_REQUEST: Final = Kind("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest", True, Strategy())
 _USUAL_SECONDS: Final = 3600
 _LEAST_SECONDS: Final = 600
 _MOST_SECONDS: Final = 1 << 32
@@ -52,7 +50,7 @@ def create_token(registry: Registry, tokens: ServiceAccountTokens, request: Requ
     causes = list(_causes(seconds))
     if causes:
         raise invalid("authentication.k8s.io", "TokenRequest", name, causes)
-    account = registry.get(registry.kinds.named("serviceaccounts"), namespace, name).object
+    account = registry.get(Place(registry.kinds.named("serviceaccounts"), namespace, name)).object
     audiences = spec["audiences"] = list(spec.get("audiences") or tokens.audiences)
     bound_to = None
     if spec.get("boundObjectRef"):
@@ -86,7 +84,7 @@ def _bound(
         where = f"{group}/{version}" if group else f"/{version}"
         raise bad_request(f"cannot bind token to object of type {where}, Kind={kind}")
     resource = registry.kinds.named(BOUND_RESOURCES[kind])
-    obj = registry.get(resource, namespace if resource.namespaced else "", name).object
+    obj = registry.get(Place(resource, namespace if resource.namespaced else "", name)).object
     if kind == "Pod":
         runs_as = obj["spec"].get("serviceAccountName", "")
         if runs_as != account:

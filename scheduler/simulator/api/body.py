@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from scheduler.simulator.api import protobuf
+from scheduler.objects import protobuf
 from scheduler.simulator.apimachinery.status import StatusError, bad_request
 from scheduler.simulator.patches.patch_types import (
     APPLY_PATCH,
@@ -37,7 +37,7 @@ def read_body(body: bytes, content_type: str, kind: str) -> dict[str, Any]:
     """
     media_type = content_type.partition(";")[0].strip()
     if media_type == protobuf.CONTENT_TYPE:
-        return protobuf.decode_protobuf(body)
+        return _from_protobuf(body)
     if media_type in _YAML_TYPES:
         body = _from_yaml(body)
     elif media_type not in _JSON_TYPES:
@@ -128,6 +128,18 @@ def _delete_options(found: Mapping[str, Any], body: bytes, query: Mapping[str, s
         propagation_policy=policy,
         dry_run="All" in (found.get("dryRun") or ()),
     )
+
+
+def _from_protobuf(body: bytes) -> dict[str, Any]:
+    try:
+        api_version, kind, content = protobuf.unwrap(body)
+        return {"kind": kind, "apiVersion": api_version, **protobuf.decode(api_version, kind, content)}
+    except LookupError as error:
+        raise StatusError(
+            415, "UnsupportedMediaType", f"{error} is known in protobuf here; send JSON"
+        ) from error
+    except ValueError as error:
+        raise bad_request(str(error)) from error
 
 
 def _from_yaml(body: bytes) -> bytes:

@@ -204,7 +204,7 @@ class Api:
         info = request.info
         if info.subresource not in {"", "status", "scale"}:
             raise method_not_allowed()
-        entry = self._registry.get(kind, info.namespace, info.name)
+        entry = self._registry.get(info.place(kind))
         if info.subresource == "scale":
             return Answer(HTTPStatus.OK, msgspec.json.encode(scale_of(kind, entry.object)))
         return Answer(HTTPStatus.OK, self.presentation(request).one(entry))
@@ -228,7 +228,7 @@ class Api:
         presentation = self.presentation(request)
         options = _write_options(info)
         body = read_body(request.body, request.content_type, kind.kind)
-        entry = self._registry.create(kind, info.namespace, body, options)
+        entry = self._registry.create(info.place(kind), body, options)
         return _written(HTTPStatus.CREATED, presentation.one(entry), options)
 
     def _bind(self, namespace: str, name: str, binding: Any, options: WriteOptions) -> Answer:
@@ -251,12 +251,10 @@ class Api:
         presentation = self.presentation(request)
         if info.subresource == "scale":
             body = read_body(request.body, request.content_type, "Scale")
-            entry = update_scale(self._registry, kind, info.namespace, info.name, body, options)
+            entry = update_scale(self._registry, info.place(kind), body, options)
             return _written(HTTPStatus.OK, msgspec.json.encode(scale_of(kind, entry.object)), options)
         body = read_body(request.body, request.content_type, kind.kind)
-        entry, created = self._registry.update(
-            kind, info.namespace, info.name, body, options, subresource=info.subresource
-        )
+        entry, created = self._registry.update(info.place(kind), body, options)
         code = HTTPStatus.CREATED if created else HTTPStatus.OK
         return _written(code, presentation.one(entry), options)
 
@@ -268,12 +266,10 @@ class Api:
         patch_type, patch = read_patch(request.body, request.content_type)
         _check_patch_options(info, patch_type)
         if info.subresource == "scale":
-            entry = patch_scale(self._registry, kind, info.namespace, info.name, patch, patch_type, options)
+            entry = patch_scale(self._registry, info.place(kind), patch, patch_type, options)
             return _written(HTTPStatus.OK, msgspec.json.encode(scale_of(kind, entry.object)), options)
-        is_new = self._registry.storage(kind).get(kind.key(info.namespace, info.name)) is None
-        entry = self._registry.patch(
-            kind, info.namespace, info.name, patch, patch_type, options, subresource=info.subresource
-        )
+        is_new = self._registry.entry(info.place(kind)) is None
+        entry = self._registry.patch(info.place(kind), patch, patch_type, options)
         code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
         return _written(code, presentation.one(entry), options)
 
@@ -283,7 +279,7 @@ class Api:
             raise method_not_allowed()
         options = delete_options(request.body, request.content_type, info.query)
         presentation = self.presentation(request)
-        entry, gone = delete(self._registry, kind, info.namespace, info.name, options, _write_options(info))
+        entry, gone = delete(self._registry, info.place(kind), options, _write_options(info))
         if gone and not kind.strategy.returns_deleted:
             details = details_of(kind, entry.name, uid=entry.object["metadata"]["uid"])
             return Answer(HTTPStatus.OK, msgspec.json.encode(success(details=details)))

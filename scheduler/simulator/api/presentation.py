@@ -127,11 +127,11 @@ def partial_metadata(obj: Object) -> Object:
 
 
 def bookmark(kind: Kind, version: int, *, initial_events_end: bool = False) -> Entry:
-    """Return the object of a BOOKMARK: nothing but a resourceVersion."""
+    """Return the object of a BOOKMARK: nothing but a resourceVersion, and what Go writes of nothing."""
     metadata: Object = {"resourceVersion": str(version)}
     if initial_events_end:
         metadata["annotations"] = _INITIAL_EVENTS_END
-    blank = kind.strategy.to_storage(dict(kind.strategy.blank))
+    blank = kind.strategy.to_storage({} if kind.type is None else dict(kind.type.zero))
     return Entry("", "", "", kind.head(blank | {"metadata": metadata}), version)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.selectors import selector_of
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ class RequestInfo:
     def flag(self, name: str) -> bool:
         """Say whether a parameter is true, in any way Go writes it."""
         return self.query.get(name, "") in _TRUE
+
+    def place(self, kind: Kind) -> Place:
+        """Return what of a kind it reads or writes."""
+        return Place(kind, self.namespace, self.name, self.subresource)
 
     def selector(self, kind: Kind) -> Selector:
         """Return what of a kind is asked for.

@@ -8,6 +8,7 @@ Source:
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -169,21 +170,24 @@ class WatchStream:
     ) -> None:
         """Send lines, then whatever happens, with bookmarks between, until time is up."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + (self._options.timeout_seconds or self._own_timeout())
-        marks = _BookmarkTimes(loop.time(), end)
+        end = loop.time() + (
+            self._options.timeout_seconds or _LEAST_TIMEOUT_SECONDS * (1 + self._registry.random.random())
+        )
+        marks = _bookmark_times(loop.time(), end) if self._options.bookmarks else deque()
         present, floor = self._presentation.event, self._options.version
         while True:
             if not self.is_stalled:
                 lines += [present(type_, entry) for type_, entry in watch.take() if entry.version > floor]
-                if self._options.bookmarks and marks.due(loop.time()):
+                if marks and loop.time() >= marks[0]:
                     lines.append(self._bookmark())
+                while marks and loop.time() >= marks[0]:
+                    marks.popleft()
                 if lines:
                     await write(b"".join(lines))
                     lines = []
             if self._ended or not watch.is_open or loop.time() >= end:
                 return
-            marking = self._options.bookmarks and not self.is_stalled
-            timer = loop.call_at(marks.next_time if marking else end, self._woken.set)
+            timer = loop.call_at(marks[0] if marks and not self.is_stalled else end, self._woken.set)
             try:
                 await self._woken.wait()
             finally:
@@ -196,34 +200,10 @@ class WatchStream:
         )
         return self._presentation.event(BOOKMARK, entry)
 
-    def _own_timeout(self) -> float:
-        return _LEAST_TIMEOUT_SECONDS * (1 + self._registry.random.random())
 
-
-class _BookmarkTimes:
-    """When bookmarks are due: every minute, and once shortly before the end.
-
-    Attributes:
-        next_time: when there is something to do next, the end included.
-    """
-
-    def __init__(self, start: float, end: float) -> None:
-        self._end = end
-        self._next_minute = start + _BOOKMARK_SECONDS
-        last = end - _BOOKMARK_BEFORE_END_SECONDS
-        self._last: float | None = last if last > start else None
-
-    @property
-    def next_time(self) -> float:
-        return min(self._next_minute, self._end if self._last is None else self._last, self._end)
-
-    def due(self, now: float) -> bool:
-        """Say whether a bookmark is due, and take note that it is sent."""
-        due = False
-        if now >= self._next_minute:
-            self._next_minute = now + _BOOKMARK_SECONDS
-            due = True
-        if self._last is not None and now >= self._last:
-            self._last = None
-            due = True
-        return due
+def _bookmark_times(start: float, end: float) -> deque[float]:
+    """Return when bookmarks are due: every minute, and once shortly before the end."""
+    minutes = int((end - start) / _BOOKMARK_SECONDS)
+    times = {start + _BOOKMARK_SECONDS * number for number in range(1, minutes + 1)}
+    last = end - _BOOKMARK_BEFORE_END_SECONDS
+    return deque(sorted(times | ({last} if last > start else set())))

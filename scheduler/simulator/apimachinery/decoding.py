@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from scheduler.objects.api_types import META, api_type
 from scheduler.simulator.apimachinery.objects import clone
 from scheduler.simulator.apimachinery.status import bad_request, cannot_decode
-from scheduler.simulator.apimachinery.structure import StructureError, structure_of
+from scheduler.simulator.apimachinery.structure import Reading, StructureError, read_inside, read_structure
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.kinds import Kind
@@ -34,8 +36,8 @@ class WriteOptions:
     warnings: list[str] = field(default_factory=list)
 
 
-def read_object(kind: Kind, body: Any, options: WriteOptions) -> Object:
-    """Return a copy of an object as its kind's structure has it, kind and apiVersion in front.
+def read_object(kind: Kind, body: Any, options: WriteOptions, *, fills: bool = True) -> Object:
+    """Return a copy of an object as its kind's structure has it, kind and apiVersion in front; see `Reading`.
 
     Raises:
         StatusError: 400, it is no such object.
@@ -43,14 +45,14 @@ def read_object(kind: Kind, body: Any, options: WriteOptions) -> Object:
     if not isinstance(body, dict):
         raise cannot_decode(kind, "json: cannot unmarshal into Go value: an object was expected")
     _check_type(kind, body)
-    unknown: list[str] = []
+    reading = Reading(fills)
     try:
-        obj = structure_of(kind.model)(body, unknown) if kind.model else _read_custom(kind, body, unknown)
+        obj = read_structure(kind.type, body, reading) if kind.type else _read_custom(kind, body, reading)
     except StructureError as error:
         problem = error.problem if error.problem.startswith("quantities") else str(error)
         raise cannot_decode(kind, problem) from error
-    if unknown:
-        _tell_unknown(kind, unknown, options)
+    if reading.unknown:
+        _tell_unknown(kind, reading.unknown, options)
     if not isinstance(obj.get("metadata", {}), dict):
         raise cannot_decode(
             kind, "json: cannot unmarshal into Go struct field metadata of type v1.ObjectMeta"
@@ -62,17 +64,13 @@ def read_object(kind: Kind, body: Any, options: WriteOptions) -> Object:
     }
 
 
-def _read_custom(kind: Kind, body: Object, unknown: list[str]) -> Object:
+def _read_custom(kind: Kind, body: Object, reading: Reading) -> Object:
     """Return a copy of an object whose structure is its strategy's to know, but for the metadata."""
     obj: Object = clone(body)
     if "metadata" in obj:
-        lost: list[str] = []
-        try:
-            obj["metadata"] = structure_of("V1ObjectMeta")(obj["metadata"], lost)
-        except StructureError as error:
-            raise error.inside("metadata") from None
-        unknown += [f"metadata.{path}" for path in lost]
-    unknown += kind.strategy.prune(obj)
+        read = partial(read_structure, api_type(META, "ObjectMeta"))
+        obj["metadata"] = read_inside("metadata", read, obj["metadata"], reading)
+    reading.unknown += kind.strategy.prune(obj)
     return obj
 
 

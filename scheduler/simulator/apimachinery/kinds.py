@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+
+from scheduler.objects.api_types import api_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from scheduler.objects.api_types import ApiType
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Strategy
     from scheduler.simulator.apimachinery.tables import Printer
@@ -36,7 +39,6 @@ class Kind:
         kind: as in `Pod`.
         namespaced: whether its objects are in namespaces.
         strategy: its particular rules.
-        model: kubernetes_asyncio's name of its type; "" for one without a structure known here.
         subresources: as in `status`.
         selectable: what field selectors may name beside metadata.name and metadata.namespace.
         stored_as: the (group, resource) whose storage it shares; its own when None.
@@ -44,7 +46,7 @@ class Kind:
         singular_name: "" for the kind in small letters.
         list_kind: "" for the kind with `List` behind it.
         printer: how tables show it; None for what the built-in kinds have.
-        types_items: whether the items of its lists say their kind and apiVersion, as custom resources' do.
+        is_custom: whether a definition brought it: it has no type known here, and the items of its lists say theirs.
     """
 
     group: str
@@ -53,7 +55,6 @@ class Kind:
     kind: str
     namespaced: bool
     strategy: Strategy
-    model: str
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
@@ -63,11 +64,16 @@ class Kind:
     singular_name: str = ""
     list_kind: str = ""
     printer: Printer | None = None
-    types_items: bool = False
+    is_custom: bool = False
 
     @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @cached_property
+    def type(self) -> ApiType | None:
+        """The type of its objects; None where a definition has their schema."""
+        return None if self.is_custom else api_type(self.api_version, self.kind)
 
     @cached_property
     def singular(self) -> str:
@@ -108,7 +114,7 @@ class Kind:
 
     def item(self, raw: bytes) -> bytes:
         """Return an encoded object as an item of a list; built-in ones do without kind and apiVersion."""
-        if self.types_items:
+        if self.is_custom:
             return raw
         return b"{" + raw[len(self.prefix) :]
 
@@ -117,6 +123,26 @@ class Kind:
 
     def __repr__(self) -> str:
         return f"Kind({self.group_resource}/{self.version})"
+
+
+class Place(NamedTuple):
+    """What a request reads or writes.
+
+    Attributes:
+        kind: of the object.
+        namespace: "" for what is in none.
+        name: "" for one that is yet to get a name.
+        subresource: "" for the object itself.
+    """
+
+    kind: Kind
+    namespace: str
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.kind.key(self.namespace, self.name)
 
 
 class Kinds:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.labels import is_label_value
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
 from scheduler.simulator.apimachinery.objects import names, restore
 
@@ -21,16 +22,14 @@ _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words
 _LONGEST_GENERATED_BASE: Final = 58
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _DNS_LABEL = re.compile(_LABEL, re.ASCII)
-_DNS_SUBDOMAIN = re.compile(_SUBDOMAIN, re.ASCII)
+_DNS_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*", re.ASCII)
 _NAME_PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
 _NAME_PART_RULE = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
     "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
-_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCII)
 
 
 def dns_subdomain(name: str) -> str:
@@ -113,7 +112,7 @@ def validate_label_value(value: str, field: str) -> Iterator[Cause]:
     """Yield what is wrong with the value of a label."""
     if len(value) > 63:
         yield invalid_value(field, f'"{value}"', "must be no more than 63 characters")
-    elif not _LABEL_VALUE.fullmatch(value):
+    elif not is_label_value(value):
         yield invalid_value(
             field,
             f'"{value}"',

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Object = dict[str, Any]
 
@@ -32,6 +35,17 @@ def condition_of(obj: Object, type_: str) -> Object:
     """Return the condition of a type in an object's status; empty for none."""
     conditions = obj.get("status", {}).get("conditions") or ()
     return next((one for one in conditions if one.get("type") == type_), {})
+
+
+def with_condition(conditions: Iterable[Object] | None, new: Object, now: str) -> list[Object]:
+    """Return conditions with one in the place of that of its type; its time moves only when its status does."""
+    known = {one["type"]: one for one in conditions or ()}
+    before = known.get(new["type"], {})
+    moved = before.get("status") != new["status"]
+    known[new["type"]] = new | {
+        "lastTransitionTime": now if moved else before.get("lastTransitionTime") or now
+    }
+    return list(known.values())
 
 
 def is_true(obj: Object, type_: str) -> bool:

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
+from scheduler.objects.labels import is_label_key, is_label_value
+from scheduler.objects.selectors import (
+    LabelRule,
+    LabelSelector,
+    Operator,
+    Requirement,
+    parse_int64,
+    parse_label_selector,
+)
 from scheduler.simulator.apimachinery.status import bad_request
 
 if TYPE_CHECKING:
@@ -16,47 +27,23 @@ if TYPE_CHECKING:
 Predicate = Callable[[Mapping[str, Any]], bool]
 
 _TOKEN = re.compile(r"\s*(?:(==|!=|[()<>,!=])|([^\s()<>,!=]+))")
-_NAME = re.compile(
-    r"(?:[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?"
-    r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-)
-_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_OPERATORS: Final = {
+    "in": Operator.IN,
+    "notin": Operator.NOT_IN,
+    "=": Operator.IN,
+    "==": Operator.IN,
+    "!=": Operator.NOT_IN,
+    ">": Operator.GT,
+    "<": Operator.LT,
+}
+_SHOWN: Final = {
+    "In": "{key} in ({values})",
+    "NotIn": "{key} notin ({values})",
+    "Exists": "{key}",
+    "DoesNotExist": "!{key}",
+}
 _FIELD_TERM = re.compile(r"((?:\\.|[^\\=!])*?)(!=|==|=)((?:\\.|[^\\])*)", re.DOTALL)
 _FIELD_SPLIT = re.compile(r"((?:\\.|[^\\,])+)(?:,|$)", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """One term of a label selector.
-
-    Attributes:
-        operator: `in`, `notin`, `exists`, `!`, `>` or `<`; equality is `in` and `notin` of one value.
-    """
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Say whether labels fulfil it; a missing label fulfils `notin` and `!`."""
-        value = labels.get(self.key)
-        if self.operator == "in":
-            return value in self.values
-        if self.operator == "notin":
-            return value not in self.values
-        if self.operator == "exists":
-            return value is not None
-        if self.operator == "!":
-            return value is None
-        return value is not None and self._compares(value)
-
-    def _compares(self, value: str) -> bool:
-        try:
-            number = int(value)
-        except ValueError:
-            return False
-        bound = int(self.values[0])
-        return number > bound if self.operator == ">" else number < bound
 
 
 class Selector:
@@ -88,46 +75,32 @@ def selector_of(kind: Kind, *, namespace: str = "", labels: str = "", fields: st
     """
     predicates: list[Predicate] = []
     if labels:
-        requirements = parse_labels(labels)
-        predicates.append(lambda obj: labels_match(requirements, obj["metadata"].get("labels", {})))
+        rule = parse_labels(labels)
+        predicates.append(lambda obj: rule.matches(obj["metadata"].get("labels", {})))
     if fields:
         predicates.extend(_parse_fields(kind, fields))
     return Selector(namespace, tuple(predicates))
 
 
-def labels_match(requirements: tuple[Requirement, ...], labels: Mapping[str, str]) -> bool:
-    """Say whether labels fulfil all requirements."""
-    return all(requirement.matches(labels) for requirement in requirements)
+def label_rule(label_selector: Mapping[str, Any]) -> LabelRule:
+    """Return what a metav1.LabelSelector means.
 
-
-def requirements_of(label_selector: Mapping[str, Any]) -> tuple[Requirement, ...]:
-    """Turn a metav1.LabelSelector into requirements."""
-    operators = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
-    equal = [Requirement(key, "in", (value,)) for key, value in label_selector.get("matchLabels", {}).items()]
-    expressions = [
-        Requirement(term["key"], operators[term["operator"]], tuple(term.get("values", ())))
-        for term in label_selector.get("matchExpressions", ())
-    ]
-    return (*equal, *expressions)
+    Raises:
+        SelectorError: nothing.
+    """
+    return parse_label_selector(msgspec.convert(label_selector, LabelSelector))
 
 
 def selector_text(label_selector: Object) -> str:
     """Write a metav1.LabelSelector in the notation of query parameters, ordered by key."""
-    terms = []
-    for requirement in sorted(requirements_of(label_selector), key=lambda one: one.key):
-        values = ",".join(sorted(requirement.values))
-        if requirement.operator == "exists":
-            terms.append(requirement.key)
-        elif requirement.operator == "!":
-            terms.append(f"!{requirement.key}")
-        elif requirement.key in label_selector.get("matchLabels", {}):
-            terms.append(f"{requirement.key}={values}")
-        else:
-            terms.append(f"{requirement.key} {requirement.operator} ({values})")
-    return ",".join(terms)
+    terms = [(key, f"{key}={value}") for key, value in label_selector.get("matchLabels", {}).items()]
+    for one in label_selector.get("matchExpressions", ()):
+        key, values = one["key"], ",".join(sorted(one.get("values", ())))
+        terms.append((key, _SHOWN[one["operator"]].format(key=key, values=values)))
+    return ",".join(text for _, text in sorted(terms, key=itemgetter(0)))
 
 
-def parse_labels(text: str) -> tuple[Requirement, ...]:
+def parse_labels(text: str) -> LabelRule:
     """Parse a label selector.
 
     Raises:
@@ -137,7 +110,7 @@ def parse_labels(text: str) -> tuple[Requirement, ...]:
         kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/labels/selector.go, Parse.
     """
     try:
-        return tuple(_Labels(text).requirements())
+        return LabelRule(tuple(_Labels(text).requirements()))
     except ValueError as error:
         raise bad_request(f"unable to parse requirement: {error}") from error
 
@@ -173,26 +146,24 @@ class _Labels:
         if absent:
             self._next()
         key = self._next()
-        if not _NAME.fullmatch(key):
+        if not is_label_key(key):
             raise ValueError(f"found '{key}', expected: !, identifier, or 'end of string'")
         if absent:
-            return Requirement(key, "!")
-        operator = self._peek()
-        if operator in {"", ","}:
-            return Requirement(key, "exists")
+            return Requirement(key, Operator.DOES_NOT_EXIST)
+        sign = self._peek()
+        if sign in {"", ","}:
+            return Requirement(key, Operator.EXISTS)
         self._next()
-        if operator in {"in", "notin"}:
-            return Requirement(key, operator, self._values())
-        if operator in {"=", "==", "!="}:
-            return Requirement(key, "notin" if operator == "!=" else "in", (self._value(),))
-        if operator in {">", "<"}:
-            bound = self._value()
-            if not re.fullmatch(r"[-+]?\d+", bound):
-                raise ValueError(
-                    f"values[0]: Invalid value: \"{bound}\": for 'Gt', 'Lt' operators, the value must be an integer"
-                )
-            return Requirement(key, operator, (bound,))
-        raise ValueError(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
+        operator = _OPERATORS.get(sign)
+        if operator is None:
+            raise ValueError(f"found '{sign}', expected: in, notin, =, ==, !=, gt, lt")
+        values = self._values() if sign in {"in", "notin"} else [self._value()]
+        bound = parse_int64(values[0]) if operator in {Operator.GT, Operator.LT} else 0
+        if bound is None:
+            raise ValueError(
+                f"values[0]: Invalid value: \"{values[0]}\": for 'Gt', 'Lt' operators, the value must be an integer"
+            )
+        return Requirement(key, operator, frozenset(values), bound)
 
     def _value(self) -> str:
         """Read one value; none at all is the empty value."""
@@ -200,7 +171,7 @@ class _Labels:
             return ""
         return self._checked(self._next())
 
-    def _values(self) -> tuple[str, ...]:
+    def _values(self) -> list[str]:
         opening = self._next()
         if opening != "(":
             raise ValueError(f"found '{opening}' expected: '('")
@@ -212,13 +183,13 @@ class _Labels:
                 values.append(self._checked(self._next()))
             separator = self._next()
             if separator == ")":
-                return tuple(values)
+                return values
             if separator != ",":
                 raise ValueError(f"found '{separator}', expected: ',' or ')'")
 
     @staticmethod
     def _checked(value: str) -> str:
-        if not _VALUE.fullmatch(value):
+        if not is_label_value(value):
             raise ValueError(f"found '{value}', expected: identifier")
         return value
 

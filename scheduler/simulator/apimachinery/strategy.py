@@ -5,7 +5,6 @@ A kind without anything particular uses `Strategy` as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -14,6 +13,8 @@ from scheduler.simulator.apimachinery.metadata import dns_subdomain
 from scheduler.simulator.apimachinery.objects import is_terminating, restore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from scheduler.simulator.apimachinery.causes import Cause
     from scheduler.simulator.apimachinery.objects import Object
 
@@ -63,10 +64,8 @@ class Strategy:
         create_on_update: whether PUT creates what is not there.
         returns_deleted: whether DELETE answers with the object instead of a Status.
         has_status: whether the status is written through its own subresource only.
-        initial_status: what new objects' status is; None leaves it out.
         schema: the structural schema of custom resources; built-in kinds have a model instead.
         scale_paths: of its scale subresource; None for the places built-in kinds have.
-        blank: what Go writes of an empty object beside metadata: what bookmarks carry.
     """
 
     name_rule = staticmethod(dns_subdomain)
@@ -75,15 +74,11 @@ class Strategy:
     create_on_update: ClassVar[bool] = False
     returns_deleted: ClassVar[bool] = False
     has_status: ClassVar[bool] = False
-    initial_status: ClassVar[Mapping[str, Any] | None] = None
-    blank: ClassVar[Mapping[str, Any]] = {}
     schema: Mapping[str, Any] = MappingProxyType({})
     scale_paths: ScalePaths | None = None
 
     def default(self, obj: Object) -> None:
-        """Fill in what the API's defaulting fills in, on every write, and what Go always writes."""
-        for field, value in self.blank.items():
-            obj.setdefault(field, dict(value) if isinstance(value, Mapping) else value)
+        """Fill in what the API's defaulting fills in, on every write."""
 
     def prune(self, obj: Object) -> list[str]:
         """Drop what is unknown from a decoded object without a model; returns the paths of what went."""
@@ -110,8 +105,6 @@ class Strategy:
         """Set what new objects start with, whatever the request says."""
         if self.has_status:
             obj.pop("status", None)
-            if self.initial_status is not None:
-                obj["status"] = dict(self.initial_status)
         if self.has_generation:
             obj["metadata"]["generation"] = 1
 
@@ -135,15 +128,15 @@ class Strategy:
         """Whether the change is one that the generation counts."""
         return bool(obj.get("spec") != old.get("spec"))
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        """Return what is wrong with a new object."""
+    def validate(self, obj: Object) -> Iterable[Cause]:
+        """Return what is wrong with an object, new or changed."""
         return ()
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        """Return what is wrong with a change."""
-        return ()
+    def validate_update(self, obj: Object, old: Object) -> Iterable[Cause]:
+        """Return what is wrong with a changed object."""
+        return self.validate(obj)
 
-    def validate_part_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+    def validate_part_update(self, obj: Object, old: Object) -> Iterable[Cause]:
         """Return what is wrong with a change of a subresource."""
         return ()
 

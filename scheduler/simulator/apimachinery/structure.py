@@ -1,76 +1,45 @@
 """The structure of the built-in kinds: which fields there are, and of which type.
 
 A real API server decodes bodies into Go structs: unknown fields are dropped (or refused, when asked to be
-strict), wrong types are refused, and what equals the zero value is mostly left out when written again. The
-structs' fields are taken from kubernetes_asyncio's models, so every kind it knows can be served.
+strict), wrong types are refused, and what equals the zero value is mostly left out when written again.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.clock import rfc3339, rfc3339_micro
 from scheduler.objects.canonical_quantity import canonical_quantity
-from scheduler.simulator.apimachinery.objects import names
+from scheduler.simulator.apimachinery.objects import clone
 
 if TYPE_CHECKING:
+    from scheduler.objects.api_types import ApiField, ApiType
     from scheduler.simulator.apimachinery.objects import Object
 
-
-_QUANTITY_MAPS = names(
-    "allocatable allocatedResources capacity consumedCapacity default defaultRequest hard limits max "
-    "maxLimitRequestRatio min overhead podFixed requests used"
-)
-_QUANTITIES = names("allocationMultiplier divisor maximumVolumeSize sizeLimit")
-_QUANTITIES_OF: Final = {
-    "V1CSIStorageCapacity": names("capacity"),
-    "V1CapacityRequestPolicy": names("default validValues"),
-    "V1CapacityRequestPolicyRange": names("max min step"),
-    "V1Counter": names("value"),
-    "V1DeviceCapacity": names("value"),
-    "V2MetricTarget": names("averageValue value"),
-    "V2MetricValueStatus": names("averageValue value"),
-}  # model -> fields whose names mean other things elsewhere
-_MICRO_TIMES = names("eventTime renewTime acquireTime lastObservedTime")
-
-# Go leaves out zero values of fields that are no pointers. Text is seldom a pointer, booleans and numbers
-# often are, so the exceptions are named for the first and the rule for the others.
-_TEXT_KEPT_WHEN_EMPTY = names(
-    "architecture bootID containerRuntimeVersion holderIdentity image imageID kernelVersion "
-    "kubeProxyVersion kubeletVersion machineID operatingSystem osImage reportingComponent "
-    "reportingInstance runtimeClassName storageClassName systemUUID volumeAttributesClassName"
-)
-_FALSE_LEFT_OUT = names(
-    "exclusiveMaximum exclusiveMinimum hostIPC hostNetwork hostPID nullable paused "
-    "publishNotReadyAddresses readOnly stdin stdinOnce tty uniqueItems unschedulable"
-)
-_ZERO_LEFT_OUT = names(
-    "availableReplicas count deprecatedCount failureThreshold fullyLabeledReplicas generation "
-    "hostPort initialDelaySeconds minReadySeconds nodePort observedGeneration periodSeconds "
-    "readyReplicas successThreshold terminatingReplicas timeoutSeconds unavailableReplicas "
-    "updatedReplicas"
-)
-
-_KEPT_WHEN_EMPTY: Final = frozenset(
-    {
-        ("V1Condition", "message"),
-        ("V1Condition", "reason"),
-        ("V1Device", "nodeName"),
-        ("V1DeviceAttribute", "string"),
-        ("V1HostPathVolumeSource", "type"),
-        ("V1ResourceSliceSpec", "nodeName"),
-        ("V1VolumeAttachmentSource", "persistentVolumeName"),
-        ("V1VolumeNodeResources", "count"),
-        ("DiscoveryV1EndpointPort", "name"),
-    }
-)  # fields that are left out elsewhere
-
 _LEFT_OUT: Final = object()
-_Reader = Callable[[Any, list[str]], Any]
+
+
+@dataclass(slots=True)
+class Reading:
+    """How an object is read.
+
+    Attributes:
+        fills: whether it gets what Go writes in JSON though nothing was set; but for null lists, maps and pointers,
+            which say as much as none.
+        unknown: the paths of fields that types do not have; grows.
+    """
+
+    fills: bool = True
+    unknown: list[str] = dataclass_field(default_factory=list)
+
+
+_Reader = Callable[[Any, Reading], Any]
 
 
 class StructureError(ValueError):
@@ -90,78 +59,91 @@ class StructureError(ValueError):
         return f"{self.path}: {self.problem}" if self.path else self.problem
 
 
-@cache
-def structure_of(model: str) -> _Reader:
-    """Return what reads an object of one model of kubernetes_asyncio: `V1Pod`, say.
-
-    It takes the object and a list, adds the paths of unknown fields to the list, and returns a copy of the
-    object without them and without what Go would leave out.
-
-    Raises:
-        StructureError: (when called) a value has the wrong type.
-    """
-    # Imported when first needed: half a second that readers of this package need not spend.
-    from kubernetes_asyncio.client import models
-
-    class_ = getattr(models, model)
-    readers: dict[str, _Reader] = {}
-    for attribute, type_ in class_.openapi_types.items():
-        name = class_.attribute_map[attribute]
-        readers[name] = _reader(name, type_, model)
-
-    def read(value: Any, unknown: list[str]) -> Any:
-        if not isinstance(value, dict):
-            raise StructureError(_mismatch(value, model))
-        found: Object = {}
-        for name, field in value.items():
-            reader = readers.get(name)
-            if reader is None:
-                unknown.append(name)
-                continue
-            if field is None:
-                continue
-            taken = _read_inside(name, reader, field, unknown)
-            if taken is not _LEFT_OUT:
-                found[name] = taken
-        return found
-
-    return read
-
-
-@cache
-def field_model(model: str, field: str) -> str:
-    """Return the model of one field, or of the items of one list; "" for what has none.
+def read_structure(type_: ApiType, value: Any, reading: Reading) -> Object:
+    """Return a copy of an object without fields that its type does not have, and without what Go leaves out.
 
     Args:
-        model: the model the field is in; "" is allowed and leads to "".
-        field: its name in JSON.
-    """
-    if not model:
-        return ""
-    from kubernetes_asyncio.client import models
+        type_: of the object.
+        value: the object.
+        reading: how, and what of it is unknown.
 
-    class_ = getattr(models, model)
-    types = {class_.attribute_map[attribute]: type_ for attribute, type_ in class_.openapi_types.items()}
-    type_: str = types.get(field, "").removeprefix("list[").removesuffix("]")
-    return type_ if hasattr(models, type_) else ""
+    Raises:
+        StructureError: a value has the wrong type.
+    """
+    if not isinstance(value, dict):
+        raise StructureError(_mismatch(value, type_.name))
+    readers = _readers_of(type_)
+    found: Object = {}
+    for name, field in value.items():
+        reader = readers.get(name)
+        if reader is None:
+            reading.unknown.append(name)
+        elif field is not None:
+            taken = read_inside(name, reader, field, reading)
+            if taken is not _LEFT_OUT:
+                found[name] = taken
+    if reading.fills:
+        fill_in(type_, found)
+    return found
+
+
+def fill_in(type_: ApiType, obj: Object) -> None:
+    """Give an object the fields of its own that it lacks and Go writes all the same; see `Reading`."""
+    for name, zero in _filling_of(type_).items():
+        if name not in obj:
+            obj[name] = clone(zero)
 
 
 @cache
-def field_description(model: str, field: str) -> str:
-    """Return what the API's documentation says of a field."""
-    from kubernetes_asyncio.client import models
-
-    class_ = getattr(models, model)
-    attribute = next(attribute for attribute, name in class_.attribute_map.items() if name == field)
-    text = (getattr(class_, attribute).__doc__ or "").split("# noqa: E501")[1]
-    return text.strip().replace("  ", "\n\n")  # the generator makes one line of paragraphs
+def _readers_of(type_: ApiType) -> dict[str, _Reader]:
+    return {name: _field_reader(field) for name, field in type_.by_name.items()}
 
 
-def _read_inside(step: str, reader: _Reader, value: Any, unknown: list[str]) -> Any:
+@cache
+def _filling_of(type_: ApiType) -> Object:
+    return {
+        name: field.zero if field.type is None else _filling_of(field.type)
+        for name, field in type_.by_name.items()
+        if field.in_json_at_zero and not (field.container or field.optional)
+    }
+
+
+def _field_reader(field: ApiField) -> _Reader:
+    item = partial(read_structure, field.type) if field.type is not None else _SCALARS[field.scalar]
+    if field.container:
+        return partial(_read_list if field.container == "[]" else _read_map, item)
+    if field.optional or field.in_json_at_zero:
+        return item
+    return partial(_read_but_zero, item)
+
+
+def _read_but_zero(reader: _Reader, value: Any, reading: Reading) -> Any:
+    return reader(value, reading) or _LEFT_OUT
+
+
+def _read_list(item: _Reader, value: Any, reading: Reading) -> Any:
+    if not isinstance(value, list):
+        raise StructureError(_mismatch(value, "list"))
+    found = [read_inside(f"[{index}]", item, element, reading) for index, element in enumerate(value)]
+    return found or _LEFT_OUT
+
+
+def _read_map(item: _Reader, value: Any, reading: Reading) -> Any:
+    if not isinstance(value, dict):
+        raise StructureError(_mismatch(value, "map"))
+    found = {
+        key: read_inside(key, item, "" if element is None else element, reading)
+        for key, element in value.items()
+    }
+    return found or _LEFT_OUT
+
+
+def read_inside(step: str, reader: _Reader, value: Any, reading: Reading) -> Any:
     """Read what is one step further in; paths are as seen from here."""
+    unknown = reading.unknown
     known = len(unknown)
     try:
-        taken = reader(value, unknown)
+        taken = reader(value, reading)
     except StructureError as error:
         raise error.inside(step) from None
     if len(unknown) > known:
@@ -173,71 +155,13 @@ def _joined(step: str, path: str) -> str:
     return f"{step}{path}" if not path or path.startswith("[") else f"{step}.{path}"
 
 
-def _reader(name: str, type_: str, model: str = "") -> _Reader:
-    """Return what reads one field, by the type kubernetes_asyncio states for it."""
-    is_quantity = name in _QUANTITIES or name in _QUANTITIES_OF.get(model, ())
-    keep_empty = (model, name) in _KEPT_WHEN_EMPTY
-    if type_.startswith("list["):
-        return _list_reader(_read_quantity if is_quantity else _reader("", type_[5:-1]))
-    if type_.startswith("dict("):
-        values = type_.split(", ", 1)[1][:-1]
-        holds_quantities = name in _QUANTITY_MAPS and values == "str"
-        return _map_reader(_read_quantity if holds_quantities else _reader("", values))
-    readers: dict[str, _Reader] = {
-        "str": _text_reader(keep_empty=keep_empty or not name or name in _TEXT_KEPT_WHEN_EMPTY),
-        "datetime": _time_reader(micro=name in _MICRO_TIMES),
-        "int": _number_reader(whole=True, keep_zero=keep_empty or name not in _ZERO_LEFT_OUT),
-        "float": _number_reader(whole=False, keep_zero=keep_empty or name not in _ZERO_LEFT_OUT),
-        "bool": _truth_reader(keep_false=name not in _FALSE_LEFT_OUT),
-        "object": lambda value, _: value,
-    }
-    if is_quantity:
-        readers["str"] = _read_quantity
-    return readers.get(type_) or _late_reader(type_)
+def _read_text(value: Any, _: Reading, wanted: str = "string") -> str:
+    if not isinstance(value, str):
+        raise StructureError(_mismatch(value, wanted))
+    return value
 
 
-def _late_reader(model: str) -> _Reader:
-    """Return what reads a struct; its fields are looked up when it is met, for structs hold themselves."""
-
-    def read(value: Any, unknown: list[str]) -> Any:
-        return structure_of(model)(value, unknown)
-
-    return read
-
-
-def _list_reader(item: _Reader) -> _Reader:
-    def read(value: Any, unknown: list[str]) -> Any:
-        if not isinstance(value, list):
-            raise StructureError(_mismatch(value, "list"))
-        found = [_read_inside(f"[{index}]", item, element, unknown) for index, element in enumerate(value)]
-        return found or _LEFT_OUT
-
-    return read
-
-
-def _map_reader(item: _Reader) -> _Reader:
-    def read(value: Any, unknown: list[str]) -> Any:
-        if not isinstance(value, dict):
-            raise StructureError(_mismatch(value, "map"))
-        found = {
-            key: _read_inside(key, item, "" if element is None else element, unknown)
-            for key, element in value.items()
-        }
-        return found or _LEFT_OUT
-
-    return read
-
-
-def _text_reader(*, keep_empty: bool) -> _Reader:
-    def read(value: Any, _: list[str]) -> Any:
-        if not isinstance(value, str):
-            raise StructureError(_mismatch(value, "string"))
-        return value if value or keep_empty else _LEFT_OUT
-
-    return read
-
-
-def _read_quantity(value: Any, _: list[str]) -> Any:
+def _read_quantity(value: Any, _: Reading) -> str:
     try:
         return canonical_quantity(value)
     except ValueError as error:
@@ -246,50 +170,63 @@ def _read_quantity(value: Any, _: list[str]) -> Any:
         ) from error
 
 
-def _number_reader(*, whole: bool, keep_zero: bool) -> _Reader:
-    def read(value: Any, _: list[str]) -> Any:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise StructureError(_mismatch(value, "number"))
-        if whole and isinstance(value, float):
-            if not value.is_integer():
-                raise StructureError(f"json: cannot unmarshal number {value} into Go value of type int64")
-            value = int(value)
-        return value if value or keep_zero else _LEFT_OUT
-
-    return read
+def _read_number(value: Any, _: Reading) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise StructureError(_mismatch(value, "number"))
+    return value
 
 
-def _truth_reader(*, keep_false: bool) -> _Reader:
-    def read(value: Any, _: list[str]) -> Any:
-        if not isinstance(value, bool):
-            raise StructureError(_mismatch(value, "bool"))
-        return value if value or keep_false else _LEFT_OUT
-
-    return read
+def _read_integer(value: Any, reading: Reading) -> int:
+    number = _read_number(value, reading)
+    if number != int(number):
+        raise StructureError(f"json: cannot unmarshal number {value} into Go value of type int64")
+    return int(number)
 
 
-def _time_reader(*, micro: bool) -> _Reader:
-    def read(value: Any, _: list[str]) -> Any:
-        if not isinstance(value, str):
-            raise StructureError(_mismatch(value, "MicroTime" if micro else "Time"))
-        return _canonical_time(value, micro=micro)
+def _read_truth(value: Any, _: Reading) -> bool:
+    if not isinstance(value, bool):
+        raise StructureError(_mismatch(value, "bool"))
+    return value
 
-    return read
 
+def _read_time(value: Any, reading: Reading) -> str:
+    return rfc3339(_moment(_read_text(value, reading, "Time")))
+
+
+def _read_micro_time(value: Any, reading: Reading) -> str:
+    return rfc3339_micro(_moment(_read_text(value, reading, "MicroTime")))
+
+
+def _as_it_is(value: Any, _: Reading) -> Any:
+    return value
+
+
+_SCALARS: Final[dict[str, _Reader]] = {
+    "text": _read_text,
+    "bytes": _read_text,
+    "int": _read_integer,
+    "float": _read_number,
+    "bool": _read_truth,
+    "time": _read_time,
+    "microtime": _read_micro_time,
+    "quantity": _read_quantity,
+    "intstr": _as_it_is,
+    "texts": partial(_read_list, _read_text),
+    "raw": _as_it_is,
+    "any": _as_it_is,
+}
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[-+]\d\d:\d\d)")
 
 
 @lru_cache(maxsize=4096)
-def _canonical_time(text: str, *, micro: bool) -> str:
-    """Write a moment as metav1.Time or MicroTime does: UTC, whole seconds or six decimals."""
+def _moment(text: str) -> datetime:
     if not _RFC3339.fullmatch(text):
         raise StructureError(f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": cannot parse "{text}"')
     try:
-        moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
+        return datetime.fromisoformat(text.upper()).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise StructureError(f'parsing time "{text}": {error}') from error
-    return rfc3339_micro(moment) if micro else rfc3339(moment)
 
 
 def _mismatch(value: Any, wanted: str) -> str:

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from scheduler.simulator.apimachinery.objects import Object
-from scheduler.simulator.apimachinery.structure import field_description
 
 Cell = Callable[[Object, datetime], Any]
 Cells = Callable[[Object, datetime], list[Any]]
@@ -20,7 +19,7 @@ class Column:
 
     Attributes:
         name: its heading.
-        description: text, or the (model, field) whose documentation it is.
+        description: text, or whose documentation it is: kubernetes_asyncio's name of a type, and a field.
         type: as in OpenAPI.
         priority: 0 is always shown, 1 with `-o wide`.
         format: as in OpenAPI.
@@ -36,7 +35,7 @@ class Column:
 
     def definition(self) -> Object:
         """Return the metav1.TableColumnDefinition."""
-        text = self.description if isinstance(self.description, str) else field_description(*self.description)
+        text = self.description if isinstance(self.description, str) else _documentation(*self.description)
         return {
             "name": self.name,
             "type": self.type,
@@ -63,6 +62,16 @@ class Printer:
         if self.row is not None:
             return self.row(obj, now)
         return [column.cell(obj, now) for column in self.columns]
+
+
+def _documentation(model: str, field: str) -> str:
+    # Imported when first needed: half a second that readers of this package need not spend.
+    from kubernetes_asyncio.client import models
+
+    class_ = getattr(models, model)
+    attribute = next(attribute for attribute, name in class_.attribute_map.items() if name == field)
+    text = (getattr(class_, attribute).__doc__ or "").split("# noqa: E501")[1]
+    return text.strip().replace("  ", "\n\n")  # the generator makes one line of paragraphs
 
 
 def created(obj: Object, now: datetime) -> str:

@@ -60,6 +60,6 @@ class ClaimsOfPods:
         namespace = key_of(pod)[0]
         for volume in pod["spec"].get("volumes", ()):
             name = volume.get("persistentVolumeClaim", {}).get("claimName", "")
-            if volume["name"] in templates and self._store.find(_CLAIMS, name, namespace) is not None:
-                patch = {"metadata": {"ownerReferences": owned_by(pod)}}
-                self._store.patch(_CLAIMS, name, patch, namespace)
+            claim = self._store.find(_CLAIMS, name, namespace) if volume["name"] in templates else None
+            if claim is not None:
+                self._store.change(claim, {"metadata": {"ownerReferences": owned_by(pod)}})

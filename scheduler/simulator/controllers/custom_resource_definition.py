@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.apimachinery.objects import is_terminating, key_of
+from scheduler.simulator.apimachinery.objects import condition_of, is_terminating, with_condition
 from scheduler.simulator.controllers.controller import QueueController
 from scheduler.simulator.custom_resources.definitions import CLEANUP_FINALIZER
 from scheduler.simulator.custom_resources.kinds import kinds_of
@@ -53,23 +53,23 @@ class DefinitionController(QueueController):
 
     def _establish(self, definition: Object) -> None:
         """Accept a definition's names unless another's are in the way, and serve it once they are."""
-        spec, name = definition["spec"], definition["metadata"]["name"]
+        spec = definition["spec"]
         problem = self._taken(definition)
         accepted = definition["status"]["acceptedNames"] if problem else spec["names"]
-        before = {one["type"]: one for one in definition["status"].get("conditions") or ()}
+        now = self.store.timestamp()
         reason, message = problem or ("NoConflicts", "no conflicts found")
-        conditions = [self._condition(before, "NamesAccepted", not problem, reason, message)]
+        names_accepted = _condition("NamesAccepted", not problem, reason, message)
+        conditions = with_condition(definition["status"].get("conditions"), names_accepted, now)
         if not problem:
             text = "the initial names have been accepted"
-            conditions.append(self._condition(before, "Established", True, "InitialNamesAccepted", text))
+            established = _condition("Established", True, "InitialNamesAccepted", text)
+            conditions = with_condition(conditions, established, now)
             self._serve(definition | {"status": definition["status"] | {"acceptedNames": accepted}})
-        elif "Established" not in before:
-            text = "not all names are accepted"
-            conditions.append(self._condition(before, "Established", False, "NotAccepted", text))
-        ours = {one["type"] for one in conditions}
-        conditions += [one for type_, one in before.items() if type_ not in ours]
+        elif not condition_of(definition, "Established"):
+            refused = _condition("Established", False, "NotAccepted", "not all names are accepted")
+            conditions = with_condition(conditions, refused, now)
         status = {"conditions": conditions, "acceptedNames": accepted}
-        self.store.patch(_DEFINITIONS, name, {"status": status}, subresource="status")
+        self.store.change(definition, {"status": status}, "status")
 
     def _serve(self, definition: Object) -> None:
         name, spec = definition["metadata"]["name"], definition["spec"]
@@ -96,37 +96,24 @@ class DefinitionController(QueueController):
                 return "KindConflict", f'"{names["kind"]}" is already in use'
         return None
 
-    def _condition(
-        self, before: dict[str, Object], type_: str, holds: bool, reason: str, message: str
-    ) -> Object:
-        status = "True" if holds else "False"
-        known = before.get(type_, {})
-        if known.get("status") == status and known.get("reason") == reason:
-            return known
-        changed = known.get("lastTransitionTime") if known.get("status") == status else None
-        return {
-            "type": type_,
-            "status": status,
-            "lastTransitionTime": changed or self.store.timestamp(),
-            "reason": reason,
-            "message": message,
-        }
-
     def _empty(self, definition: Object) -> None:
         """Delete all custom resources of a terminating definition; let it go when none is left."""
         name = definition["metadata"]["name"]
         if name in self._served:
             for obj in self.store.list(name):
-                namespace, own_name = key_of(obj)
                 if not is_terminating(obj):
-                    self.store.delete(name, own_name, namespace)
+                    self.store.remove(obj)
             if self.store.list(name):
                 self.later(_RETRY_SECONDS, self.look_again, name)
                 return
         kept = [one for one in definition["metadata"].get("finalizers", ()) if one != CLEANUP_FINALIZER]
         self._withdraw(name)
-        self.store.patch(_DEFINITIONS, name, {"metadata": {"finalizers": kept or None}})
+        self.store.change(definition, {"metadata": {"finalizers": kept or None}})
 
     def _withdraw(self, name: str) -> None:
         _, kinds = self._served.pop(name, ({}, []))
         self.store.serve((), instead_of=kinds)
+
+
+def _condition(type_: str, holds: bool, reason: str, message: str) -> Object:
+    return {"type": type_, "status": str(holds), "reason": reason, "message": message}

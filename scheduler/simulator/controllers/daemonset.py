@@ -158,7 +158,7 @@ class DaemonSetController(WorkloadController):
             "numberAvailable": ready,
             "numberUnavailable": len(may_be) - ready,
         }
-        self.write_status(daemon_set, status)
+        self.store.change(daemon_set, {"status": status}, "status")
 
 
 def _node_of(pod: Object) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.apimachinery.objects import is_terminating, key_of, owned_by
+from scheduler.simulator.apimachinery.objects import is_terminating, key_of, owned_by, with_condition
 from scheduler.simulator.controllers.workloads import WorkloadController, template_hash
 from scheduler.simulator.kinds.disruption_budgets import scaled
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
 
-_DEPLOYMENTS: Final = "deployments.apps"
 _REPLICA_SETS: Final = "replicasets.apps"
 _HASH_LABEL: Final = "pod-template-hash"
 _REVISION: Final = "deployment.kubernetes.io/revision"
@@ -32,7 +31,7 @@ _AVAILABLE: Final = {
 class DeploymentController(WorkloadController):
     """Makes and scales the ReplicaSets of Deployments, and adds up their pods."""
 
-    resources = (_DEPLOYMENTS, _REPLICA_SETS)
+    resources = ("deployments.apps", _REPLICA_SETS)
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -54,7 +53,7 @@ class DeploymentController(WorkloadController):
                 self._create_set(deployment, name, old)
         elif _revision(new) <= max(map(_revision, old), default=0):
             # An old template came back: its ReplicaSet is the newest again, which rollout history shows.
-            new = self._number(_REPLICA_SETS, new, 1 + max(map(_revision, old)))
+            new = self._number(new, 1 + max(map(_revision, old)))
         for replica_set, replicas in _wanted_replicas(deployment, new, old):
             if replica_set["spec"].get("replicas", 0) != replicas:
                 namespace, set_name = key_of(replica_set)
@@ -62,20 +61,17 @@ class DeploymentController(WorkloadController):
         self._forget(deployment, old)
         self._report(deployment, new, old)
 
-    def _number(self, resource: str, obj: Object, revision: int) -> Object:
+    def _number(self, obj: Object, revision: int) -> Object:
         """Write a revision into an object's annotations, where rollout history reads it."""
-        namespace, name = key_of(obj)
-        patch = {"metadata": {"annotations": {_REVISION: str(revision)}}}
-        return self.store.patch(resource, name, patch, namespace)
+        return self.store.change(obj, {"metadata": {"annotations": {_REVISION: str(revision)}}})
 
     def _forget(self, deployment: Object, old: Sequence[Object]) -> None:
         """Delete the oldest ReplicaSets without pods, beyond as many as the history keeps."""
         idle = [one for one in old if not one["spec"].get("replicas", 0) and not _pods(one)]
         excess = len(idle) - deployment["spec"].get("revisionHistoryLimit", 10)
         for replica_set in sorted(idle, key=_revision)[: max(0, excess)]:
-            namespace, name = key_of(replica_set)
             if not is_terminating(replica_set):
-                self.store.delete(_REPLICA_SETS, name, namespace)
+                self.store.remove(replica_set)
 
     def _progress(
         self,
@@ -167,9 +163,9 @@ class DeploymentController(WorkloadController):
             _condition(before, now, "Available", *_AVAILABLE[enough]),
             self._progress(deployment, new, before, now, counts=status if not done else None),
         ]
-        self.write_status(deployment, status)
+        self.store.change(deployment, {"status": status}, "status")
         if new and deployment["metadata"].get("annotations", {}).get(_REVISION) != str(_revision(new)):
-            self._number(_DEPLOYMENTS, deployment, _revision(new))
+            self._number(deployment, _revision(new))
 
 
 def _seconds_between(first: str, second: str) -> float:
@@ -220,8 +216,7 @@ def _condition(
     known = before.get(type_, {})
     if known.get("status") == status and known.get("reason") == reason:
         return {**known, **condition}
-    changed = now if known.get("status") != status else known.get("lastTransitionTime", now)
-    return {**condition, "lastUpdateTime": now, "lastTransitionTime": changed}
+    return with_condition([known] if known else (), condition | {"lastUpdateTime": now}, now)[0]
 
 
 def _pods(replica_set: Object, field: str = "replicas") -> int:

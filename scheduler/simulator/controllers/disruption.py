@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, key_of
 from scheduler.simulator.controllers.controller import QueueController
-from scheduler.simulator.kinds.disruption_budgets import condition, count, covers, needs_scale
+from scheduler.simulator.kinds.disruption_budgets import conditions, count, covers, needs_scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -60,7 +60,7 @@ class DisruptionController(QueueController):
             "currentHealthy": found.current_healthy,
             "desiredHealthy": found.desired_healthy,
             "expectedPods": found.expected_pods,
-            "conditions": [condition(budget, allowed, now)],
+            "conditions": conditions(budget, allowed, now),
         }
         if new != status:
             self.store.update(_BUDGETS, counted | {"status": new}, subresource="status")

@@ -42,7 +42,7 @@ class EventExpiry(Controller):
             _, namespace, name, version = self._due.popleft()
             event = self.store.find("events", name, namespace)
             if event is not None and event["metadata"]["resourceVersion"] == version:
-                self.store.delete("events", name, namespace)
+                self.store.remove(event)
         if self._due and not self._is_waiting:
             self._is_waiting = True
             self.later(self._due[0][0] - now, self._look)

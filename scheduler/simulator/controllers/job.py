@@ -10,7 +10,12 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, is_true, key_of
+from scheduler.simulator.apimachinery.objects import (
+    controller_of,
+    is_terminating,
+    is_true,
+    with_condition,
+)
 from scheduler.simulator.controllers.workloads import WorkloadController
 from scheduler.simulator.kinds.jobs import COMPLETION_INDEX
 from scheduler.simulator.kinds.pods import has_ended, is_active, is_ready
@@ -196,27 +201,18 @@ class JobController(WorkloadController):
         if left > 0:
             self.later(left, self.look_again, job["metadata"]["uid"])
             return
-        namespace, name = key_of(job)
-        self.store.delete(_JOBS, name, namespace, propagation_policy="Foreground")
+        self.store.remove(job, propagation_policy="Foreground")
 
     def _seconds_since(self, moment: str) -> float:
         now = datetime.fromisoformat(self.store.timestamp())
         return (now - datetime.fromisoformat(moment)).total_seconds()
 
     def _set_condition(self, status: Object, type_: str, value: str, reason: str, message: str) -> None:
-        known = next((one for one in status["conditions"] if one["type"] == type_), None)
-        if known is not None and known["status"] == value:
+        if any((one["type"], one["status"]) == (type_, value) for one in status["conditions"]):
             return
         now = self.store.timestamp()
-        condition = {
-            "type": type_,
-            "status": value,
-            "lastProbeTime": now,
-            "lastTransitionTime": now,
-            "reason": reason,
-            "message": message,
-        }
-        status["conditions"] = [*(one for one in status["conditions"] if one is not known), condition]
+        new = {"type": type_, "status": value, "lastProbeTime": now, "reason": reason, "message": message}
+        status["conditions"] = with_condition(status["conditions"], new, now)
 
 
 def _is_indexed(spec: Object) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.apimachinery.objects import is_terminating, key_of
+from scheduler.simulator.apimachinery.objects import is_terminating
 from scheduler.simulator.controllers.controller import Controller
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class NamespaceController(Controller):
         for resource in self.store.namespaced_resources():
             for obj in self.store.list(resource, namespace=name):
                 if not is_terminating(obj):
-                    self.store.delete(resource, key_of(obj)[1], name, propagation_policy="Background")
+                    self.store.remove(obj, propagation_policy="Background")
             left += len(self.store.list(resource, namespace=name))
         return not left
 

@@ -55,7 +55,7 @@ class NodeLifecycle(Controller):
                 continue
             kept = [taint for taint in taints if not _is_ours(taint) or taint["key"] in wanted]
             added = [{"key": key, "effect": "NoSchedule"} for key in sorted(wanted - present)]
-            self.store.patch("nodes", node["metadata"]["name"], {"spec": {"taints": [*kept, *added]}})
+            self.store.change(node, {"spec": {"taints": [*kept, *added]}})
 
 
 def _wanted(node: Object) -> set[str]:

@@ -42,7 +42,7 @@ class ReplicaSetController(WorkloadController):
             "availableReplicas": ready,
             "observedGeneration": workload["metadata"].get("generation", 0),
         }
-        self.write_status(workload, status)
+        self.store.change(workload, {"status": status}, "status")
 
 
 def _least_missed(pod: Object) -> tuple[bool, bool, bool, str]:

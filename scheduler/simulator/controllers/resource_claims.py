@@ -93,7 +93,7 @@ class ResourceClaims(QueueController):
             known = {one["name"]: one for one in pod["status"].get("resourceClaimStatuses", ())}
             known |= {name: {"name": name, "resourceClaimName": claim} for name, claim in made.items()}
             status = {"resourceClaimStatuses": list(known.values())}
-            self.store.patch("pods", pod_name, {"status": status}, namespace, subresource="status")
+            self.store.change(pod, {"status": status}, "status")
         if pod["spec"].get("nodeName"):
             self._reserve(pod)
 
@@ -190,13 +190,11 @@ class ResourceClaims(QueueController):
             self.store.delete(CLAIMS, name, namespace)
 
     def _write(self, claim: Object, status: Object) -> Object:
-        namespace, name = key_of(claim)
-        return self.store.patch(CLAIMS, name, {"status": status}, namespace, subresource="status")
+        return self.store.change(claim, {"status": status}, "status")
 
     def _let_go(self, claim: Object) -> None:
-        namespace, name = key_of(claim)
         kept = [one for one in claim["metadata"].get("finalizers", ()) if one != FINALIZER]
-        self.store.patch(CLAIMS, name, {"metadata": {"finalizers": kept or None}}, namespace)
+        self.store.change(claim, {"metadata": {"finalizers": kept or None}})
 
     def _tell(self, pod: Object, problem: str) -> None:
         reason = "FailedResourceClaimCreation"

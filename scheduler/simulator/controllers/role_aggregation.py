@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.simulator.apimachinery.selectors import labels_match, requirements_of
+from scheduler.simulator.apimachinery.objects import labels_of
+from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.controllers.controller import Controller
 from scheduler.simulator.kinds.roles import GROUP
 
@@ -43,12 +44,8 @@ def _gathered(role: Object, roles: Sequence[Object]) -> list[Any]:
     """Return the rules of all roles that a role's selectors choose, each once."""
     rules: list[Any] = []
     for selector in role["aggregationRule"].get("clusterRoleSelectors", ()):
-        requirements = requirements_of(selector)
+        chosen = label_rule(selector)
         for other in roles:
-            labels = other["metadata"].get("labels", {})
-            if other["metadata"]["name"] == role["metadata"]["name"] or not labels_match(
-                requirements, labels
-            ):
-                continue
-            rules += [rule for rule in other.get("rules") or () if rule not in rules]
+            if other["metadata"]["name"] != role["metadata"]["name"] and chosen.matches(labels_of(other)):
+                rules += [rule for rule in other.get("rules") or () if rule not in rules]
     return rules

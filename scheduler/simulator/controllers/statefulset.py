@@ -114,7 +114,7 @@ class StatefulSetController(WorkloadController):
             "updateRevision": revision,
             "collisionCount": 0,
         }
-        self.write_status(stateful_set, status)
+        self.store.change(stateful_set, {"status": status}, "status")
 
 
 def _is_healthy(pod: Object) -> bool:

@@ -56,7 +56,7 @@ class StorageProtection(QueueController):
         finalizers = obj["metadata"].get("finalizers", ())
         kept = [one for one in finalizers if one != _FINALIZERS[resource]]
         if len(kept) < len(finalizers):
-            self.store.patch(resource, name, {"metadata": {"finalizers": kept or None}}, namespace)
+            self.store.change(obj, {"metadata": {"finalizers": kept or None}})
 
     def _observe_pod(self, pod: Object, *, is_there: bool) -> None:
         uid = pod["metadata"]["uid"]

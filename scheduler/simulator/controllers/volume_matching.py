@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.objects.quantity import parse_quantity
 from scheduler.simulator.apimachinery.objects import is_terminating, key_of, labels_of
-from scheduler.simulator.apimachinery.selectors import labels_match, requirements_of
+from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.kinds.persistent_volume_claims import class_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def matching_volume(claim: Object, volumes: Iterable[Object], *, only_reserved: 
         only_reserved: whether the scheduler chooses for the claim, and no other volume is to be taken.
     """
     spec, asked = claim["spec"], _size(claim)
-    selector = requirements_of(spec["selector"]) if "selector" in spec else None
+    selector = label_rule(spec["selector"]) if "selector" in spec else None
     best: tuple[Quantity, Object] | None = None
     for volume in volumes:
         own, size = volume["spec"], capacity_of(volume)
@@ -45,7 +45,7 @@ def matching_volume(claim: Object, volumes: Iterable[Object], *, only_reserved: 
             return volume
         if only_reserved or volume["status"].get("phase") != "Available":
             continue
-        if selector is not None and not labels_match(selector, labels_of(volume)):
+        if selector is not None and not selector.matches(labels_of(volume)):
             continue
         if (class_of(volume) or "") == (class_of(claim) or "") and (best is None or size < best[0]):
             best = (size, volume)

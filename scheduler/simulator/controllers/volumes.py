@@ -114,7 +114,7 @@ class VolumeController(QueueController):
         if found is not None:
             self._bind(found, claim)
         elif name is None and (default := default_class(self.store.list(_CLASSES))):
-            self._patch_claim(claim, {"spec": {"storageClassName": default}})
+            self.store.change(claim, {"spec": {"storageClassName": default}})
         elif waits and SELECTED_NODE not in annotations_of(claim):
             message = "waiting for first consumer to be created before binding"
             self._tell(claim, "WaitForFirstConsumer", message)
@@ -130,7 +130,7 @@ class VolumeController(QueueController):
     def _ask_to_provision(self, claim: Object, provisioner: str) -> None:
         wanted = {_BETA_STORAGE_PROVISIONER: provisioner, STORAGE_PROVISIONER: provisioner}
         if wanted.items() - annotations_of(claim).items():
-            self._patch_claim(claim, {"metadata": {"annotations": wanted}})
+            self.store.change(claim, {"metadata": {"annotations": wanted}})
         message = (
             f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the "
             "system administrator. If volume creation is delayed, please verify that the provisioner is running and "
@@ -174,7 +174,8 @@ class VolumeController(QueueController):
     def _lose(self, claim: Object, reason: str, message: str) -> None:
         if claim["status"].get("phase") == "Lost":
             return
-        self._write_claim_status(claim, {"phase": "Lost", "accessModes": None, "capacity": None})
+        status = {"phase": "Lost", "accessModes": None, "capacity": None}
+        self.store.change(claim, {"status": status}, "status")
         self._tell(claim, reason, message, warning=True)
 
     def _bind(self, volume: Object, claim: Object) -> None:
@@ -193,7 +194,7 @@ class VolumeController(QueueController):
             patch: Object = {"spec": {"claimRef": reference}}
             if not is_for(volume, claim):
                 patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
-            volume = self.store.patch(_VOLUMES, volume_name, patch)
+            volume = self.store.change(volume, patch)
         self._write_phase(volume, "Bound")
         annotations = {}
         if claim["spec"].get("volumeName") != volume_name:
@@ -202,11 +203,11 @@ class VolumeController(QueueController):
             annotations[BIND_COMPLETED] = "yes"
         if annotations:
             patch = {"metadata": {"annotations": annotations}, "spec": {"volumeName": volume_name}}
-            claim = self._patch_claim(claim, patch)
+            claim = self.store.change(claim, patch)
         if claim["status"].get("phase") != "Bound":
             spec = volume["spec"]
             status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": spec["capacity"]}
-            self._write_claim_status(claim, status)
+            self.store.change(claim, {"status": status}, "status")
 
     def _sync_volume(self, volume: Object) -> None:
         """Bring a volume's phase up to date with the claim it refers to."""
@@ -236,20 +237,11 @@ class VolumeController(QueueController):
         patch: Object = {"spec": {"claimRef": {"uid": None}}}
         if BOUND_BY_CONTROLLER in annotations:
             patch = {"spec": {"claimRef": None}, "metadata": {"annotations": {BOUND_BY_CONTROLLER: None}}}
-        self._write_phase(self.store.patch(_VOLUMES, key_of(volume)[1], patch), "Available")
+        self._write_phase(self.store.change(volume, patch), "Available")
 
     def _write_phase(self, volume: Object, phase: str) -> None:
         if volume["status"].get("phase") != phase:
-            patch = {"status": {"phase": phase}}
-            self.store.patch(_VOLUMES, key_of(volume)[1], patch, subresource="status")
-
-    def _patch_claim(self, claim: Object, patch: Object) -> Object:
-        namespace, name = key_of(claim)
-        return self.store.patch(_CLAIMS, name, patch, namespace)
-
-    def _write_claim_status(self, claim: Object, status: Object) -> None:
-        namespace, name = key_of(claim)
-        self.store.patch(_CLAIMS, name, {"status": status}, namespace, subresource="status")
+            self.store.change(volume, {"status": {"phase": phase}}, "status")
 
     def _tell(self, claim: Object, reason: str, message: str, *, warning: bool = False) -> None:
         """Record an event of a claim, unless it says what the last one said."""

@@ -91,10 +91,6 @@ class WorkloadController(QueueController):
         if present is not None and not is_terminating(present):
             self.store.delete("pods", name, namespace)
 
-    def write_status(self, workload: Object, status: Object) -> None:
-        namespace, name = key_of(workload)
-        self.store.patch(self.resources[0], name, {"status": status}, namespace, subresource="status")
-
 
 def template_hash(template: Object) -> str:
     """Return a short name for a template; equal templates have the same."""

@@ -7,7 +7,7 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.causes import (
     Cause,
@@ -17,7 +17,7 @@ from scheduler.simulator.apimachinery.causes import (
     required,
 )
 from scheduler.simulator.apimachinery.metadata import dns_label, dns_subdomain
-from scheduler.simulator.apimachinery.objects import is_terminating, is_true, json_text
+from scheduler.simulator.apimachinery.objects import is_terminating, is_true, json_text, with_condition
 from scheduler.simulator.apimachinery.strategy import Generic
 from scheduler.simulator.custom_resources.jsonpaths import found_at
 from scheduler.simulator.custom_resources.schema_rules import is_pattern
@@ -35,34 +35,28 @@ _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _SCOPES: Final = ("Cluster", "Namespaced")
 
 
-_BLANK_NAMES: Final[Object] = {"plural": "", "kind": ""}
-_BLANK_STATUS: Final[Object] = {"conditions": None, "acceptedNames": _BLANK_NAMES, "storedVersions": None}
+_NONE_YET: Final = {"conditions": None, "storedVersions": None}  # as Go writes it
 
 
 class DefinitionStrategy(Generic):
     """The rules of CustomResourceDefinitions."""
 
-    blank: ClassVar[Object] = {
-        "spec": {"group": "", "names": _BLANK_NAMES, "scope": "", "versions": None},
-        "status": _BLANK_STATUS,
-    }
-
     def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        names = spec["names"] = _BLANK_NAMES | spec.get("names", {})
+        spec = obj["spec"]
+        names = spec["names"]
         if names["kind"]:
             names.setdefault("singular", names["kind"].lower())
             names.setdefault("listKind", f"{names['kind']}List")
-        for version in spec.get("versions") or ():
-            version.setdefault("served", False)
-            version.setdefault("storage", False)
         spec.setdefault("conversion", {"strategy": "None"})
-        status = obj["status"] = _BLANK_STATUS | obj.get("status", {})
-        status["acceptedNames"] = _BLANK_NAMES | status["acceptedNames"]
+        obj["status"] = _NONE_YET | obj["status"]
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
         super().prepare_create(obj, cluster)
-        obj["status"] = _BLANK_STATUS | {"storedVersions": _stored_versions(obj) or None}
+        obj["status"] = {
+            "conditions": None,
+            "acceptedNames": {"plural": "", "kind": ""},
+            "storedVersions": _stored_versions(obj) or None,
+        }
 
     def prepare_update(self, obj: Object, old: Object) -> None:
         super().prepare_update(obj, old)
@@ -70,23 +64,21 @@ class DefinitionStrategy(Generic):
         stored = dict.fromkeys([*before, *_stored_versions(obj)])
         obj["status"] = old["status"] | {"storedVersions": list(stored)}
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate(obj))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        return _validate(obj)
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        causes = list(_validate(obj))
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        yield from _validate(obj)
         if is_true(old, "Established"):
             for path in ("spec.scope", "spec.names.kind", "spec.group", "spec.names.plural"):
                 now, before = found_at(obj, f".{path}"), found_at(old, f".{path}")
                 if now != before:
-                    shown = json_text(now[0] if now else None)
-                    causes.append(invalid_value(path, shown, "field is immutable"))
+                    yield invalid_value(path, json_text(now[0] if now else None), "field is immutable")
         names = {one.get("name") for one in obj["spec"].get("versions") or ()}
         for index, stored in enumerate(old["status"].get("storedVersions") or ()):
             if stored not in names:
                 problem = f"missing from spec.versions; {stored} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {stored} and removes {stored} from status.storedVersions"
-                causes.append(invalid_value(f"status.storedVersions[{index}]", json_text(stored), problem))
-        return causes
+                yield invalid_value(f"status.storedVersions[{index}]", json_text(stored), problem)
 
     def begin_delete(self, obj: Object, cluster: Cluster) -> Object | None:
         """Let a definition wait until its custom resources are gone."""
@@ -97,7 +89,6 @@ class DefinitionStrategy(Generic):
         terminating = {
             "type": "Terminating",
             "status": "True",
-            "lastTransitionTime": now,
             "reason": "InstanceDeletionPending",
             "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
         }
@@ -109,11 +100,8 @@ class DefinitionStrategy(Generic):
             "deletionGracePeriodSeconds": 0,
             "finalizers": finalizers,
         }
-        others = [one for one in obj["status"].get("conditions") or () if one["type"] != "Terminating"]
-        return obj | {
-            "metadata": marked,
-            "status": obj["status"] | {"conditions": [*others, terminating]},
-        }
+        conditions = with_condition(obj["status"].get("conditions"), terminating, now)
+        return obj | {"metadata": marked, "status": obj["status"] | {"conditions": conditions}}
 
 
 def _stored_versions(definition: Object) -> list[str]:

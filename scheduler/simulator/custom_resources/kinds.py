@@ -19,7 +19,7 @@ from scheduler.simulator.custom_resources.schema_rules import violations
 from scheduler.simulator.custom_resources.schemas import fill_in, prune
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from scheduler.simulator.apimachinery.causes import Cause
@@ -73,14 +73,11 @@ class CustomResourceStrategy(Strategy):
         obj.clear()
         obj |= _without(old, {"status"}) | {"metadata": metadata} | kept
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        return list(violations(obj, self.schema))
+    def validate(self, obj: Object) -> Iterable[Cause]:
+        return violations(obj, self.schema)
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return list(violations(obj, self.schema))
-
-    def validate_part_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return list(violations(obj, self.schema))
+    def validate_part_update(self, obj: Object, old: Object) -> Iterable[Cause]:
+        return self.validate(obj)
 
     def to_storage(self, obj: Object) -> Object:
         return obj | {"apiVersion": self._stored_api_version}
@@ -127,7 +124,6 @@ def kinds_of(definition: Object) -> list[Kind]:
                 names["kind"],
                 spec["scope"] == "Namespaced",
                 CustomResourceStrategy(definition, version),
-                "",
                 tuple(names.get("shortNames", ())),
                 tuple(names.get("categories", ())),
                 tuple(name for name in ("status", "scale") if name in subresources),

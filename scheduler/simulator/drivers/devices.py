@@ -113,7 +113,7 @@ class DeviceDrivers(QueueController):
             conditions = [self._condition(type_) for type_ in types]
             place = {part: result[part] for part in ("driver", "pool", "device", "shareID") if part in result}
             devices.append(place | {"conditions": conditions})
-        self.store.patch(CLAIMS, name, {"status": {"devices": devices}}, namespace, subresource="status")
+        self.store.change(claim, {"status": {"devices": devices}}, "status")
 
     def _observe_node(self, type_: str, name: str) -> None:
         for (node, driver), pool in self._pools.items():

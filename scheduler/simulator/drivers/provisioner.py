@@ -86,7 +86,7 @@ class Provisioner(QueueController):
         if not namespace:
             volume = self.store.find(_VOLUMES, name)
             if volume is not None and _is_to_go(volume):
-                self.store.delete(_VOLUMES, name)
+                self.store.remove(volume)
             return
         claim = self.store.find(_CLAIMS, name, namespace)
         if claim is not None and self._is_asked(claim):
@@ -149,14 +149,13 @@ class Provisioner(QueueController):
 
     def _fail(self, claim: Object, class_: Object, problem: str) -> None:
         """Give a claim back to the scheduler, so that it may choose another node, or try again later."""
-        namespace, name = key_of(claim)
         message = f'failed to provision volume with StorageClass "{class_["metadata"]["name"]}": {problem}'
         self._tell(claim, class_["provisioner"], "ProvisioningFailed", message, warning=True)
         if class_["volumeBindingMode"] == WAIT_FOR_FIRST_CONSUMER:
             patch = {"metadata": {"annotations": {SELECTED_NODE: None}}}
-            self.store.patch(_CLAIMS, name, patch, namespace)
+            self.store.change(claim, patch)
             return
-        key = f"{namespace}/{name}"
+        key = "/".join(key_of(claim))
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         self._busy.add(key)
         self.later(min(_RETRY_SECONDS * 2**failures, _LONGEST_RETRY_SECONDS), self.look_again, key)

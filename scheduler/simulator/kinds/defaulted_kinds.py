@@ -8,11 +8,11 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import restore
 from scheduler.simulator.apimachinery.strategy import Generic, Strategy
-from scheduler.simulator.kinds.pod_defaults import default_pod_spec, default_template
+from scheduler.simulator.kinds.pod_defaults import default_pod_spec
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
@@ -30,8 +30,6 @@ class WithStatus(Strategy):
     """Kinds with a status of their own, and no generation."""
 
     has_status = True
-    blank: ClassVar[Object] = {"spec": {}, "status": {}}
-    initial_status: ClassVar[Object] = {}
 
 
 class EndpointsStrategy(Strategy):
@@ -48,13 +46,8 @@ class EndpointsStrategy(Strategy):
 class EndpointSliceStrategy(Plain):
     """The rules of EndpointSlices."""
 
-    blank: ClassVar[Object] = {"addressType": "", "endpoints": None, "ports": None}
-
     def default(self, obj: Object) -> None:
-        super().default(obj)
-        for endpoint in obj["endpoints"] or ():
-            endpoint.setdefault("conditions", {})
-        for port in obj["ports"] or ():
+        for port in obj.get("ports", ()):
             port.setdefault("name", "")
             port.setdefault("protocol", "TCP")
 
@@ -62,24 +55,10 @@ class EndpointSliceStrategy(Plain):
         return any(obj.get(field) != old.get(field) for field in ("addressType", "endpoints", "ports"))
 
 
-class IngressStrategy(Generic):
-    """The rules of Ingresses."""
-
-    blank: ClassVar[Object] = {"spec": {}, "status": {"loadBalancer": {}}}
-    initial_status: ClassVar[Object] = {"loadBalancer": {}}
-
-    def default(self, obj: Object) -> None:
-        super().default(obj)
-        obj["status"].setdefault("loadBalancer", {})
-
-
 class IngressClassStrategy(Plain):
     """The rules of IngressClasses."""
 
-    blank: ClassVar[Object] = {"spec": {}}
-
     def default(self, obj: Object) -> None:
-        super().default(obj)
         if "parameters" in obj["spec"]:
             obj["spec"]["parameters"].setdefault("scope", "Cluster")
 
@@ -88,10 +67,9 @@ class LimitRangeStrategy(Strategy):
     """The rules of LimitRanges."""
 
     create_on_update = True
-    blank: ClassVar[Object] = {"spec": {"limits": None}}
 
     def default(self, obj: Object) -> None:
-        for item in obj.setdefault("spec", {}).setdefault("limits", None) or ():
+        for item in obj["spec"].get("limits", ()):
             if item.get("type") != "Container":
                 continue
             limits = item.get("max", {}) | item.get("default", {})
@@ -104,47 +82,33 @@ class LimitRangeStrategy(Strategy):
 class CronJobStrategy(Generic):
     """The rules of CronJobs."""
 
-    blank: ClassVar[Object] = {"spec": {}, "status": {}}
-    initial_status: ClassVar[Object] = {}
-
     def default(self, obj: Object) -> None:
-        super().default(obj)
         spec = obj["spec"]
-        spec.setdefault("schedule", "")
         spec.setdefault("concurrencyPolicy", "Allow")
         spec.setdefault("suspend", False)
         spec.setdefault("successfulJobsHistoryLimit", 3)
         spec.setdefault("failedJobsHistoryLimit", 1)
-        template = spec.setdefault("jobTemplate", {})
-        template.setdefault("metadata", {})
-        default_template(template.setdefault("spec", {}))
+        default_pod_spec(spec["jobTemplate"]["spec"]["template"]["spec"])
 
 
 class AutoscalerStrategy(WithStatus):
     """The rules of HorizontalPodAutoscalers."""
 
-    initial_status: ClassVar[Object] = {"desiredReplicas": 0, "currentMetrics": None}
-
     def default(self, obj: Object) -> None:
-        super().default(obj)
         spec = obj["spec"]
-        spec.setdefault("scaleTargetRef", {"kind": "", "name": ""})
         spec.setdefault("minReplicas", 1)
-        spec.setdefault("maxReplicas", 0)
         spec.setdefault("metrics", [_cpu_metric(_DEFAULT_SHARE)])
-        for field, value in self.initial_status.items():
-            obj["status"].setdefault(field, value)
 
 
 class OldAutoscalerStrategy(AutoscalerStrategy):
     """HorizontalPodAutoscalers in version v1, which knows no other metric than the use of cpu."""
 
     def to_storage(self, obj: Object) -> Object:
-        spec = dict(obj.get("spec", {}))
+        spec = dict(obj["spec"])
         share = spec.pop("targetCPUUtilizationPercentage", None)
         if share is not None:
             spec["metrics"] = [_cpu_metric(share)]
-        status = dict(obj.get("status", {}))
+        status = dict(obj["status"])
         status.pop("currentCPUUtilizationPercentage", None)
         return obj | {"spec": spec, "status": status}
 
@@ -177,19 +141,15 @@ class RuntimeClassStrategy(Strategy):
 
     unconditional_update = False
     create_on_update = True
-    blank: ClassVar[Object] = {"handler": ""}
 
 
 class PodTemplateStrategy(Plain):
     """The rules of PodTemplates."""
 
     returns_deleted = True
-    blank: ClassVar[Object] = {"template": {}}
 
     def default(self, obj: Object) -> None:
-        template = obj.setdefault("template", {})
-        template.setdefault("metadata", {})
-        default_pod_spec(template.setdefault("spec", {}))
+        default_pod_spec(obj["template"]["spec"])
 
     def spec_differs(self, obj: Object, old: Object) -> bool:
         return bool(obj["template"] != old["template"])
@@ -199,11 +159,8 @@ class AdmissionPolicyStrategy(Generic):
     """The rules of ValidatingAdmissionPolicies; no policy is asked here."""
 
     unconditional_update = False
-    blank: ClassVar[Object] = {"spec": {}, "status": {}}
-    initial_status: ClassVar[Object] = {}
 
     def default(self, obj: Object) -> None:
-        super().default(obj)
         obj["spec"].setdefault("failurePolicy", "Fail")
         _default_match(obj["spec"].get("matchConstraints"))
 
@@ -212,10 +169,8 @@ class AdmissionPolicyBindingStrategy(Plain):
     """The rules of ValidatingAdmissionPolicyBindings."""
 
     unconditional_update = False
-    blank: ClassVar[Object] = {"spec": {}}
 
     def default(self, obj: Object) -> None:
-        super().default(obj)
         _default_match(obj["spec"].get("matchResources"))
 
 

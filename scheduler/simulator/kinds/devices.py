@@ -8,7 +8,7 @@ Source:
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.objects.resource_names import is_extended_resource_name
 from scheduler.simulator.apimachinery.causes import (
@@ -71,13 +71,12 @@ class DeviceClassStrategy(Strategy):
 
     has_generation = True
     returns_deleted = True
-    blank: ClassVar[Object] = {"spec": {}}
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Sequence[Cause]:
         return list(_validate_class(obj["spec"]))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return self.validate_create(obj)
+        return self.validate(obj)
 
 
 class ResourceSliceStrategy(Strategy):
@@ -85,14 +84,6 @@ class ResourceSliceStrategy(Strategy):
 
     has_generation = True
     returns_deleted = True
-    blank: ClassVar[Object] = {
-        "spec": {"driver": "", "pool": {"name": "", "generation": 0, "resourceSliceCount": 0}}
-    }
-
-    def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        spec.setdefault("driver", "")
-        spec["pool"] = {"name": "", "generation": 0, "resourceSliceCount": 0} | spec.get("pool", {})
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
         _time_taints(obj["spec"], cluster)
@@ -100,7 +91,7 @@ class ResourceSliceStrategy(Strategy):
     def admit_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
         _time_taints(obj["spec"], cluster)
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Sequence[Cause]:
         return list(_validate_slice(obj["spec"]))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:

@@ -7,10 +7,10 @@ Source:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.apimachinery.objects import condition_of, is_terminating, labels_of
-from scheduler.simulator.apimachinery.selectors import labels_match, requirements_of
+from scheduler.simulator.apimachinery.objects import is_terminating, labels_of, with_condition
+from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.apimachinery.strategy import Generic
 from scheduler.simulator.kinds.pods import is_ready
 
@@ -24,10 +24,6 @@ ALLOWED: Final = "DisruptionAllowed"
 
 class DisruptionBudgetStrategy(Generic):
     """The rules of budgets: they allow nothing until a controller has counted pods."""
-
-    initial_status: ClassVar[Object] = dict.fromkeys(
-        ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +46,7 @@ def covers(budget: Object, pod: Object) -> bool:
     selector = budget.get("spec", {}).get("selector")
     if selector is None or budget["metadata"]["namespace"] != pod["metadata"]["namespace"]:
         return False
-    return labels_match(requirements_of(selector), labels_of(pod))
+    return label_rule(selector).matches(labels_of(pod))
 
 
 def needs_scale(budget: Object) -> bool:
@@ -93,15 +89,13 @@ def scaled(value: int | str, whole: int, *, round_up: bool = True) -> int:
     return -(-hundredths // 100) if round_up else hundredths // 100
 
 
-def condition(budget: Object, allowed: int, now: str) -> Object:
-    """Return the condition of a budget that says whether any disruption is allowed."""
-    status = "True" if allowed > 0 else "False"
-    before = condition_of(budget, ALLOWED)
-    return {
+def conditions(budget: Object, allowed: int, now: str) -> list[Object]:
+    """Return the conditions of a budget: one, that says whether any disruption is allowed."""
+    new = {
         "type": ALLOWED,
-        "status": status,
+        "status": "True" if allowed > 0 else "False",
         "observedGeneration": budget["metadata"].get("generation", 0),
-        "lastTransitionTime": before["lastTransitionTime"] if before.get("status") == status else now,
         "reason": "SufficientPods" if allowed > 0 else "InsufficientPods",
         "message": "",
     }
+    return with_condition(budget.get("status", {}).get("conditions"), new, now)

@@ -6,14 +6,16 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.api_types import api_type
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
 from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.apimachinery.strategy import Strategy
+from scheduler.simulator.apimachinery.structure import fill_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from scheduler.simulator.apimachinery.objects import Object
 
@@ -42,35 +44,17 @@ class CoreEventStrategy(Strategy):
     """The rules of events as core/v1 writes them: nearly none."""
 
     create_on_update = True
-    blank: ClassVar[Object] = {
-        "involvedObject": {},
-        "source": {},
-        "firstTimestamp": None,
-        "lastTimestamp": None,
-        "eventTime": None,
-        "reportingComponent": "",
-        "reportingInstance": "",
-    }
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate_always(obj, "reportingComponent"))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        return _validate_always(obj, "reportingComponent")
 
 
 class EventStrategy(CoreEventStrategy):
     """The rules of events as events.k8s.io/v1 writes them."""
 
-    blank: ClassVar[Object] = {
-        "eventTime": None,
-        "regarding": {},
-        "deprecatedSource": {},
-        "deprecatedFirstTimestamp": None,
-        "deprecatedLastTimestamp": None,
-    }
-
     def default(self, obj: Object) -> None:
         """Fill in what core/v1 always has, for that is what is stored."""
-        for field, value in CoreEventStrategy.blank.items():
-            obj.setdefault(field, dict(value) if isinstance(value, dict) else value)
+        fill_in(api_type("v1", "Event"), obj)
 
     def to_storage(self, obj: Object) -> Object:
         stored = {_CORE_NAMES.get(name, name): value for name, value in obj.items()}
@@ -84,25 +68,24 @@ class EventStrategy(CoreEventStrategy):
         }
         return seen | {"apiVersion": "events.k8s.io/v1"}
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        causes = list(_validate_always(obj, "reportingController"))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        yield from _validate_always(obj, "reportingController")
         if obj.get("eventTime") is None:
-            causes.append(required("eventTime"))
+            yield required("eventTime")
         if obj.get("type") not in {"Normal", "Warning"}:
-            causes.append(invalid_value("type", '""', f"has invalid value: {obj.get('type', '')}"))
-        causes += [invalid_value(name, '""', "needs to be unset") for name in _UNSET_IN_NEW if obj.get(name)]
-        return causes + list(_validate_series(obj))
+            yield invalid_value("type", '""', f"has invalid value: {obj.get('type', '')}")
+        for name in _UNSET_IN_NEW:
+            if obj.get(name):
+                yield invalid_value(name, '""', "needs to be unset")
+        yield from _validate_series(obj)
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        causes = list(_validate_always(obj, "reportingController"))
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        yield from _validate_always(obj, "reportingController")
         if obj.get("series") != old.get("series"):
-            causes += _validate_series(obj)
-        causes += [
-            invalid_value(_NAMES.get(name, name), f'"{obj.get(name)}"', "field is immutable")
-            for name in _IMMUTABLE
-            if obj.get(name) != old.get(name)
-        ]
-        return causes
+            yield from _validate_series(obj)
+        for name in _IMMUTABLE:
+            if obj.get(name) != old.get(name):
+                yield invalid_value(_NAMES.get(name, name), f'"{obj.get(name)}"', "field is immutable")
 
 
 def _validate_always(obj: Object, reporting_field: str) -> Iterator[Cause]:

@@ -6,16 +6,16 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_supported, required
 from scheduler.simulator.apimachinery.objects import json_text, names
 from scheduler.simulator.apimachinery.strategy import Generic
-from scheduler.simulator.kinds.pod_defaults import default_template
+from scheduler.simulator.kinds.pod_defaults import default_pod_spec
 from scheduler.simulator.kinds.pod_rules import validate_pod_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
@@ -31,14 +31,8 @@ _OLD_JOB_NAME: Final = "job-name"
 class JobStrategy(Generic):
     """The rules of Jobs."""
 
-    blank: ClassVar[Object] = {
-        "spec": {"template": {"metadata": {}, "spec": {"containers": None}}},
-        "status": {},
-    }
-    initial_status: ClassVar[Object] = {}
-
     def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
+        spec = obj["spec"]
         if "completions" not in spec and "parallelism" not in spec:
             spec["completions"] = 1
         spec.setdefault("parallelism", 1)
@@ -49,8 +43,7 @@ class JobStrategy(Generic):
         spec.setdefault(
             "podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
         )
-        default_template(spec)
-        obj.setdefault("status", {})
+        default_pod_spec(spec["template"]["spec"])
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
         super().prepare_create(obj, cluster)
@@ -68,18 +61,27 @@ class JobStrategy(Generic):
         selector = spec.setdefault("selector", {})
         selector["matchLabels"] = selector.get("matchLabels", {}) | {CONTROLLER_UID: uid}
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate(obj["spec"]))
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        spec = obj["spec"]
+        policy = spec["template"]["spec"].get("restartPolicy")
+        if policy == "Always":
+            yield not_supported("spec.template.spec.restartPolicy", policy, ("OnFailure", "Never"))
+        yield from validate_pod_spec(spec["template"]["spec"], "spec.template.spec")
+        for field in names(
+            "parallelism completions backoffLimit activeDeadlineSeconds ttlSecondsAfterFinished"
+        ):
+            if spec.get(field, 0) < 0:
+                yield invalid_value(f"spec.{field}", str(spec[field]), "must be greater than or equal to 0")
+        if spec["completionMode"] == "Indexed" and "completions" not in spec:
+            yield required("spec.completions", "when completion mode is Indexed")
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        yield from self.validate(obj)
         spec, before = obj["spec"], old["spec"]
-        causes = list(_validate(spec))
         for field in ("completions", "selector", "template", "completionMode"):
             may_change = before.get("suspend") or (field == "completions" and _is_elastic(spec, before))
             if spec.get(field) != before.get(field) and not may_change:
-                shown = json_text(spec.get(field))
-                causes.append(invalid_value(f"spec.{field}", shown, "field is immutable"))
-        return causes
+                yield invalid_value(f"spec.{field}", json_text(spec.get(field)), "field is immutable")
 
 
 def _is_elastic(spec: Object, before: Object) -> bool:
@@ -89,15 +91,3 @@ def _is_elastic(spec: Object, before: Object) -> bool:
         and before.get("completions") == before.get("parallelism")
         and spec.get("completions") == spec.get("parallelism")
     )
-
-
-def _validate(spec: Object) -> Iterator[Cause]:
-    policy = spec["template"]["spec"].get("restartPolicy")
-    if policy == "Always":
-        yield not_supported("spec.template.spec.restartPolicy", policy, ("OnFailure", "Never"))
-    yield from validate_pod_spec(spec["template"]["spec"], "spec.template.spec")
-    for field in names("parallelism completions backoffLimit activeDeadlineSeconds ttlSecondsAfterFinished"):
-        if spec.get(field, 0) < 0:
-            yield invalid_value(f"spec.{field}", str(spec[field]), "must be greater than or equal to 0")
-    if spec["completionMode"] == "Indexed" and "completions" not in spec:
-        yield required("spec.completions", "when completion mode is Indexed")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value
 from scheduler.simulator.apimachinery.strategy import Strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from scheduler.simulator.apimachinery.objects import Object
 
@@ -18,17 +18,12 @@ class LeaseStrategy(Strategy):
 
     unconditional_update = False
     create_on_update = True
-    blank: ClassVar[Object] = {"spec": {}}
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        spec, causes = obj["spec"], []
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        spec = obj["spec"]
         duration, transitions = spec.get("leaseDurationSeconds", 1), spec.get("leaseTransitions", 0)
         if duration <= 0:
-            causes.append(invalid_value("spec.leaseDurationSeconds", str(duration), "must be greater than 0"))
+            yield invalid_value("spec.leaseDurationSeconds", str(duration), "must be greater than 0")
         if transitions < 0:
             problem = "must be greater than or equal to 0"
-            causes.append(invalid_value("spec.leaseTransitions", str(transitions), problem))
-        return causes
-
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return self.validate_create(obj)
+            yield invalid_value("spec.leaseTransitions", str(transitions), problem)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.metadata import dns_label
 from scheduler.simulator.apimachinery.status import StatusError
@@ -22,17 +22,14 @@ class NamespaceStrategy(Strategy):
     name_rule = staticmethod(dns_label)
     has_status = True
     returns_deleted = True
-    initial_status: ClassVar[Object] = {"phase": "Active"}
-    blank: ClassVar[Object] = {"spec": {}, "status": {}}
 
     def default(self, obj: Object) -> None:
-        super().default(obj)
         name = obj["metadata"].get("name")
         if name:
             obj["metadata"]["labels"] = obj["metadata"].get("labels", {}) | {_NAME_LABEL: name}
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
-        super().prepare_create(obj, cluster)
+        obj["status"] = {"phase": "Active"}
         if "kubernetes" not in obj["spec"].get("finalizers", ()):
             obj["spec"]["finalizers"] = [*obj["spec"].get("finalizers", ()), "kubernetes"]
 

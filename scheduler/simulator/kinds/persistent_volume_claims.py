@@ -7,7 +7,7 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.objects.quantity import parse_quantity
 from scheduler.simulator.apimachinery.causes import (
@@ -55,12 +55,10 @@ class PersistentVolumeClaimStrategy(Strategy):
 
     has_status = True
     returns_deleted = True
-    blank: ClassVar[Object] = {"spec": {"resources": {}}, "status": {}}
-    initial_status: ClassVar[Object] = {"phase": "Pending"}
 
     def default(self, obj: Object) -> None:
-        default_claim_spec(obj.setdefault("spec", {}))
-        obj.setdefault("status", {}).setdefault("phase", "Pending")
+        default_claim_spec(obj["spec"])
+        obj["status"].setdefault("phase", "Pending")
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
         protect(obj, PROTECTION)
@@ -82,14 +80,14 @@ class PersistentVolumeClaimStrategy(Strategy):
             raise _refused(obj, f"{problem} must support resize")
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
-        super().prepare_create(obj, cluster)
+        obj["status"] = {"phase": "Pending"}
         _normalize_data_sources(obj["spec"])
 
     def prepare_update(self, obj: Object, old: Object) -> None:
         super().prepare_update(obj, old)
         _normalize_data_sources(obj["spec"])
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Sequence[Cause]:
         return list(validate_claim_spec(obj["spec"], "spec"))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:

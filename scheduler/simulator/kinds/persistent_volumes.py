@@ -7,7 +7,7 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.objects.quantity import parse_quantity
 from scheduler.simulator.apimachinery.causes import (
@@ -53,15 +53,14 @@ class PersistentVolumeStrategy(Strategy):
 
     has_status = True
     returns_deleted = True
-    blank: ClassVar[Object] = {"spec": {}, "status": {}}
 
     def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
+        spec = obj["spec"]
         spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
         spec.setdefault("volumeMode", "Filesystem")
         if "hostPath" in spec:
             spec["hostPath"].setdefault("type", "")
-        obj.setdefault("status", {}).setdefault("phase", "Pending")
+        obj["status"].setdefault("phase", "Pending")
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
         protect(obj, PROTECTION)
@@ -79,7 +78,7 @@ class PersistentVolumeStrategy(Strategy):
         elif status.get("lastPhaseTransitionTime", changed) == changed:
             status["lastPhaseTransitionTime"] = cluster.timestamp()
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Sequence[Cause]:
         return list(_validate(obj["spec"]))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:

@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Final
 from scheduler.objects.quantity import Quantity, parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scheduler.simulator.apimachinery.objects import Object
 
 _COMPUTE: Final = ("cpu", "memory")
-_PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _WITH_MODES: Final = ("configMap", "downwardAPI", "projected", "secret")
-_CONDITION_TIMES: Final = ("lastProbeTime", "lastTransitionTime")
+_PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 
 
 def default_pod_spec(spec: Object) -> None:
@@ -43,20 +40,12 @@ def default_pod_spec(spec: Object) -> None:
 
 def default_claim_spec(spec: Object) -> None:
     """Fill in the spec of a claim, or of a template of claims."""
-    spec.setdefault("resources", {})
     spec.setdefault("volumeMode", "Filesystem")
-
-
-def default_template(spec: Object) -> None:
-    """Fill in the template of what makes pods."""
-    template = spec.setdefault("template", {})
-    template.setdefault("metadata", {})
-    default_pod_spec(template.setdefault("spec", {}))
 
 
 def default_pod(pod: Object) -> None:
     """Fill in what a pod has that a template lacks."""
-    spec = pod.setdefault("spec", {})
+    spec = pod["spec"]
     default_pod_spec(spec)
     for field in ("containers", "initContainers"):
         for container in spec.get(field, ()):
@@ -67,14 +56,6 @@ def default_pod(pod: Object) -> None:
     if "resources" in spec:
         _default_pod_level_requests(spec)
     spec.setdefault("enableServiceLinks", True)
-    default_conditions(pod.setdefault("status", {}), _CONDITION_TIMES)
-
-
-def default_conditions(status: Object, times: Iterable[str]) -> None:
-    """Write the times of conditions that have none as null, as Go does."""
-    for condition in status.get("conditions", ()):
-        for field in times:
-            condition.setdefault(field, None)
 
 
 def qos_class(spec: Object) -> str:
@@ -112,7 +93,6 @@ def _add_positive(total: dict[str, Quantity], quantities: dict[str, str]) -> int
 
 
 def _default_container(container: Object) -> None:
-    container.setdefault("resources", {})
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     if "imagePullPolicy" not in container:
@@ -146,8 +126,7 @@ def _default_volume(volume: Object) -> None:
         source.get("serviceAccountToken", {}).setdefault("expirationSeconds", 3600)
     template = volume.get("ephemeral", {}).get("volumeClaimTemplate")
     if template is not None:
-        template.setdefault("metadata", {})
-        default_claim_spec(template.setdefault("spec", {}))
+        default_claim_spec(template["spec"])
 
 
 def _default_pod_level_requests(spec: Object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import is_terminating, is_true, labels_of
 from scheduler.simulator.apimachinery.status import StatusError
@@ -11,7 +11,7 @@ from scheduler.simulator.kinds.pod_defaults import default_pod, qos_class
 from scheduler.simulator.kinds.pod_rules import validate_pod, validate_pod_update
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from scheduler.simulator.apimachinery.causes import Cause
     from scheduler.simulator.apimachinery.objects import Object
@@ -34,7 +34,6 @@ class PodStrategy(Strategy):
 
     has_generation = True
     returns_deleted = True
-    blank: ClassVar[Object] = {"spec": {"containers": None}, "status": {}}
 
     def default(self, obj: Object) -> None:
         default_pod(obj)
@@ -74,11 +73,11 @@ class PodStrategy(Strategy):
         if "qosClass" in old["status"]:
             obj["status"].setdefault("qosClass", old["status"]["qosClass"])
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        return list(validate_pod(obj))
+    def validate(self, obj: Object) -> Iterable[Cause]:
+        return validate_pod(obj)
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return list(validate_pod_update(obj, old))
+    def validate_update(self, obj: Object, old: Object) -> Iterable[Cause]:
+        return validate_pod_update(obj, old)
 
     def grace_period(self, obj: Object, requested: int | None) -> int | None:
         """Return how long a pod gets: nothing when it is on no node, or has ended.

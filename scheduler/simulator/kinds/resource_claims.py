@@ -8,7 +8,7 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.causes import (
     Cause,
@@ -67,11 +67,8 @@ class ResourceClaimStrategy(Strategy):
     guard: StatusGuard | None = None
     has_status = True
     returns_deleted = True
-    blank: ClassVar[Object] = {"spec": {"devices": {}}, "status": {}}
-    initial_status: ClassVar[Object] = {}
 
     def default(self, obj: Object) -> None:
-        super().default(obj)
         _default_spec(obj["spec"])
 
     def prepare_part_update(self, subresource: str, obj: Object, old: Object, cluster: Cluster) -> None:
@@ -83,7 +80,7 @@ class ResourceClaimStrategy(Strategy):
         if kept:
             obj["status"]["devices"] = kept
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Sequence[Cause]:
         return list(_validate_spec(obj["spec"], "spec"))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
@@ -97,15 +94,11 @@ class ResourceClaimTemplateStrategy(Strategy):
     """The rules of ResourceClaimTemplates."""
 
     returns_deleted = True
-    blank: ClassVar[Object] = {"spec": {"spec": {"devices": {}}}}
 
     def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        spec.setdefault("metadata", {})
-        spec.setdefault("spec", {}).setdefault("devices", {})
-        _default_spec(spec["spec"])
+        _default_spec(obj["spec"]["spec"])
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Sequence[Cause]:
         return list(_validate_spec(obj["spec"]["spec"], "spec.spec"))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
@@ -120,7 +113,7 @@ def put_status_guard(kinds: Kinds, guard: StatusGuard) -> None:
 
 
 def _default_spec(spec: Object) -> None:
-    for request in spec.setdefault("devices", {}).get("requests", ()):
+    for request in spec["devices"].get("requests", ()):
         for asked in (*([request["exactly"]] if "exactly" in request else ()), *_alternatives(request)):
             if asked.setdefault("allocationMode", "ExactCount") == "ExactCount":
                 asked["count"] = asked.get("count") or 1

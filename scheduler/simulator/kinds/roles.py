@@ -7,7 +7,7 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_supported, required
 from scheduler.simulator.apimachinery.metadata import dns_subdomain
@@ -15,7 +15,7 @@ from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from scheduler.simulator.apimachinery.kinds import Kinds
     from scheduler.simulator.apimachinery.objects import Object
@@ -65,54 +65,38 @@ class _RbacStrategy(Strategy):
 class RoleStrategy(_RbacStrategy):
     """The rules of Roles and ClusterRoles."""
 
-    blank: ClassVar[Object] = {"rules": None}
+    def default(self, obj: Object) -> None:
+        obj.setdefault("rules", None)  # as Go writes it
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        namespaced = self.resource == "roles"
-        causes = [
-            cause
-            for place, rule in enumerate(obj.get("rules") or ())
-            for cause in _rule_causes(rule, f"rules[{place}]", namespaced=namespaced)
-        ]
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        for place, rule in enumerate(obj.get("rules") or ()):
+            yield from _rule_causes(rule, f"rules[{place}]", namespaced=self.resource == "roles")
         aggregation = obj.get("aggregationRule")
         if aggregation is not None and not aggregation.get("clusterRoleSelectors"):
             detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-            causes.append(required("aggregationRule.clusterRoleSelectors", detail))
-        return causes
-
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return self.validate_create(obj)
+            yield required("aggregationRule.clusterRoleSelectors", detail)
 
 
 class BindingStrategy(_RbacStrategy):
     """The rules of RoleBindings and ClusterRoleBindings."""
 
     def default(self, obj: Object) -> None:
-        super().default(obj)
-        obj.setdefault("roleRef", {"apiGroup": "", "kind": "", "name": ""})
         obj["roleRef"]["apiGroup"] = obj["roleRef"].get("apiGroup") or GROUP
         for subject in obj.get("subjects", ()):
             group = subject.get("apiGroup") or _SUBJECT_GROUPS.get(subject.get("kind", ""), "")
             if group:
                 subject["apiGroup"] = group
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Iterator[Cause]:
         namespaced = self.resource == "rolebindings"
-        return [
-            *_reference_causes(obj["roleRef"], namespaced=namespaced),
-            *(
-                cause
-                for place, subject in enumerate(obj.get("subjects", ()))
-                for cause in _subject_causes(subject, f"subjects[{place}]", namespaced=namespaced)
-            ),
-        ]
+        yield from _reference_causes(obj["roleRef"], namespaced=namespaced)
+        for place, subject in enumerate(obj.get("subjects", ())):
+            yield from _subject_causes(subject, f"subjects[{place}]", namespaced=namespaced)
 
-    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        causes = list(self.validate_create(obj))
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        yield from self.validate(obj)
         if obj["roleRef"] != old["roleRef"]:
-            shown = json_text(obj["roleRef"])
-            causes.append(invalid_value("roleRef", shown, "cannot change roleRef"))
-        return causes
+            yield invalid_value("roleRef", json_text(obj["roleRef"]), "cannot change roleRef")
 
 
 def put_guard(kinds: Kinds, guard: Guard) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from scheduler.simulator.apimachinery.metadata import dns_label
 from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
@@ -18,11 +18,9 @@ class ServiceStrategy(Strategy):
     create_on_update = True
     returns_deleted = True
     has_status = True
-    initial_status: ClassVar[Object] = {"loadBalancer": {}}
-    blank: ClassVar[Object] = {"spec": {}, "status": {"loadBalancer": {}}}
 
     def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
+        spec = obj["spec"]
         spec.setdefault("type", "ClusterIP")
         spec.setdefault("sessionAffinity", "None")
         for port in spec.get("ports", ()):
@@ -31,7 +29,6 @@ class ServiceStrategy(Strategy):
                 port["targetPort"] = port.get("port", 0)
         if spec["type"] != "ExternalName":
             spec.setdefault("internalTrafficPolicy", "Cluster")
-        obj.setdefault("status", {}).setdefault("loadBalancer", {})
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
         super().prepare_create(obj, cluster)

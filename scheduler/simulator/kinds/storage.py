@@ -7,7 +7,7 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.objects.quantity import parse_quantity
 from scheduler.simulator.apimachinery.causes import (
@@ -49,14 +49,12 @@ class StorageClassStrategy(Strategy):
     """The rules of StorageClasses."""
 
     returns_deleted = True
-    blank: ClassVar[Object] = {"provisioner": ""}
 
     def default(self, obj: Object) -> None:
-        obj.setdefault("provisioner", "")
         obj.setdefault("reclaimPolicy", "Delete")
         obj.setdefault("volumeBindingMode", "Immediate")
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Sequence[Cause]:
         return list(_validate_storage_class(obj))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
@@ -71,12 +69,11 @@ class VolumeAttributesClassStrategy(Strategy):
     """The rules of VolumeAttributesClasses."""
 
     returns_deleted = True
-    blank: ClassVar[Object] = {"driverName": ""}
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
         protect(obj, ATTRIBUTES_CLASS_PROTECTION)
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Sequence[Cause]:
         causes = list(_validate_provisioner(obj["driverName"], "driverName"))
         if not obj.get("parameters"):
             causes.append(required("parameters", "must contain at least one key/value pair"))
@@ -88,7 +85,7 @@ class VolumeAttributesClassStrategy(Strategy):
             for field in ("driverName", "parameters")
             if obj.get(field) != old.get(field)
         ]
-        return [*causes, *self.validate_create(obj)]
+        return [*causes, *self.validate(obj)]
 
 
 class CSINodeStrategy(Strategy):
@@ -96,18 +93,14 @@ class CSINodeStrategy(Strategy):
 
     returns_deleted = True
     unconditional_update = False
-    blank: ClassVar[Object] = {"spec": {"drivers": None}}
 
-    def default(self, obj: Object) -> None:
-        obj.setdefault("spec", {}).setdefault("drivers", None)
-
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
-        return list(_validate_node_drivers(obj["spec"]["drivers"] or ()))
+    def validate(self, obj: Object) -> Sequence[Cause]:
+        return list(_validate_node_drivers(obj["spec"].get("drivers", ())))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        present = {one.get("name"): one for one in obj["spec"]["drivers"] or ()}
-        causes = list(self.validate_create(obj))
-        for driver in old["spec"]["drivers"] or ():
+        present = {one.get("name"): one for one in obj["spec"].get("drivers", ())}
+        causes = list(self.validate(obj))
+        for driver in old["spec"].get("drivers", ()):
             kept = present.get(driver["name"])
             if kept is not None and kept | {"allocatable": None} != driver | {"allocatable": None}:
                 causes.append(invalid_value("spec.drivers", json_text(kept), "field is immutable"))
@@ -119,10 +112,9 @@ class CSIDriverStrategy(Strategy):
 
     returns_deleted = True
     unconditional_update = False
-    blank: ClassVar[Object] = {"spec": {}}
 
     def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
+        spec = obj["spec"]
         spec.setdefault("attachRequired", True)
         for field in ("podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"):
             spec.setdefault(field, False)
@@ -134,7 +126,7 @@ class CSIDriverStrategy(Strategy):
         if self.spec_differs(obj, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Sequence[Cause]:
         spec, causes = obj["spec"], []
         if spec["fsGroupPolicy"] not in _FS_GROUP_POLICIES:
             causes.append(not_supported("spec.fsGroupPolicy", spec["fsGroupPolicy"], _FS_GROUP_POLICIES))
@@ -148,7 +140,7 @@ class CSIDriverStrategy(Strategy):
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
         spec, before = obj["spec"], old["spec"]
         return [
-            *self.validate_create(obj),
+            *self.validate(obj),
             *immutable(spec, before, "attachRequired", "spec.attachedRequired"),
             *immutable(spec, before, "volumeLifecycleModes", "spec.volumeLifecycleModes"),
         ]
@@ -158,9 +150,8 @@ class CSIStorageCapacityStrategy(Strategy):
     """The rules of CSIStorageCapacities."""
 
     unconditional_update = False
-    blank: ClassVar[Object] = {"storageClassName": ""}
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Sequence[Cause]:
         causes = list(validate_label_selector(obj.get("nodeTopology", {}), "nodeTopology"))
         name = obj["storageClassName"]
         if problem := dns_subdomain(name):
@@ -180,21 +171,12 @@ class VolumeAttachmentStrategy(Strategy):
     has_status = True
     returns_deleted = True
     unconditional_update = False
-    blank: ClassVar[Object] = {
-        "spec": {"attacher": "", "source": {}, "nodeName": ""},
-        "status": {"attached": False},
-    }
-    initial_status: ClassVar[Object] = {"attached": False}
 
-    def default(self, obj: Object) -> None:
-        super().default(obj)
-        obj["status"].setdefault("attached", False)
-
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Sequence[Cause]:
         return list(_validate_attachment(obj["spec"]))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
-        return [*self.validate_create(obj), *immutable(obj, old, "spec")]
+        return [*self.validate(obj), *immutable(obj, old, "spec")]
 
 
 def _validate_storage_class(class_: Object) -> Iterator[Cause]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
 from scheduler.simulator.apimachinery.objects import json_text
-from scheduler.simulator.apimachinery.selectors import labels_match, requirements_of
+from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.apimachinery.strategy import Generic
-from scheduler.simulator.kinds.pod_defaults import default_claim_spec, default_template
+from scheduler.simulator.kinds.pod_defaults import default_claim_spec, default_pod_spec
 from scheduler.simulator.kinds.pod_rules import validate_pod_spec
 
 if TYPE_CHECKING:
@@ -20,31 +20,21 @@ if TYPE_CHECKING:
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
-def _blank(status: Object, **spec: Any) -> Object:
-    """Return what Go writes of an empty workload."""
-    template = {"metadata": {}, "spec": {"containers": None}}
-    return {"spec": {"selector": None, "template": template, **spec}, "status": status}
-
-
 class WorkloadStrategy(Generic):
     """What all of them share; ReplicaSets need no more."""
 
-    initial_status: ClassVar[Object] = {"replicas": 0}
-    blank: ClassVar[Object] = _blank(initial_status)
-
     def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
+        spec = obj["spec"]
         spec.setdefault("replicas", 1)
-        default_template(spec)
-        obj.setdefault("status", dict(self.initial_status))
+        default_pod_spec(spec["template"]["spec"])
 
-    def validate_create(self, obj: Object) -> Sequence[Cause]:
+    def validate(self, obj: Object) -> Sequence[Cause]:
         spec = obj["spec"]
         selector = spec.get("selector")
         if not selector:
             return [required("spec.selector")]
         labels = spec["template"]["metadata"].get("labels", {})
-        if not labels_match(requirements_of(selector), labels):
+        if not label_rule(selector).matches(labels):
             problem = "`selector` does not match template `labels`"
             return [invalid_value("spec.template.metadata.labels", json_text(labels), problem)]
         return list(validate_pod_spec(spec["template"]["spec"], "spec.template.spec"))
@@ -53,14 +43,11 @@ class WorkloadStrategy(Generic):
         selector = obj["spec"].get("selector")
         if selector != old["spec"].get("selector"):
             return [invalid_value("spec.selector", json_text(selector), "field is immutable")]
-        return self.validate_create(obj)
+        return self.validate(obj)
 
 
 class DeploymentStrategy(WorkloadStrategy):
     """The rules of Deployments."""
-
-    initial_status: ClassVar[Object] = {}
-    blank: ClassVar[Object] = _blank(initial_status, strategy={})
 
     def default(self, obj: Object) -> None:
         super().default(obj)
@@ -76,9 +63,6 @@ class DeploymentStrategy(WorkloadStrategy):
 class StatefulSetStrategy(WorkloadStrategy):
     """The rules of StatefulSets."""
 
-    initial_status: ClassVar[Object] = {"replicas": 0, "availableReplicas": 0}
-    blank: ClassVar[Object] = _blank(initial_status, serviceName="", updateStrategy={})
-
     def default(self, obj: Object) -> None:
         super().default(obj)
         obj["spec"].setdefault("podManagementPolicy", "OrderedReady")
@@ -87,19 +71,14 @@ class StatefulSetStrategy(WorkloadStrategy):
         kept = {"whenDeleted": "Retain", "whenScaled": "Retain"}
         obj["spec"]["persistentVolumeClaimRetentionPolicy"] = kept | retention
         for index, template in enumerate(obj["spec"].get("volumeClaimTemplates", ())):
-            default_claim_spec(template.setdefault("spec", {}))
-            template.setdefault("status", {}).setdefault("phase", "Pending")
+            default_claim_spec(template["spec"])
+            template["status"].setdefault("phase", "Pending")
             named = {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
             obj["spec"]["volumeClaimTemplates"][index] = named | template
 
 
 class DaemonSetStrategy(WorkloadStrategy):
     """The rules of DaemonSets; how many pods there are is not theirs to say."""
-
-    initial_status: ClassVar[Object] = dict.fromkeys(
-        ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
-    )
-    blank: ClassVar[Object] = _blank(initial_status, updateStrategy={})
 
     def default(self, obj: Object) -> None:
         super().default(obj)

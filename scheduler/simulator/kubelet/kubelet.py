@@ -50,12 +50,15 @@ class KubeletOptions:
         start_seconds: from then until it runs.
         stop_seconds: until a pod that is to go has ended; its grace period, if that is shorter.
         job_seconds: how long a Job's container runs that does not say so itself; see `container_runs`.
+        heartbeat_seconds: how often nodes' leases are renewed; 0 for never, which does unless a real node lifecycle
+            controller looks at them.
     """
 
     admit_seconds: float = 0.05
     start_seconds: float = 1.0
     stop_seconds: float = 1.0
     job_seconds: float = 5.0
+    heartbeat_seconds: float = 0.0
 
 
 class _Admitted(NamedTuple):
@@ -156,14 +159,15 @@ class Kubelet(QueueController):
 
     def _reject(self, pod: Object, why: Refusal) -> None:
         status = {"phase": "Failed", "reason": why.reason, "message": f"Pod was rejected: {why.message}"}
-        self._write(pod, status)
+        self.store.change(pod, {"status": status}, "status")
         self._tell(pod, why)
 
     def _run(self, uid: str) -> None:
         pod = self._running(uid, "Pending")
         if pod is None or self._lacks(uid, pod):
             return
-        self._write(pod, running_status(pod, self._next_address(), self.store.timestamp()))
+        status = running_status(pod, self._next_address(), self.store.timestamp())
+        self.store.change(pod, {"status": status}, "status")
         self._plan_end(uid, pod)
 
     def _lacks(self, uid: str, pod: Object) -> bool:
@@ -189,10 +193,6 @@ class Kubelet(QueueController):
             return None
         return pod if pod["status"].get("phase") == phase else None
 
-    def _write(self, pod: Object, status: Object) -> None:
-        namespace, name = key_of(pod)
-        self.store.patch("pods", name, {"status": status}, namespace, subresource="status")
-
     def _plan_end(self, uid: str, pod: Object) -> None:
         """Have a pod end when the last of its containers does, if all of them do."""
         runs = runs_of(pod, self._options.job_seconds)
@@ -208,7 +208,7 @@ class Kubelet(QueueController):
         restarts = any(exit_codes) and pod["spec"].get("restartPolicy") == "OnFailure"
         now = self.store.timestamp()
         status = backoff_status(pod, exit_codes, now) if restarts else ended_status(pod, exit_codes, now)
-        self._write(pod, status)
+        self.store.change(pod, {"status": status}, "status")
         if restarts:
             failures = max(one["restartCount"] for one in pod["status"]["containerStatuses"])
             wait = min(_FIRST_BACKOFF_SECONDS * 2**failures, _LONGEST_BACKOFF_SECONDS)
@@ -217,7 +217,8 @@ class Kubelet(QueueController):
     def _restart(self, uid: str) -> None:
         pod = self._running(uid, "Running")
         if pod is not None:
-            self._write(pod, restarted_status(pod, self.store.timestamp()))
+            status = restarted_status(pod, self.store.timestamp())
+            self.store.change(pod, {"status": status}, "status")
             self._plan_end(uid, pod)
 
     def _next_address(self) -> str:
@@ -237,8 +238,7 @@ class Kubelet(QueueController):
     def _remove(self, uid: str) -> None:
         pod = self._pods.get(uid)
         if pod is not None:
-            namespace, name = key_of(pod)
-            self.store.delete("pods", name, namespace, grace_period_seconds=0, uid=uid)
+            self.store.remove(pod, grace_period_seconds=0)
 
     def _release(self, uid: str) -> None:
         """Give back what a pod held."""

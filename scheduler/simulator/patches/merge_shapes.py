@@ -1,39 +1,24 @@
 """Which lists and maps are owned item by item, and which only as a whole: what server-side apply must know.
 
 Source:
-    kube-apiserver v1.36: the list and map types at the fields of staging/src/k8s.io/api (listType, listMapKey,
-    mapType), and of custom resources the extensions x-kubernetes-list-type and -map-type of their schema.
+    kube-apiserver v1.36: the list and map types at the fields of staging/src/k8s.io/api, and of custom resources the
+    extensions x-kubernetes-list-type and -map-type of their schema.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from scheduler.simulator.apimachinery.objects import names
-from scheduler.simulator.apimachinery.structure import field_model
-from scheduler.simulator.patches.strategic_merge import MERGED
+from scheduler.objects.api_types import META, api_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from scheduler.objects.api_types import ApiField, ApiType
     from scheduler.simulator.apimachinery.kinds import Kind
 
 AS_SET: Final = ()
 """The keys of a list whose items are owned by their value."""
-
-_SEVERAL_KEYS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
-    ("V1Container", "ports"): ("containerPort", "protocol"),
-    ("V1EphemeralContainer", "ports"): ("containerPort", "protocol"),
-    ("V1ServiceSpec", "ports"): ("port", "protocol"),
-    ("V1PodSpec", "topologySpreadConstraints"): ("topologyKey", "whenUnsatisfiable"),
-}
-_WHOLE_LISTS: Final = frozenset({("V1PodStatus", "hostIPs"), ("V1NodeStatus", "addresses")})
-_WHOLE_MODELS: Final = names(
-    "V1ConfigMapKeySelector V1LabelSelector V1LocalObjectReference V1NodeSelector V1NodeSelectorTerm "
-    "V1ObjectFieldSelector V1ObjectReference V1ResourceFieldSelector V1ScopeSelector "
-    "V1SecretKeySelector V1SecretReference V1TypedLocalObjectReference"
-)
-_WHOLE_MAPS: Final = frozenset({("V1PodSpec", "nodeSelector"), ("V1ServiceSpec", "selector")})
 
 KEY_DEFAULTS: Final = {"protocol": "TCP"}
 """What a key stands for where an item leaves it out."""
@@ -62,34 +47,31 @@ class Shape(Protocol):
         ...
 
 
-class ModelShape:
-    """The shape of a built-in type, by kubernetes_asyncio's name of it."""
+class TypeShape:
+    """The shape of a field of a built-in type, or of an object or an item of that type.
 
-    def __init__(self, model: str, place: tuple[str, str] = ("", "")) -> None:
-        self._model = model
-        self._place = place  # model, field it is in
+    Attributes:
+        keys: as in `Shape`.
+    """
+
+    def __init__(self, type_: ApiType | None, field: ApiField | None = None) -> None:
+        self._type = type_
+        self._field = field
+        self.keys = field.apply_keys if field is not None else None
 
     @property
     def is_whole(self) -> bool:
-        return self._model in _WHOLE_MODELS or self._place in _WHOLE_MAPS
-
-    @property
-    def keys(self) -> tuple[str, ...] | None:
-        several = _SEVERAL_KEYS.get(self._place)
-        if several is not None:
-            return several
-        model, field = self._place
-        key = MERGED.get(model, {}).get(field)
-        if key is None or self._place in _WHOLE_LISTS:
-            return None
-        return (key,) if key else AS_SET
+        return any(one is not None and one.whole for one in (self._type, self._field))
 
     def field(self, name: str) -> Shape:
-        return ModelShape(field_model(self._model, name), (self._model, name))
+        if self._field is not None and self._field.container:
+            return self.item
+        found = self._type.by_name.get(name) if self._type is not None else None
+        return TypeShape(found.type if found is not None else None, found)
 
     @property
     def item(self) -> Shape:
-        return ModelShape(self._model)
+        return TypeShape(self._type)
 
 
 class SchemaShape:
@@ -113,7 +95,7 @@ class SchemaShape:
 
     def field(self, name: str) -> Shape:
         if self._is_root and name == "metadata":
-            return ModelShape("V1ObjectMeta")
+            return TypeShape(api_type(META, "ObjectMeta"))
         inner = (self._schema.get("properties") or {}).get(name, self._schema.get("additionalProperties"))
         return SchemaShape(inner if isinstance(inner, dict) else {})
 
@@ -125,4 +107,4 @@ class SchemaShape:
 
 def shape_of(kind: Kind) -> Shape:
     """Return the shape of a kind's objects."""
-    return ModelShape(kind.model) if kind.model else SchemaShape(kind.strategy.schema, is_root=True)
+    return TypeShape(kind.type) if kind.type else SchemaShape(kind.strategy.schema, is_root=True)

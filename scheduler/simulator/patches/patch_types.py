@@ -11,6 +11,7 @@ from scheduler.simulator.apimachinery.status import StatusError, bad_request, un
 from scheduler.simulator.patches.strategic_merge import strategic_merge
 
 if TYPE_CHECKING:
+    from scheduler.objects.api_types import ApiType
     from scheduler.simulator.apimachinery.objects import Object
 
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -21,7 +22,7 @@ STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 _LONGEST_PATCH: Final = 10_000  # operations, as upstream
 
 
-def apply_patch(original: Object, patch: Any, patch_type: str, model: str) -> Object:
+def apply_patch(original: Object, patch: Any, patch_type: str, type_: ApiType | None) -> Object:
     """Return an object with a patch applied; the original is not changed.
 
     Raises:
@@ -35,10 +36,10 @@ def apply_patch(original: Object, patch: Any, patch_type: str, model: str) -> Ob
         )
     elif patch_type == MERGE_PATCH:
         patched = merge_patch(original, patch)
-    elif patch_type == STRATEGIC_MERGE_PATCH and model:
-        patched = strategic_merge(original, patch, model)
+    elif patch_type == STRATEGIC_MERGE_PATCH and type_:
+        patched = strategic_merge(original, patch, type_)
     else:
-        accepted = [JSON_PATCH, MERGE_PATCH, *([STRATEGIC_MERGE_PATCH] if model else []), APPLY_PATCH]
+        accepted = [JSON_PATCH, MERGE_PATCH, *([STRATEGIC_MERGE_PATCH] if type_ else []), APPLY_PATCH]
         raise StatusError(
             415,
             "UnsupportedMediaType",

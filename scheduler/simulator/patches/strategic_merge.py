@@ -1,8 +1,7 @@
 """Strategic merge patch: a merge patch in which some lists are merged by a key instead of replaced.
 
 Source:
-    kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/util/strategicpatch/patch.go; which lists are
-    merged is written at the fields of staging/src/k8s.io/api, as patchStrategy and patchMergeKey.
+    kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/util/strategicpatch/patch.go.
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.simulator.apimachinery.status import bad_request
-from scheduler.simulator.apimachinery.structure import field_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from scheduler.objects.api_types import ApiField, ApiType
     from scheduler.simulator.apimachinery.objects import Object
 
 _DIRECTIVE: Final = "$patch"
@@ -24,66 +23,25 @@ _DELETE_FROM: Final = "$deleteFromPrimitiveList/"
 
 _OF_PRIMITIVES: Final = ""  # the "key" of lists that are merged as sets
 
-_CONTAINER = {
-    "ports": "containerPort",
-    "env": "name",
-    "volumeMounts": "mountPath",
-    "volumeDevices": "devicePath",
-}
-_CONDITIONS = {"conditions": "type"}
 
-MERGED: Final[Mapping[str, Mapping[str, str]]] = {
-    "V1ObjectMeta": {"ownerReferences": "uid", "finalizers": _OF_PRIMITIVES},
-    "V1PodSpec": {
-        "volumes": "name",
-        "initContainers": "name",
-        "containers": "name",
-        "ephemeralContainers": "name",
-        "imagePullSecrets": "name",
-        "hostAliases": "ip",
-        "topologySpreadConstraints": "topologyKey",
-        "schedulingGates": "name",
-        "resourceClaims": "name",
-    },
-    "V1Container": _CONTAINER,
-    "V1EphemeralContainer": _CONTAINER,
-    "V1ContainerStatus": {"volumeMounts": "mountPath", "allocatedResourcesStatus": "name"},
-    "V1PodStatus": {**_CONDITIONS, "hostIPs": "ip", "podIPs": "ip", "resourceClaimStatuses": "name"},
-    "V1NodeSpec": {"podCIDRs": _OF_PRIMITIVES},
-    "V1NodeStatus": {**_CONDITIONS, "addresses": "type"},
-    "V1NamespaceStatus": _CONDITIONS,
-    "V1ServiceSpec": {"ports": "port"},
-    "V1ServiceStatus": _CONDITIONS,
-    "V1ServiceAccount": {"secrets": "name"},
-    "V1PersistentVolumeClaimStatus": _CONDITIONS,
-    "V1ReplicationControllerStatus": _CONDITIONS,
-    "V1DeploymentStatus": _CONDITIONS,
-    "V1ReplicaSetStatus": _CONDITIONS,
-    "V1StatefulSetStatus": _CONDITIONS,
-    "V1DaemonSetStatus": _CONDITIONS,
-    "V1JobStatus": _CONDITIONS,
-    "V1PodDisruptionBudgetStatus": _CONDITIONS,
-}  # model -> field -> what identifies its items; all other lists are replaced
-
-
-def strategic_merge(original: Object, patch: Object, model: str) -> Object:
+def strategic_merge(original: Object, patch: Object, type_: ApiType) -> Object:
     """Return an object with a patch applied; the original is not changed.
 
     Args:
         original: the object.
         patch: the patch, directives included.
-        model: kubernetes_asyncio's name of the object's type, as in `V1Pod`.
+        type_: of the object.
 
     Raises:
         StatusError: 400, the patch does not make sense for the object.
     """
     try:
-        return _merge_map(original, patch, model)
+        return _merge_map(original, patch, type_)
     except (TypeError, ValueError, AttributeError) as error:
         raise bad_request(f"unable to apply the strategic merge patch: {error}") from error
 
 
-def _merge_map(original: Object, patch: Object, model: str) -> Object:
+def _merge_map(original: Object, patch: Object, type_: ApiType | None) -> Object:
     directive = patch.get(_DIRECTIVE)
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != _DIRECTIVE}
@@ -92,18 +50,19 @@ def _merge_map(original: Object, patch: Object, model: str) -> Object:
     if directive is not None:
         raise ValueError(f"unknown $patch {directive!r}, expected replace or delete")
 
-    merged = _prepared(original, patch, model)
+    fields = type_.by_name if type_ is not None else {}
+    merged = _prepared(original, patch, fields)
     for field, value in patch.items():
         if field.startswith("$"):
             continue
         if value is None:
             merged.pop(field, None)
             continue
-        merged[field] = _merge_field(merged.get(field), value, model, field, patch.get(_ORDER + field))
+        merged[field] = _merge_field(merged.get(field), value, fields.get(field), patch.get(_ORDER + field))
     return merged
 
 
-def _prepared(original: Object, patch: Object, model: str) -> Object:
+def _prepared(original: Object, patch: Object, fields: Mapping[str, ApiField]) -> Object:
     """Return a copy of the original with the patch's directives about whole fields carried out."""
     prepared = dict(original)
     retained = patch.get(_RETAIN_KEYS)
@@ -116,23 +75,27 @@ def _prepared(original: Object, patch: Object, model: str) -> Object:
         elif field.startswith(_ORDER):
             name = field.removeprefix(_ORDER)
             if name not in patch and isinstance(prepared.get(name), list):
-                key = MERGED.get(model, {}).get(name, _OF_PRIMITIVES)
-                prepared[name] = _ordered(prepared[name], value, prepared[name], key)
+                key = fields[name].patch_key if name in fields else None
+                prepared[name] = _ordered(prepared[name], value, prepared[name], key or _OF_PRIMITIVES)
     return prepared
 
 
-def _merge_field(existing: Any, value: Any, model: str, field: str, order: Sequence[Any] | None) -> Any:
+def _merge_field(existing: Any, value: Any, field: ApiField | None, order: Sequence[Any] | None) -> Any:
+    type_ = field.type if field is not None else None
     if isinstance(value, dict):
-        return _merge_map(existing if isinstance(existing, dict) else {}, value, field_model(model, field))
-    key = MERGED.get(model, {}).get(field)
-    if not isinstance(value, list) or key is None:
+        return _merge_map(existing if isinstance(existing, dict) else {}, value, type_)
+    if not isinstance(value, list) or field is None or field.patch_key is None:
         return _without_directives(value)
     before = existing if isinstance(existing, list) else []
-    return _merge_list(before, value, key, field_model(model, field), order)
+    return _merge_list(before, value, field.patch_key, type_, order)
 
 
 def _merge_list(
-    original: Sequence[Any], patch: Sequence[Any], key: str, model: str, order: Sequence[Any] | None
+    original: Sequence[Any],
+    patch: Sequence[Any],
+    key: str,
+    type_: ApiType | None,
+    order: Sequence[Any] | None,
 ) -> list[Any]:
     if key == _OF_PRIMITIVES:
         merged = list(dict.fromkeys([*original, *patch]))
@@ -159,9 +122,9 @@ def _merge_list(
         identity = _identity(item, key)
         place = next((place for place, other in enumerate(merged) if other.get(key) == identity), None)
         if place is None:
-            merged.append(_merge_map({}, item, model))
+            merged.append(_merge_map({}, item, type_))
         else:
-            merged[place] = _merge_map(merged[place], item, model)
+            merged[place] = _merge_map(merged[place], item, type_)
     return _ordered(merged, changes if order is None else order, kept, key)
 
 

@@ -48,11 +48,11 @@ def _endpoints(endpoints: Object, _: datetime) -> str:
 
 
 def _slice_ports(slice_: Object, _: datetime) -> str:
-    return _first([str(port.get("port", port["name"] or "*")) for port in slice_["ports"] or ()])
+    return _first([str(port.get("port", port["name"] or "*")) for port in slice_.get("ports", ())])
 
 
 def _slice_endpoints(slice_: Object, _: datetime) -> str:
-    return _first([address for one in slice_["endpoints"] or () for address in one["addresses"]])
+    return _first([address for one in slice_.get("endpoints", ()) for address in one["addresses"]])
 
 
 def _containers(field: str, path: str) -> Cell:
@@ -74,7 +74,7 @@ def _metrics(autoscaler: Object, _: datetime) -> str:
     """Show the resources that are scaled by; what else may be is not read."""
     current = {
         one["resource"]["name"]: one["resource"]["current"]
-        for one in autoscaler["status"]["currentMetrics"] or ()
+        for one in autoscaler["status"].get("currentMetrics", ())
         if "resource" in one
     }
     shown = []

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.simulator.apimachinery.objects import is_terminating
+from scheduler.simulator.apimachinery.kinds import Place
+from scheduler.simulator.apimachinery.objects import is_terminating, with_condition
 from scheduler.simulator.apimachinery.status import StatusError, bad_request, conflict
 from scheduler.simulator.kinds.pods import topology_labels
 
@@ -40,7 +41,7 @@ def bind(registry: Registry, namespace: str, name: str, binding: Any, options: W
         raise StatusError(500, "", "target.name: Required value")
 
     kind = registry.kinds.named("pods")
-    entry = registry.get(kind, namespace, name)
+    entry = registry.get(Place(kind, namespace, name))
     pod = entry.object
     _check_preconditions(registry, entry, metadata)
     problem = _obstacle(pod)
@@ -99,16 +100,5 @@ def _bound(
         if added:
             metadata[field] = metadata.get(field, {}) | added
     status = {name: value for name, value in pod["status"].items() if name != "nominatedNodeName"}
-    status["conditions"] = _scheduled(status.get("conditions", []), timestamp)
+    status["conditions"] = with_condition(status.get("conditions"), _SCHEDULED, timestamp)
     return pod | {"metadata": metadata, "spec": pod["spec"] | {"nodeName": node}, "status": status}
-
-
-def _scheduled(conditions: list[Object], timestamp: str) -> list[Object]:
-    """Return conditions with PodScheduled true; its time moves only when its status does."""
-    before = next((one for one in conditions if one.get("type") == "PodScheduled"), None)
-    if before is not None and before.get("status") == "True":
-        timestamp = before.get("lastTransitionTime") or timestamp
-    scheduled = _SCHEDULED | {"lastTransitionTime": timestamp}
-    if before is None:
-        return [*conditions, scheduled]
-    return [scheduled if one is before else one for one in conditions]

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from scheduler.clock import rfc3339
+from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.status import conflict_of_kind
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class DeleteOptions:
 
 
 def delete(
-    registry: Registry, kind: Kind, namespace: str, name: str, options: DeleteOptions, write: WriteOptions
+    registry: Registry, place: Place, options: DeleteOptions, write: WriteOptions
 ) -> tuple[Entry, bool]:
     """Delete an object, or set off its end.
 
@@ -59,7 +60,7 @@ def delete(
         StatusError: 403, 404 or 409.
     """
     write = replace(write, dry_run=write.dry_run or options.dry_run)
-    entry = registry.get(kind, namespace, name)
+    kind, entry = place.kind, registry.get(place)
     kind.strategy.check_delete(entry.object)
     check_preconditions(kind, entry, options)
     begun = kind.strategy.begin_delete(entry.object, registry)
@@ -99,7 +100,7 @@ def delete_collection(
     """Delete all that is selected; returns it as it was."""
     found = registry.storage(kind).entries(selector)
     for entry in found:
-        delete(registry, kind, entry.namespace, entry.name, options, write)
+        delete(registry, Place(kind, entry.namespace, entry.name), options, write)
     return found
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.simulator.apimachinery.objects import is_terminating
+from scheduler.simulator.apimachinery.kinds import Place
+from scheduler.simulator.apimachinery.objects import is_terminating, with_condition
 from scheduler.simulator.apimachinery.status import StatusError, bad_request, forbidden
-from scheduler.simulator.kinds.disruption_budgets import condition, covers
+from scheduler.simulator.kinds.disruption_budgets import conditions, covers
 from scheduler.simulator.kinds.pods import is_active, is_ready
 from scheduler.simulator.registry.deletion import DeleteOptions, check_preconditions, delete
 
@@ -44,9 +45,9 @@ def evict(
     meant = (eviction.get("metadata") or {}).get("name", "")
     if meant and meant != name:
         raise bad_request("name in URL does not match name in Eviction object")
-    pods = registry.kinds.named("pods")
-    entry = registry.get(pods, namespace, name)
-    check_preconditions(pods, entry, options)
+    place = Place(registry.kinds.named("pods"), namespace, name)
+    entry = registry.get(place)
+    check_preconditions(place.kind, entry, options)
     if not _goes_anyway(entry.object):
         budget = _budget_of(registry, entry.object)
         if budget is not None and not _is_unprotected(budget.object, entry.object):
@@ -55,7 +56,7 @@ def evict(
         _mark(registry, entry, write)
     # Marking it has made a new version: what was asked of the version has been checked above.
     options = DeleteOptions(options.grace_period_seconds, options.uid, "", options.propagation_policy)
-    delete(registry, pods, namespace, name, options, write)
+    delete(registry, place, options, write)
 
 
 def _goes_anyway(pod: Object) -> bool:
@@ -112,7 +113,7 @@ def _take_from(registry: Registry, entry: Entry, pod_name: str, write: WriteOpti
     now = registry.timestamp()
     new = status | {"disruptionsAllowed": allowed - 1, "disruptedPods": disrupted | {pod_name: now}}
     if allowed == 1:
-        new["conditions"] = [condition(budget, 0, now)]
+        new["conditions"] = conditions(budget, 0, now)
     changed = budget | {"metadata": dict(budget["metadata"]), "status": new}
     registry.commit(kind, entry, changed, write)
 
@@ -120,11 +121,10 @@ def _take_from(registry: Registry, entry: Entry, pod_name: str, write: WriteOpti
 def _mark(registry: Registry, entry: Entry, write: WriteOptions) -> None:
     """Write into a pod's status why it goes."""
     pod = entry.object
-    others = [one for one in pod["status"].get("conditions", ()) if one["type"] != _CONDITION["type"]]
-    mark: Object = {**_CONDITION, "lastTransitionTime": registry.timestamp()}
+    marked = with_condition(pod["status"].get("conditions"), _CONDITION, registry.timestamp())
     changed = pod | {
         "metadata": dict(pod["metadata"]),
-        "status": pod["status"] | {"conditions": [*others, mark]},
+        "status": pod["status"] | {"conditions": marked},
     }
     registry.commit(registry.kinds.named("pods"), entry, changed, write)
 

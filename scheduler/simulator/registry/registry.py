@@ -29,6 +29,7 @@ from scheduler.simulator.apimachinery.status import (
     invalid,
     not_found,
 )
+from scheduler.simulator.apimachinery.structure import fill_in
 from scheduler.simulator.patches.patch_types import APPLY_PATCH, apply_patch
 from scheduler.simulator.patches.server_side_apply import (
     APPLY,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scheduler.clock import Clock
-    from scheduler.simulator.apimachinery.kinds import Kind, Kinds
+    from scheduler.simulator.apimachinery.kinds import Kind, Kinds, Place
     from scheduler.simulator.apimachinery.objects import Object
 
 _ATTEMPTS_AT_A_NAME = 8
@@ -91,34 +92,33 @@ class Registry:
     def random_bits(self, count: int) -> int:
         return self.random.getrandbits(count)
 
-    def get(self, kind: Kind, namespace: str, name: str) -> Entry:
+    def entry(self, place: Place) -> Entry | None:
+        """Return one object, or None where there is none."""
+        return self.storage(place.kind).get(place.key)
+
+    def get(self, place: Place) -> Entry:
         """Return one object.
 
         Raises:
             StatusError: 404, there is none.
         """
-        entry = self.storage(kind).get(kind.key(namespace, name))
+        entry = self.entry(place)
         if entry is None:
-            raise not_found(kind, name)
+            raise not_found(place.kind, place.name)
         return entry
 
     def create(
-        self,
-        kind: Kind,
-        namespace: str,
-        body: Any,
-        options: WriteOptions,
-        *,
-        managed: Sequence[Object] = (),
+        self, place: Place, body: Any, options: WriteOptions, *, managed: Sequence[Object] = ()
     ) -> Entry:
-        """Create an object, with its managedFields if there are any.
+        """Create an object, with its managedFields if there are any; it has its own name.
 
         Raises:
             StatusError: 400, 403, 404 (its namespace), 409 or 422.
         """
+        kind = place.kind
         obj = self._read(kind, body, options)
         metadata = obj["metadata"]
-        self._set_namespace(kind, metadata, namespace)
+        _set_namespace(place, metadata)
         if "resourceVersion" in metadata:
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         if kind.namespaced:
@@ -130,29 +130,20 @@ class Registry:
         metadata["uid"] = new_uid(self.random)
         metadata["creationTimestamp"] = self.timestamp()
         kind.strategy.prepare_create(obj, self)
+        if kind.type is not None and kind.stored_as is None:
+            fill_in(kind.type, obj)
         if managed:
             metadata["managedFields"] = list(managed)
-        causes = [*validate_metadata(metadata, kind.strategy.name_rule), *kind.strategy.validate_create(obj)]
-        name = metadata.get("name", "")
-        _refuse_if_invalid(kind, name, causes)
-        key = kind.key(namespace, name)
-        storage = self.storage(kind)
-        if storage.get(key) is not None:
-            raise already_exists(kind, name)
+        causes = [*validate_metadata(metadata, kind.strategy.name_rule), *kind.strategy.validate(obj)]
+        place = place._replace(name=metadata.get("name", ""))
+        _refuse_if_invalid(kind, place.name, causes)
+        if self.entry(place) is not None:
+            raise already_exists(kind, place.name)
         if options.dry_run:
-            return Entry(key, namespace, name, obj, 0)
-        return storage.put(key, namespace, name, obj)
+            return Entry(place.key, place.namespace, place.name, obj, 0)
+        return self.storage(kind).put(place.key, place.namespace, place.name, obj)
 
-    def update(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        body: Any,
-        options: WriteOptions,
-        *,
-        subresource: str = "",
-    ) -> tuple[Entry, bool]:
+    def update(self, place: Place, body: Any, options: WriteOptions) -> tuple[Entry, bool]:
         """Replace an object, or one part of it.
 
         Returns:
@@ -161,66 +152,56 @@ class Registry:
         Raises:
             StatusError: 400, 404, 409 or 422.
         """
+        kind = place.kind
         obj = self._read(kind, body, options)
         metadata = obj["metadata"]
-        self._set_place(kind, metadata, namespace, name)
-        entry = self.storage(kind).get(kind.key(namespace, name))
+        _set_place(place, metadata)
+        entry = self.entry(place)
         if entry is None:
-            if not kind.strategy.create_on_update or subresource:
-                raise not_found(kind, name)
+            if not kind.strategy.create_on_update or place.subresource:
+                raise not_found(kind, place.name)
             metadata.pop("resourceVersion", None)
-            return self.create(kind, namespace, kind.view(obj), options), True
-        return self._replace(kind, entry, obj, subresource, options), False
+            return self.create(place, kind.view(obj), options), True
+        return self._put(place, entry, obj, options), False
 
-    def patch(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        patch: Any,
-        patch_type: str,
-        options: WriteOptions,
-        *,
-        subresource: str = "",
-    ) -> Entry:
+    def patch(self, place: Place, patch: Any, patch_type: str, options: WriteOptions) -> Entry:
         """Change part of an object by a decoded patch of one of the media types of `patch_types`.
 
         Raises:
             StatusError: 400, 404, 409, 415 or 422.
         """
         if patch_type == APPLY_PATCH:
-            return self._apply(kind, namespace, name, patch, options, subresource)
-        entry = self.get(kind, namespace, name)
-        patched = apply_patch(kind.view(entry.object), patch, patch_type, kind.model)
+            return self._apply(place, patch, options)
+        kind, entry = place.kind, self.get(place)
+        patched = apply_patch(kind.view(entry.object), patch, patch_type, kind.type)
         obj = self._read(kind, patched, options)
-        self._set_namespace(kind, obj["metadata"], namespace)
-        if obj["metadata"].get("name") != name:
+        _set_namespace(place, obj["metadata"])
+        if obj["metadata"].get("name") != place.name:
             shown = f'"{obj["metadata"].get("name", "")}"'
             cause = invalid_value("metadata.name", shown, "field is immutable")
-            raise invalid(kind.group, kind.kind, name, [cause])
-        return self._replace(kind, entry, obj, subresource, options)
+            raise invalid(kind.group, kind.kind, place.name, [cause])
+        return self._put(place, entry, obj, options)
 
-    def _apply(
-        self, kind: Kind, namespace: str, name: str, config: Any, options: WriteOptions, subresource: str
-    ) -> Entry:
+    def _apply(self, place: Place, config: Any, options: WriteOptions) -> Entry:
         """Apply a configuration server-side, to an object that is there or not."""
         if isinstance(config, dict) and (config.get("metadata") or {}).get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
-        config = read_object(kind, config, options)
+        kind = place.kind
+        config = read_object(kind, config, options, fills=False)
         metadata = config["metadata"]
-        self._set_place(kind, metadata, namespace, name)
-        entry = self.storage(kind).get(kind.key(namespace, name))
-        if entry is None and (subresource or metadata.get("uid")):
-            raise not_found(kind, name)
-        manager = Manager(options.manager, APPLY, kind.api_version, subresource)
+        _set_place(place, metadata)
+        entry = self.entry(place)
+        if entry is None and (place.subresource or metadata.get("uid")):
+            raise not_found(kind, place.name)
+        manager = Manager(options.manager, APPLY, kind.api_version, place.subresource)
         live = None if entry is None else kind.view(entry.object)
         result = apply_configuration(kind, live, config, manager, force=options.force, now=self.timestamp())
         managed = result["metadata"].pop("managedFields")
         if entry is None:
-            return self.create(kind, namespace, result, options, managed=managed)
+            return self.create(place, result, options, managed=managed)
         obj = self._read(kind, result, options)
-        self._set_namespace(kind, obj["metadata"], namespace)
-        return self._replace(kind, entry, obj, subresource, options, managed)
+        _set_namespace(place, obj["metadata"])
+        return self._put(place, entry, obj, options, managed)
 
     def tracked(
         self, kind: Kind, entry: Entry, obj: Object, options: WriteOptions, subresource: str
@@ -252,68 +233,39 @@ class Registry:
         kind.strategy.default(obj)
         return obj
 
-    def _replace(
+    def _put(
         self,
-        kind: Kind,
+        place: Place,
         entry: Entry,
         obj: Object,
-        subresource: str,
         options: WriteOptions,
         managed: list[Object] | None = None,
     ) -> Entry:
         """Put a new state in the place of an old one, after all checks."""
-        old, strategy = entry.object, kind.strategy
+        kind, old, strategy = place.kind, entry.object, place.kind.strategy
         metadata = obj["metadata"]
-        self._check_version(kind, entry, metadata)
+        _check_version(kind, entry, metadata)
         if metadata.get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
             uids = f"UID in precondition: {metadata['uid']}, UID in object meta: {old['metadata']['uid']}"
             raise conflict(kind, entry.name, f"Precondition failed: {uids}")
         keep_system_fields(metadata, old["metadata"])
         causes: list[Cause]
-        if subresource:
-            strategy.prepare_part_update(subresource, obj, old, self)
+        if place.subresource:
+            strategy.prepare_part_update(place.subresource, obj, old, self)
             causes = list(strategy.validate_part_update(obj, old))
         else:
             strategy.admit_update(obj, old, self)
             strategy.prepare_update(obj, old)
             causes = list(strategy.validate_update(obj, old))
         if managed is None:
-            obj = self.tracked(kind, entry, obj, options, subresource)
+            obj = self.tracked(kind, entry, obj, options, place.subresource)
         else:
             obj["metadata"]["managedFields"] = managed
         causes = [*validate_metadata(metadata, strategy.name_rule), *causes]
         _refuse_if_invalid(kind, entry.name, causes)
-        if not subresource:
+        if not place.subresource:
             strategy.check_update(obj, old, self)
         return self.commit(kind, entry, obj, options)
-
-    @staticmethod
-    def _check_version(kind: Kind, entry: Entry, metadata: Object) -> None:
-        asked = metadata.get("resourceVersion", "")
-        if asked in {"", "0"}:
-            if not kind.strategy.unconditional_update:
-                cause = invalid_value("metadata.resourceVersion", "0", "must be specified for an update")
-                raise invalid(kind.group, kind.resource, entry.name, [cause])
-        elif asked != str(entry.version):
-            raise conflict(kind, entry.name)
-        metadata["resourceVersion"] = str(entry.version)
-
-    @staticmethod
-    def _set_namespace(kind: Kind, metadata: Object, namespace: str) -> None:
-        if metadata.get("namespace", namespace) != namespace:
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
-        if kind.namespaced:
-            metadata["namespace"] = namespace
-
-    @classmethod
-    def _set_place(cls, kind: Kind, metadata: Object, namespace: str, name: str) -> None:
-        cls._set_namespace(kind, metadata, namespace)
-        if metadata.setdefault("name", name) != name:
-            raise bad_request(
-                f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
-            )
 
     def _set_name(self, kind: Kind, metadata: Object) -> None:
         base = metadata.get("generateName", "")
@@ -344,3 +296,31 @@ def _refuse_if_invalid(kind: Kind, name: str, causes: list[Cause]) -> None:
     # Both versions of events are core events inside, and their errors say so.
     group = kind.group if kind.stored_as is None else kind.stored_as[0]
     raise invalid(group, kind.kind, name, causes)
+
+
+def _check_version(kind: Kind, entry: Entry, metadata: Object) -> None:
+    asked = metadata.get("resourceVersion", "")
+    if asked in {"", "0"}:
+        if not kind.strategy.unconditional_update:
+            cause = invalid_value("metadata.resourceVersion", "0", "must be specified for an update")
+            raise invalid(kind.group, kind.resource, entry.name, [cause])
+    elif asked != str(entry.version):
+        raise conflict(kind, entry.name)
+    metadata["resourceVersion"] = str(entry.version)
+
+
+def _set_namespace(place: Place, metadata: Object) -> None:
+    if metadata.get("namespace", place.namespace) != place.namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if place.kind.namespaced:
+        metadata["namespace"] = place.namespace
+
+
+def _set_place(place: Place, metadata: Object) -> None:
+    _set_namespace(place, metadata)
+    if metadata.setdefault("name", place.name) != place.name:
+        raise bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({place.name})"
+        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scheduler.objects.api_types import api_type
 from scheduler.simulator.apimachinery.causes import invalid_value
 from scheduler.simulator.apimachinery.selectors import selector_text
 from scheduler.simulator.apimachinery.status import bad_request, conflict, invalid
@@ -17,12 +18,12 @@ from scheduler.simulator.patches.patch_types import apply_patch
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.decoding import WriteOptions
-    from scheduler.simulator.apimachinery.kinds import Kind
+    from scheduler.simulator.apimachinery.kinds import Kind, Place
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.registry import Registry
     from scheduler.simulator.storage.entries import Entry
 
-_MODEL = "V1Scale"
+_TYPE = api_type("autoscaling/v1", "Scale")
 _BUILT_IN = ScalePaths()
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
@@ -47,15 +48,13 @@ def scale_of(kind: Kind, obj: Object) -> Object:
     }
 
 
-def update_scale(
-    registry: Registry, kind: Kind, namespace: str, name: str, scale: Any, options: WriteOptions
-) -> Entry:
+def update_scale(registry: Registry, place: Place, scale: Any, options: WriteOptions) -> Entry:
     """Set the replicas a Scale asks for.
 
     Raises:
         StatusError: 400, 404, 409 or 422.
     """
-    entry = registry.get(kind, namespace, name)
+    kind, entry = place.kind, registry.get(place)
     spec, metadata = (
         (scale.get("spec") or {}, scale.get("metadata") or {}) if isinstance(scale, dict) else ({}, {})
     )
@@ -67,9 +66,9 @@ def update_scale(
         )
     if replicas < 0:
         cause = invalid_value("spec.replicas", str(replicas), "must be greater than or equal to 0")
-        raise invalid("autoscaling", "Scale", name, [cause])
+        raise invalid("autoscaling", "Scale", place.name, [cause])
     if metadata.get("resourceVersion", str(entry.version)) != str(entry.version):
-        raise conflict(kind, name)
+        raise conflict(kind, place.name)
     path = (kind.strategy.scale_paths or _BUILT_IN).spec_replicas
     if _first(entry.object, path, None) == replicas:
         return entry
@@ -81,23 +80,15 @@ def update_scale(
 
 
 def patch_scale(
-    registry: Registry,
-    kind: Kind,
-    namespace: str,
-    name: str,
-    patch: Any,
-    patch_type: str,
-    options: WriteOptions,
+    registry: Registry, place: Place, patch: Any, patch_type: str, options: WriteOptions
 ) -> Entry:
     """Change a Scale by a patch.
 
     Raises:
         StatusError: as `update_scale`, or 415.
     """
-    scale = scale_of(kind, registry.get(kind, namespace, name).object)
-    return update_scale(
-        registry, kind, namespace, name, apply_patch(scale, patch, patch_type, _MODEL), options
-    )
+    scale = scale_of(place.kind, registry.get(place).object)
+    return update_scale(registry, place, apply_patch(scale, patch, patch_type, _TYPE), options)
 
 
 def _first(obj: Object, path: str, default: Any) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduler.simulator.apimachinery.decoding import WriteOptions
+from scheduler.simulator.apimachinery.kinds import Place
+from scheduler.simulator.apimachinery.objects import key_of
 from scheduler.simulator.apimachinery.selectors import selector_of
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.kinds.namespaces import ALWAYS_THERE
@@ -42,20 +44,19 @@ class Store:
 
     def create(self, resource: str, obj: Object, *, namespace: str = "") -> Object:
         """Create an object, in `namespace`, else in the one it names, else in `default`."""
-        kind = self._kind(resource)
-        where = self._namespace(kind, namespace or obj.get("metadata", {}).get("namespace", "default"))
-        return kind.view(self._registry.create(kind, where, obj, WriteOptions()).object)
+        place = self._at(resource, "", namespace or obj.get("metadata", {}).get("namespace", "default"))
+        return place.kind.view(self._registry.create(place, obj, WriteOptions()).object)
 
     def get(self, resource: str, name: str, namespace: str = "default") -> Object:
         """Return one object; `namespace` is ignored for what has none."""
-        kind = self._kind(resource)
-        return kind.view(self._registry.get(kind, self._namespace(kind, namespace), name).object)
+        place = self._at(resource, name, namespace)
+        return place.kind.view(self._registry.get(place).object)
 
     def find(self, resource: str, name: str, namespace: str = "default") -> Object | None:
         """Return one object, or None where there is none."""
-        kind = self._kind(resource)
-        entry = self._registry.storage(kind).get(kind.key(self._namespace(kind, namespace), name))
-        return None if entry is None else kind.view(entry.object)
+        place = self._at(resource, name, namespace)
+        entry = self._registry.entry(place)
+        return None if entry is None else place.kind.view(entry.object)
 
     def list(self, resource: str, *, namespace: str = "", labels: str = "", fields: str = "") -> list[Object]:
         """Return what is selected; of all namespaces when none is given."""
@@ -65,13 +66,9 @@ class Store:
 
     def update(self, resource: str, obj: Object, *, subresource: str = "") -> Object:
         """Replace an object, or its status; its resourceVersion, if it has one, must be the present one."""
-        kind = self._kind(resource)
         metadata = obj["metadata"]
-        where = self._namespace(kind, metadata.get("namespace", "default"))
-        entry, _ = self._registry.update(
-            kind, where, metadata["name"], obj, WriteOptions(), subresource=subresource
-        )
-        return kind.view(entry.object)
+        place = self._at(resource, metadata["name"], metadata.get("namespace", "default"), subresource)
+        return place.kind.view(self._registry.update(place, obj, WriteOptions())[0].object)
 
     def patch(
         self,
@@ -84,12 +81,8 @@ class Store:
         subresource: str = "",
     ) -> Object:
         """Change part of an object."""
-        kind = self._kind(resource)
-        where = self._namespace(kind, namespace)
-        entry = self._registry.patch(
-            kind, where, name, patch, patch_type, WriteOptions(), subresource=subresource
-        )
-        return kind.view(entry.object)
+        place = self._at(resource, name, namespace, subresource)
+        return place.kind.view(self._registry.patch(place, patch, patch_type, WriteOptions()).object)
 
     def delete(
         self,
@@ -103,11 +96,25 @@ class Store:
         propagation_policy: str = "",
     ) -> Object:
         """Delete an object, or set off its end; returns its last or present state."""
-        kind = self._kind(resource)
+        place = self._at(resource, name, namespace)
         options = DeleteOptions(grace_period_seconds, uid, resource_version, propagation_policy)
-        where = self._namespace(kind, namespace)
-        entry, _ = delete(self._registry, kind, where, name, options, WriteOptions())
-        return kind.view(entry.object)
+        return place.kind.view(delete(self._registry, place, options, WriteOptions())[0].object)
+
+    def change(self, obj: Object, patch: Object, subresource: str = "") -> Object:
+        """Change part of a stored object, or of its status, by a merge patch."""
+        resource, name, namespace = self._where(obj)
+        return self.patch(resource, name, patch, namespace, subresource=subresource)
+
+    def remove(self, obj: Object, **options: Any) -> None:
+        """Delete a stored object, with the options of `delete`, unless it is gone or another of that name is there."""
+        if self.has(obj):
+            resource, name, namespace = self._where(obj)
+            self.delete(resource, name, namespace, **options)
+
+    def has(self, obj: Object) -> bool:
+        """Say whether an object is still the one of its name."""
+        found = self.find(*self._where(obj))
+        return found is not None and bool(found["metadata"]["uid"] == obj["metadata"]["uid"])
 
     def bind(
         self,
@@ -131,9 +138,8 @@ class Store:
 
     def scale(self, resource: str, name: str, replicas: int, namespace: str = "default") -> Object:
         """Set the replicas of a workload."""
-        scale = {"spec": {"replicas": replicas}}
-        kind = self._kind(resource)
-        return update_scale(self._registry, kind, namespace, name, scale, WriteOptions()).object
+        place, scale = self._at(resource, name, namespace), {"spec": {"replicas": replicas}}
+        return update_scale(self._registry, place, scale, WriteOptions()).object
 
     def apply(self, obj: Object) -> Object:
         """Create an object of any kind, or lay it over the one that is there as a merge patch.
@@ -146,12 +152,11 @@ class Store:
             what = f"{obj.get('apiVersion', '?')}, Kind={obj.get('kind', '?')}"
             raise StatusError(404, "NotFound", f'no matches for "{what}": the kind is not served')
         metadata = obj["metadata"]
-        where = self._namespace(kind, metadata.get("namespace", "default"))
-        name = metadata.get("name", "")
-        if name and self._registry.storage(kind).get(kind.key(where, name)) is not None:
-            entry = self._registry.patch(kind, where, name, obj, MERGE_PATCH, WriteOptions())
+        place = _place(kind, metadata.get("name", ""), metadata.get("namespace", "default"))
+        if place.name and self._registry.entry(place) is not None:
+            entry = self._registry.patch(place, obj, MERGE_PATCH, WriteOptions())
         else:
-            entry = self._registry.create(kind, where, obj, WriteOptions())
+            entry = self._registry.create(place, obj, WriteOptions())
         return kind.view(entry.object)
 
     def serves(self, obj: Object) -> bool:
@@ -205,10 +210,19 @@ class Store:
     def _kind(self, resource: str) -> Kind:
         return self._registry.kinds.named(resource)
 
+    def _at(self, resource: str, name: str, namespace: str, subresource: str = "") -> Place:
+        return _place(self._kind(resource), name, namespace, subresource)
+
+    def _where(self, obj: Object) -> tuple[str, str, str]:
+        kind = self._kind_of(obj)
+        assert kind is not None, "what is stored is served"
+        namespace, name = key_of(obj)
+        return kind.group_resource, name, namespace
+
     def _kind_of(self, obj: Object) -> Kind | None:
         wanted = obj.get("apiVersion"), obj.get("kind")
         return next((kind for kind in self._registry.kinds if (kind.api_version, kind.kind) == wanted), None)
 
-    @staticmethod
-    def _namespace(kind: Kind, namespace: str) -> str:
-        return namespace if kind.namespaced else ""
+
+def _place(kind: Kind, name: str, namespace: str, subresource: str = "") -> Place:
+    return Place(kind, namespace if kind.namespaced else "", name, subresource)

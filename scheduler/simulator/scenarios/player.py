@@ -7,7 +7,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.simulator.apimachinery.objects import key_of
+from scheduler.simulator.apimachinery.objects import with_condition
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.faults import requests
 
@@ -155,27 +155,17 @@ class ScenarioPlayer:
                 one | {"status": status} if one["type"] == "Ready" else one
                 for one in pod["status"].get("conditions", ())
             ]
-            namespace, name = key_of(pod)
-            patch = {"status": {"conditions": conditions}}
-            self._store.patch("pods", name, patch, namespace, subresource="status")
+            self._store.change(pod, {"status": {"conditions": conditions}}, "status")
 
     def _give_up(self, name: str) -> None:
         for pod in self._store.list("pods", fields=f"spec.nodeName={name}"):
-            namespace, pod_name = key_of(pod)
-            self._store.delete("pods", pod_name, namespace, grace_period_seconds=0)
+            self._store.remove(pod, grace_period_seconds=0)
 
     def _set_ready(self, name: str, status: str, reason: str, message: str) -> None:
         node = self._store.get("nodes", name)
-        ready = {
-            "type": "Ready",
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": self._store.timestamp(),
-        }
-        others = [one for one in node["status"].get("conditions", ()) if one["type"] != "Ready"]
-        patch = {"status": {"conditions": [*others, ready]}}
-        self._store.patch("nodes", name, patch, subresource="status")
+        ready = {"type": "Ready", "status": status, "reason": reason, "message": message}
+        conditions = with_condition(node["status"].get("conditions"), ready, self._store.timestamp())
+        self._store.change(node, {"status": {"conditions": conditions}}, "status")
 
     def _fault(self, asked: FaultStep) -> None:
         fault = self._made(asked)

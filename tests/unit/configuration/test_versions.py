@@ -116,6 +116,18 @@ def test_the_time_for_volumes_became_an_argument(version: str) -> None:
     ]
 
 
+def test_arguments_that_are_null_give_way_to_those_that_fields_became() -> None:
+    configuration = of("v1alpha2", "bindTimeoutSeconds: 30\nprofiles: [{pluginConfig: null, plugins: null}]")
+
+    assert args_of(configuration, "VolumeBinding") == {"bindTimeoutSeconds": 30}
+
+
+def test_what_is_of_a_wrong_type_is_refused_though_other_fields_become_part_of_it() -> None:
+    assert faults_of("v1beta1", "disablePreemption: true\nprofiles: [{plugins: 5}]") == [
+        "profiles[0].plugins: must be a mapping, was 5"
+    ]
+
+
 def test_what_undoes_a_reservation_is_where_it_is_made() -> None:
     configuration = of(
         "v1alpha2",

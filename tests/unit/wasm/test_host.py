@@ -11,8 +11,8 @@ import pytest
 from scheduler.framework import CycleState, Status
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.outcomes import Outcomes
+from scheduler.objects.protobuf import encode, encode_list
 from scheduler.wasm.guest import GuestError
-from scheduler.wasm.protobuf import encode, node_list
 from tests.builders import node, node_object, pod, pod_object
 from tests.clusters import cluster
 from tests.guests import KeptEvents, NoWaitingPods, guest, wat
@@ -60,11 +60,13 @@ def text_of(content: bytes) -> str:
     ("read", "expected"),
     [
         pytest.param(read_by("$node_name"), "n1", id="the node"),
-        pytest.param(read_by("$pod"), text_of(encode("Pod", POD.object)), id="the pod"),
-        pytest.param(NAMED.format("$node"), text_of(encode("Node", NODES[1].object)), id="a node by name"),
+        pytest.param(read_by("$pod"), text_of(encode("v1", "Pod", POD.object)), id="the pod"),
+        pytest.param(
+            NAMED.format("$node"), text_of(encode("v1", "Node", NODES[1].object)), id="a node by name"
+        ),
         pytest.param(
             read_by("$node_list"),
-            text_of(node_list(encode("Node", each.object) for each in NODES)),
+            text_of(encode_list(encode("v1", "Node", each.object) for each in NODES)),
             id="all nodes",
         ),
         pytest.param(NAMED.format("$images"), '{"a:1":{"Size":7,"NumNodes":2}}', id="the images of a node"),
@@ -105,7 +107,7 @@ def test_a_changed_node_is_written_anew() -> None:
     told = [plugin.filter_node(CycleState(), POD, each.node_info(0)).message for each in (before, after)]
 
     assert told[0] != told[1]
-    assert told[1] == text_of(encode("Node", after.nodes[0].object))
+    assert told[1] == text_of(encode("v1", "Node", after.nodes[0].object))
 
 
 def test_pre_score_is_given_the_names_of_the_feasible_nodes() -> None:
@@ -158,7 +160,7 @@ def test_add_pod_is_given_the_pod_that_comes() -> None:
     with pytest.raises(GuestError) as told:
         plugin.add_pods(CycleState(), POD, [(1, _whole(coming))], SNAPSHOT)
 
-    assert text_of(encode("Pod", coming.object)) in str(told.value)
+    assert text_of(encode("v1", "Pod", coming.object)) in str(told.value)
 
 
 def _whole(it: PodInfo) -> PodInfo:
@@ -287,7 +289,7 @@ def test_a_guest_is_told_that_a_pod_does_not_wait() -> None:
 
 def test_a_guest_is_given_a_pod_that_waits() -> None:
     held = pod("held", uid="uid-1")
-    length = len(encode("Pod", held.object))
+    length = len(encode("v1", "Pod", held.object))
     content = wat(
         f"""(func (export "filter") (result i32)
           (call $waiting (i32.const 16) (i32.const 5) (i32.const 4096) (i32.const 9999))
@@ -296,7 +298,7 @@ def test_a_guest_is_given_a_pod_that_waits() -> None:
         data="uid-1",
     )
 
-    assert heard(content, waiting_pods=NoWaitingPods(held)) == text_of(encode("Pod", held.object))
+    assert heard(content, waiting_pods=NoWaitingPods(held)) == text_of(encode("v1", "Pod", held.object))
 
 
 @pytest.mark.parametrize(
@@ -325,5 +327,5 @@ def test_a_reason_from_beyond_the_memory_does_not_change_the_status() -> None:
 
 
 def test_the_builders_whole_objects_are_what_guests_see() -> None:
-    assert encode("Pod", POD.object) == encode("Pod", pod_object("web", cpu="1"))
-    assert encode("Node", node("n").object) == encode("Node", node_object("n"))
+    assert encode("v1", "Pod", POD.object) == encode("v1", "Pod", pod_object("web", cpu="1"))
+    assert encode("v1", "Node", node("n").object) == encode("v1", "Node", node_object("n"))

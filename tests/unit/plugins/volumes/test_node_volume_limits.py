@@ -283,6 +283,9 @@ def test_a_claim_that_a_pod_on_a_node_has_lost_does_not_count():
 # Nodes are counted again only where something changed.
 
 
+OWNER = pod("w", node="c", volumes=[{"name": "s", "ephemeral": {}}])
+
+
 def put(*objects: Any) -> Callable[[ClusterTable], None]:
     return lambda table: watch_storage(table, *objects)
 
@@ -303,6 +306,7 @@ def add(each: Any) -> Callable[[ClusterTable], None]:
         pytest.param(add(on_a("new", "y")), [0], id="a pod with a volume"),
         pytest.param(lambda table: table.remove_pod(1, "uid-of-default-u"), [1], id="a pod that goes"),
         pytest.param(put(claim("x", "x", storage="2Gi")), [1], id="a claim in use"),
+        pytest.param(put(claim("w-s", "y", owner=OWNER)), [2], id="a claim that was made for a pod"),
         pytest.param(put(claim("y", "y", storage="2Gi")), [], id="a claim that nobody uses"),
         pytest.param(put(volume("x")), [1, 2], id="a volume in use, and attached elsewhere"),
         pytest.param(remove("v1/persistentvolumes", "x"), [1, 2], id="a volume that goes"),
@@ -326,7 +330,7 @@ def test_only_nodes_that_something_happened_to_are_counted_again(
     table = cluster_of(
         claim("x", "x", class_name="c"), volume("x"), *bound("y"),
         csi_node("b", {DRIVER: 1}), volume_attachment("v", node="c", volume="x"),
-        pods=(user,), nodes=(node("a"), node("b"), node("c")),
+        pods=(user, OWNER), nodes=(node("a"), node("b"), node("c")),
     )  # fmt: skip
     plugin, wants = NodeVolumeLimits(), pod("p", volumes=mounted("y"))
     judged(plugin, wants, table)
@@ -344,6 +348,14 @@ def test_only_nodes_that_something_happened_to_are_counted_again(
 
     assert sorted(counted) == rows
     assert found == judged(NodeVolumeLimits(), wants, table)
+
+
+def test_another_cluster_is_counted_from_the_start():
+    plugin, wants = NodeVolumeLimits(), pod("p", volumes=mounted("x"))
+
+    for limit, expected in ((0, {"a": FULL}), (1, {}), (0, {"a": FULL})):
+        table = cluster_of(*bound("x"), csi_node("a", {DRIVER: limit}))
+        assert judged(plugin, wants, table) == expected
 
 
 def test_after_more_changes_than_are_remembered_all_is_counted_again():

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.apimachinery.selectors import parse_labels, requirements_of, selector_of
+from scheduler.simulator.apimachinery.selectors import label_rule, parse_labels, selector_of, selector_text
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
 
@@ -13,7 +13,7 @@ KINDS = builtin_kinds()
 
 
 def matches_labels(selector: str) -> bool:
-    return all(requirement.matches(LABELS) for requirement in parse_labels(selector))
+    return parse_labels(selector).matches(LABELS)
 
 
 @pytest.mark.parametrize(
@@ -126,17 +126,16 @@ def test_both_versions_of_events_select_the_same_field_by_their_own_names():
         assert selector_of(KINDS.named(resource), fields=f"{label}=web").matches("", event)
 
 
-def test_a_label_selector_object_becomes_requirements():
-    requirements = requirements_of(
-        {
-            "matchLabels": {"app": "web"},
-            "matchExpressions": [
-                {"key": "tier", "operator": "NotIn", "values": ["back"]},
-                {"key": "cores", "operator": "Exists"},
-                {"key": "zone", "operator": "DoesNotExist"},
-            ],
-        }
-    )
+def test_a_label_selector_object_is_read_and_written():
+    selector = {
+        "matchLabels": {"app": "web"},
+        "matchExpressions": [
+            {"key": "tier", "operator": "NotIn", "values": ["back"]},
+            {"key": "cores", "operator": "Exists"},
+            {"key": "zone", "operator": "DoesNotExist"},
+        ],
+    }
 
-    assert all(requirement.matches(LABELS) for requirement in requirements)
-    assert not all(requirement.matches({"app": "web"}) for requirement in requirements)
+    assert label_rule(selector).matches(LABELS)
+    assert not label_rule(selector).matches({"app": "web"})
+    assert selector_text(selector) == "app=web,cores,tier notin (back),!zone"

@@ -4,12 +4,15 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.apimachinery.structure import StructureError, structure_of
+from scheduler.objects.api_types import api_type
+from scheduler.simulator.apimachinery.structure import Reading, StructureError, read_structure
 
 
-def read(obj: object, model: str = "V1Pod") -> tuple[object, list[str]]:
-    unknown: list[str] = []
-    return structure_of(model)(obj, unknown), unknown
+def read(
+    obj: object, api_version: str = "v1", kind: str = "Pod", *, fills: bool = False
+) -> tuple[object, list[str]]:
+    reading = Reading(fills)
+    return read_structure(api_type(api_version, kind), obj, reading), reading.unknown
 
 
 def test_unknown_fields_are_dropped_and_named_by_their_paths():
@@ -90,4 +93,18 @@ def test_times_and_quantities_are_written_anew():
 def test_micro_times_keep_six_decimals():
     lease = {"spec": {"renewTime": "2026-01-01T00:00:00Z"}}
 
-    assert read(lease, "V1Lease")[0] == {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}
+    assert read(lease, "coordination.k8s.io/v1", "Lease")[0] == {
+        "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}
+    }
+
+
+def test_what_go_writes_of_nothing_is_filled_in_but_for_lists():
+    written = {"spec": {"containers": [{"name": "a"}]}, "status": {"conditions": [{"type": "Ready"}]}}
+    condition = {"type": "Ready", "status": "", "lastProbeTime": None, "lastTransitionTime": None}
+
+    assert read(written, fills=True)[0] == {
+        "metadata": {},
+        "spec": {"containers": [{"name": "a", "resources": {}}]},
+        "status": {"conditions": [condition]},
+    }
+    assert read({}, fills=True)[0] == {"metadata": {}, "spec": {}, "status": {}}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.custom_resources.kinds import version_rank
 from tests.unit.simulator.a_store import AStore
@@ -168,7 +169,7 @@ async def test_every_served_version_shows_the_same_objects():
         store.create("widgets", widget("w", spec={"size": 1}))
         old = kinds.at("example.com", "v1beta1", "widgets")
         assert old is not None
-        seen = old.view(store.registry.get(old, "default", "w").object)
+        seen = old.view(store.registry.get(Place(old, "default", "w")).object)
         assert (seen["apiVersion"], seen["spec"]) == ("example.com/v1beta1", {"size": 1})
 
 

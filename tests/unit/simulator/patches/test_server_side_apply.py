@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.objects.api_types import api_type
 from scheduler.simulator.apimachinery.decoding import WriteOptions
+from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.patches.field_sets import decoded, encoded, fields_of, merged, shown
-from scheduler.simulator.patches.merge_shapes import ModelShape
+from scheduler.simulator.patches.merge_shapes import TypeShape
 from scheduler.simulator.patches.patch_types import APPLY_PATCH
 from tests.unit.simulator.a_store import AStore, deployment, node
 from tests.unit.simulator.definitions import definition, running, widget
@@ -26,14 +28,14 @@ def apply(store: AStore, resource: str, obj: Object, manager: str = "me", *, for
     options = WriteOptions(manager=manager, force=force)
     namespace = "default" if kind.namespaced else ""
     name = obj["metadata"]["name"]
-    return store.registry.patch(kind, namespace, name, obj, APPLY_PATCH, options).object
+    return store.registry.patch(Place(kind, namespace, name), obj, APPLY_PATCH, options).object
 
 
 def update(store: AStore, resource: str, name: str, patch: Object, manager: str = "hand") -> Object:
     kind = store.registry.kinds.named(resource)
     options = WriteOptions(manager=manager)
     media_type = "application/merge-patch+json"
-    return store.registry.patch(kind, "default", name, patch, media_type, options).object
+    return store.registry.patch(Place(kind, "default", name), patch, media_type, options).object
 
 
 def config(**data: str) -> Object:
@@ -188,7 +190,7 @@ def test_items_of_lists_are_owned_by_their_keys():
 
 
 def test_ports_of_a_container_are_told_apart_by_their_protocol():
-    shape = ModelShape("V1Container")
+    shape = TypeShape(api_type("v1", "Container"))
     live = {"ports": [{"containerPort": 53, "protocol": "TCP"}]}
 
     assert merged(live, {"ports": [{"containerPort": 53, "protocol": "UDP"}, {"containerPort": 53, "name": "a"}]}, shape) == {
@@ -257,7 +259,7 @@ CONTAINERS = st.lists(
 SPECS = st.fixed_dictionaries(
     {}, optional={"containers": CONTAINERS, "nodeName": NAMES, "nodeSelector": st.dictionaries(NAMES, NAMES)}
 )
-SHAPE = ModelShape("V1PodSpec")
+SHAPE = TypeShape(api_type("v1", "PodSpec"))
 
 
 @given(SPECS)

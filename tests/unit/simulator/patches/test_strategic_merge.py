@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
+from scheduler.objects.api_types import ApiType, api_type
 from scheduler.simulator.apimachinery.objects import clone
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.patches.strategic_merge import strategic_merge
+
+POD = api_type("v1", "Pod")
 
 
 def conditions(*types: str) -> dict:
@@ -20,7 +23,7 @@ def types(pod: dict) -> list[str]:
 def test_conditions_merge_by_type():
     patch = {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "x"}]}}
 
-    merged = strategic_merge(conditions("Ready", "PodScheduled"), patch, "V1Pod")
+    merged = strategic_merge(conditions("Ready", "PodScheduled"), patch, POD)
 
     assert merged["status"]["conditions"] == [
         {"type": "Ready", "status": "False", "reason": "x"},
@@ -29,7 +32,7 @@ def test_conditions_merge_by_type():
 
 
 def test_a_new_condition_goes_before_the_old_ones():
-    merged = strategic_merge(conditions("PodScheduled"), conditions("DisruptionTarget"), "V1Pod")
+    merged = strategic_merge(conditions("PodScheduled"), conditions("DisruptionTarget"), POD)
 
     assert types(merged) == ["DisruptionTarget", "PodScheduled"]
 
@@ -38,7 +41,7 @@ def test_set_element_order_arranges_a_list():
     patch = conditions("DisruptionTarget")
     patch["status"]["$setElementOrder/conditions"] = [{"type": "PodScheduled"}, {"type": "DisruptionTarget"}]
 
-    merged = strategic_merge(conditions("PodScheduled"), patch, "V1Pod")
+    merged = strategic_merge(conditions("PodScheduled"), patch, POD)
 
     assert types(merged) == ["PodScheduled", "DisruptionTarget"]
 
@@ -46,7 +49,7 @@ def test_set_element_order_arranges_a_list():
 def test_set_element_order_alone_rearranges():
     patch = {"status": {"$setElementOrder/conditions": [{"type": "B"}, {"type": "A"}]}}
 
-    merged = strategic_merge(conditions("A", "B"), patch, "V1Pod")
+    merged = strategic_merge(conditions("A", "B"), patch, POD)
 
     assert merged == conditions("B", "A")
 
@@ -55,7 +58,7 @@ def test_items_the_order_does_not_name_keep_their_places():
     patch = conditions("New")
     patch["status"]["$setElementOrder/conditions"] = [{"type": "C"}, {"type": "New"}]
 
-    merged = strategic_merge(conditions("A", "B", "C"), patch, "V1Pod")
+    merged = strategic_merge(conditions("A", "B", "C"), patch, POD)
 
     assert types(merged) == ["A", "B", "C", "New"]
 
@@ -63,67 +66,65 @@ def test_items_the_order_does_not_name_keep_their_places():
 def test_an_item_can_be_deleted():
     patch = {"status": {"conditions": [{"$patch": "delete", "type": "A"}]}}
 
-    assert strategic_merge(conditions("A", "B"), patch, "V1Pod") == conditions("B")
+    assert strategic_merge(conditions("A", "B"), patch, POD) == conditions("B")
 
 
 def test_a_list_can_be_replaced():
     patch = {"status": {"conditions": [{"$patch": "replace"}, {"type": "C"}]}}
 
-    assert strategic_merge(conditions("A", "B"), patch, "V1Pod") == {
-        "status": {"conditions": [{"type": "C"}]}
-    }
+    assert strategic_merge(conditions("A", "B"), patch, POD) == {"status": {"conditions": [{"type": "C"}]}}
 
 
 @pytest.mark.parametrize(
-    ("original", "patch", "expected", "model"),
+    ("original", "patch", "expected", "type_"),
     [
         pytest.param(
             {"spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b"}]}},
             {"spec": {"containers": [{"name": "a", "image": "2"}]}},
             {"spec": {"containers": [{"name": "a", "image": "2"}, {"name": "b"}]}},
-            "V1Pod",
+            POD,
             id="containers merge by name",
         ),
         pytest.param(
             {"spec": {"tolerations": [{"key": "a"}]}},
             {"spec": {"tolerations": [{"key": "b"}]}},
             {"spec": {"tolerations": [{"key": "b"}]}},
-            "V1Pod",
+            POD,
             id="tolerations are replaced",
         ),
         pytest.param(
             {"spec": {"taints": [{"key": "a"}]}},
             {"spec": {"taints": [{"key": "b"}]}},
             {"spec": {"taints": [{"key": "b"}]}},
-            "V1Node",
+            api_type("v1", "Node"),
             id="taints are replaced",
         ),
         pytest.param(
             {"metadata": {"finalizers": ["a", "b"]}},
             {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}},
             {"metadata": {"finalizers": ["b"]}},
-            "V1Pod",
+            POD,
             id="from a list of text",
         ),
         pytest.param(
             {"metadata": {"finalizers": ["a"]}},
             {"metadata": {"finalizers": ["a", "b"]}},
             {"metadata": {"finalizers": ["a", "b"]}},
-            "V1Pod",
+            POD,
             id="lists of text are united",
         ),
         pytest.param(
             {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}},
             {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}},
             {"spec": {"strategy": {"type": "Recreate"}}},
-            "V1Deployment",
+            api_type("apps/v1", "Deployment"),
             id="keys that are not retained go",
         ),
         pytest.param(
             {"spec": {"nodeSelector": {"a": "1", "b": "2"}}},
             {"spec": {"nodeSelector": {"$patch": "replace", "c": "3"}}},
             {"spec": {"nodeSelector": {"c": "3"}}},
-            "V1Pod",
+            POD,
             id="a map can be replaced",
         ),
         pytest.param(
@@ -148,22 +149,24 @@ def test_a_list_can_be_replaced():
                     }
                 }
             },
-            "V1Deployment",
+            api_type("apps/v1", "Deployment"),
             id="lists in lists",
         ),
         pytest.param(
             {"spec": {"unschedulable": True}},
             {"spec": {"unschedulable": None}},
             {"spec": {}},
-            "V1Node",
+            api_type("v1", "Node"),
             id="null removes",
         ),
     ],
 )
-def test_a_strategic_merge_knows_the_lists_of_a_kind(original: Any, patch: Any, expected: Any, model: str):
+def test_a_strategic_merge_knows_the_lists_of_a_kind(
+    original: Any, patch: Any, expected: Any, type_: ApiType
+):
     before = clone(original)
 
-    assert strategic_merge(original, patch, model) == expected
+    assert strategic_merge(original, patch, type_) == expected
     assert original == before
 
 
@@ -177,6 +180,6 @@ def test_a_strategic_merge_knows_the_lists_of_a_kind(original: Any, patch: Any, 
 )
 def test_a_patch_that_makes_no_sense_is_a_bad_request(patch: Any):
     with pytest.raises(StatusError) as caught:
-        strategic_merge(conditions("Ready"), patch, "V1Pod")
+        strategic_merge(conditions("Ready"), patch, POD)
 
     assert caught.value.code == 400

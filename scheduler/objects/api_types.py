@@ -1,0 +1,152 @@
+"""The types of Kubernetes' API: which fields they have, and how Go writes and merges these.
+
+One table, `api_types.json`, says it: apiVersion -> type -> its fields, apart by ", ", each a line of words:
+
+    6 ports []ContainerPort patch=containerPort apply=containerPort+protocol
+
+- The number in protobuf.
+- The name in JSON; `.` where Go embeds a type, whose fields then stand in the parent's object.
+- The type, `[]` before it for a list, `{}` for a map from text. One that begins with a capital letter is in this
+  table: of the same apiVersion, else of meta.k8s.io/v1, else of v1. The others: text, bytes, int, float, bool, time,
+  microtime, quantity, intstr, texts (a list that is a message of its own), raw (any JSON) and any (raw in JSON, in
+  protobuf not known here). Behind it `?` for a pointer, which protobuf leaves out where others are zero, and `!` for
+  what Go writes in JSON at zero too.
+- `patch=`: strategic merge goes item by item, by this key; with none by the items themselves.
+- `apply=`: the same of server-side apply, whose keys may be several. `whole`: it owns a map as a whole.
+
+Before all fields, up to a `;`, may stand `whole` for what is owned as a whole wherever it stands, and `typed` for what
+has a kind and an apiVersion in JSON.
+
+Source:
+    Kubernetes v1.36, staging/src/k8s.io/api, apimachinery/pkg/apis/meta/v1 and apiextensions-apiserver: the tags
+    `json` and `protobuf` of the fields, and their comments `+listType`, `+mapType` and `+structType`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+META: Final = "meta.k8s.io/v1"
+_ZEROS: Final = {"text": "", "int": 0, "float": 0.0, "bool": False, "quantity": "0", "intstr": 0}
+_TABLE: Final = Path(__file__).with_suffix(".json")
+
+
+class ApiField(NamedTuple):
+    """One field of a type.
+
+    Attributes:
+        number: in protobuf.
+        name: in JSON; "" where the fields of its type stand in the parent's object.
+        container: "[]" for a list, "{}" for a map, "" for neither.
+        scalar: as in `text`; "" for what has a type of its own.
+        type_name: of that type, apiVersion and name; None for a scalar.
+        optional: whether protobuf leaves it out where others are zero.
+        in_json_at_zero: whether JSON has it also where it is zero, as null if it is a list, a map, a pointer or a time.
+        patch_key: what strategic merge knows the items of a list by; "" for themselves, None where it replaces the list.
+        apply_keys: the same of server-side apply; () for themselves, None where a list is owned as a whole.
+        whole: whether server-side apply owns a map as a whole.
+    """
+
+    number: int
+    name: str
+    container: str
+    scalar: str
+    type_name: tuple[str, str] | None
+    optional: bool
+    in_json_at_zero: bool
+    patch_key: str | None
+    apply_keys: tuple[str, ...] | None
+    whole: bool
+
+    @property
+    def type(self) -> ApiType | None:
+        """The type of the field, or of the items of a list or map; None for a scalar."""
+        return None if self.type_name is None else api_type(*self.type_name)
+
+    @property
+    def zero(self) -> Any:
+        """What Go writes in JSON where it is not set, if it does."""
+        if self.container or self.optional:
+            return None
+        return _ZEROS.get(self.scalar) if self.type is None else self.type.zero
+
+
+@dataclass(frozen=True, eq=False)
+class ApiType:
+    """One type.
+
+    Attributes:
+        name: as in `PodSpec`.
+        has_type_meta: whether JSON has its kind and apiVersion, which are not among the fields.
+        whole: whether server-side apply owns it as a whole, wherever it stands.
+        fields: in order of their numbers.
+    """
+
+    name: str
+    has_type_meta: bool
+    whole: bool
+    fields: tuple[ApiField, ...]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, ApiField]:
+        """All fields as JSON has them: kind and apiVersion, and those of types that are embedded, are among them."""
+        type_meta = ("kind", "apiVersion") if self.has_type_meta else ()
+        found = {name: _field(META, ["0", name, "text"]) for name in type_meta}
+        for field in self.fields:
+            found |= {field.name: field} if field.name or field.type is None else field.type.by_name
+        return found
+
+    @cached_property
+    def zero(self) -> Mapping[str, Any]:
+        """What Go writes in JSON of a value with nothing set; not to be changed."""
+        return {name: field.zero for name, field in self.by_name.items() if field.in_json_at_zero}
+
+
+@cache
+def api_type(api_version: str, name: str) -> ApiType:
+    """Find a type of an apiVersion, or one of those that all have, as DeleteOptions.
+
+    Raises:
+        LookupError: there is none.
+    """
+    for place in (api_version, META):
+        text = _table().get(place, {}).get(name)
+        if text is not None:
+            head, _, fields = text.rpartition(";")
+            known = tuple(_field(place, field.split()) for field in fields.split(",") if field)
+            return ApiType(name, "typed" in head, "whole" in head, known)
+    raise LookupError(f"no type {name} of {api_version}")
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, str]]:
+    return msgspec.json.decode(_TABLE.read_bytes(), type=dict[str, dict[str, str]])
+
+
+def _field(api_version: str, words: list[str]) -> ApiField:
+    number, name, type_, *rest = words
+    container = type_[:2] if type_[0] in "[{" else ""
+    bare = type_.removeprefix(container).rstrip("?!")
+    merges = dict(word.partition("=")[::2] for word in rest)
+    place = next((place for place in (api_version, META) if bare in _table()[place]), "v1")
+    scalar = bare if bare[0].islower() else ""
+    return ApiField(
+        number=int(number),
+        name="" if name == "." else name,
+        container=container,
+        scalar=scalar,
+        type_name=None if scalar else (place, bare),
+        optional="?" in type_,
+        in_json_at_zero="!" in type_,
+        patch_key=merges.get("patch"),
+        apply_keys=tuple(filter(None, merges["apply"].split("+"))) if "apply" in merges else None,
+        whole="whole" in merges,
+    )
