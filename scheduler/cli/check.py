@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from scheduler.app.in_tree import IN_TREE
+from scheduler.cli.options import command, file_option, option
 from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.load import examine, not_below, read_file
@@ -32,26 +33,19 @@ _STANDARD_INPUT = "standard input"
 _HINT = "--policy-config-map FILE gives it to check"
 
 
-def check(
-    file: Annotated[
-        str,
-        typer.Argument(
-            help="KubeSchedulerConfiguration of any version, or Policy, as YAML or JSON; - is standard input.",
-            metavar="FILE",
-        ),
-    ],
-    convert: Annotated[
-        bool, typer.Option("--convert", help=f"Print what the file says as {API_VERSION}, in YAML.")
-    ] = False,
-    policy_config_map: Annotated[
-        Path | None,
-        typer.Option(
-            help="The ConfigMap that algorithmSource.policy.configMap names, as `kubectl get configmap -o yaml` "
-            "prints it, or the policy alone.",
-            metavar="FILE",
-        ),
-    ] = None,
-) -> None:
+@command()
+@click.argument(
+    "file",
+    metavar="FILE",
+    help="KubeSchedulerConfiguration of any version, or Policy, as YAML or JSON; - is standard input.",
+)
+@option("--convert", is_flag=True, help=f"Print what the file says as {API_VERSION}, in YAML.")
+@file_option(
+    "--policy-config-map",
+    help="The ConfigMap that algorithmSource.policy.configMap names, as `kubectl get configmap -o yaml` prints it, or the "
+    "policy alone.",
+)
+def check(file: str, convert: bool, policy_config_map: Path | None) -> None:
     """Say whether a configuration can be run: every field, every plugin and its arguments; status 2 if it cannot."""
     configure_logging(logging.ERROR, LogFormat.TEXT)  # what is left out is told with the notes
     source, folder, text = _text_of(file)
@@ -65,13 +59,13 @@ def check(
     if found.configuration is not None:
         errors.extend(not_below(errors, _plugin_faults(found.configuration)))
         for note in (*found.configuration.notes, *_left_out(found.configuration)):
-            typer.echo(f"{source}: {note.path}: {note.text}", err=True)
+            click.echo(f"{source}: {note.path}: {note.text}", err=True)
     if errors or found.configuration is None:
         raise ConfigurationError(errors, source)
     if convert:
         sys.stdout.write(converted_yaml(found.configuration))
     else:
-        typer.echo(_verdict(found.configuration))
+        click.echo(_verdict(found.configuration))
 
 
 def _text_of(file: str) -> tuple[str, Path, str]:

@@ -27,13 +27,9 @@ _PODS = frozenset({EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD})
 
 
 class EventBus:
-    """Spreads cluster events; fulfils WaitForEvent and PodActivator.
+    """Spreads cluster events, to the queue first; fulfils WaitForEvent and PodActivator."""
 
-    Args:
-        queue: whose pods are tried again; None where no pod is queued.
-    """
-
-    def __init__(self, queue: SchedulingQueue | None = None) -> None:
+    def __init__(self, queue: SchedulingQueue) -> None:
         self._queue = queue
         self._waiters: dict[asyncio.Future[None], Wanted] = {}
         # (kind, key) of an object -> who waits for it
@@ -57,8 +53,7 @@ class EventBus:
             new: the object now; None for a deletion.
             pre_check: leaves out rejected pods for which it says False.
         """
-        if self._queue is not None:
-            self._queue.move_all(event, old, new, pre_check)
+        self._queue.move_all(event, old, new, pre_check)
         if self._waiters:
             for waiter, wanted in list(self._waiters.items()):
                 if not waiter.done() and _wants(wanted, event, old, new):
@@ -68,9 +63,8 @@ class EventBus:
         self._woken.set()
 
     def activate(self, uids: Iterable[str]) -> None:
-        if self._queue is not None:
-            self._queue.activate(uids)
-            self._woken.set()
+        self._queue.activate(uids)
+        self._woken.set()
 
     def wake(self) -> None:
         """Say that the queue may have something to do."""

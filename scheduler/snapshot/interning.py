@@ -102,7 +102,7 @@ class Interned(Generic[T]):
     code_of: Mapping[T, int] | None = None
 
     def take(self, rows: Rows) -> Interned[T]:
-        """Return the values of some rows only."""
+        """Return the values of some nodes, in the order of `rows`."""
         return Interned(self.codes[rows], self.values, self.code_of)
 
     def spread(self, verdicts: ArrayLike) -> NDArray[Any]:

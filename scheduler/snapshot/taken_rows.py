@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
     from scheduler.snapshot.interning import Interned
-    from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.source import Source
     from scheduler.snapshot.storage_index import StorageInUse
@@ -29,15 +28,17 @@ if TYPE_CHECKING:
 class TakenRows:
     """Some rows of a source, in a given order."""
 
+    # Nothing is kept of some of the rows.
+    changes = None
+    node_changes = None
+
     def __init__(self, base: Source, rows: Rows) -> None:
         self._base = base
         self._rows = rows
+        self.n_nodes = len(rows)
+        self.resources, self.objects = base.resources, base.objects
         self._nodes: list[NodeObject] | None = None
         self._row_of: dict[str, int] | None = None
-
-    @property
-    def n_nodes(self) -> int:
-        return len(self._rows)
 
     @property
     def nodes(self) -> Sequence[NodeObject]:
@@ -54,9 +55,6 @@ class TakenRows:
     def pods_on(self, row: int) -> Mapping[str, PodInfo]:
         return self._base.pods_on(int(self._rows[row]))
 
-    def resources(self) -> frozenset[str]:
-        return self._base.resources()
-
     def allocatable(self, resource: str) -> Int64s | None:
         return self._some(self._base.allocatable(resource))
 
@@ -68,14 +66,6 @@ class TakenRows:
 
     def pod_count(self) -> Int64s:
         return self._base.pod_count()[self._rows]
-
-    @property
-    def changes(self) -> None:
-        """Nothing is kept of some of the rows."""
-
-    @property
-    def node_changes(self) -> None:
-        """Likewise."""
 
     def requested_on(self, row: int) -> Mapping[str, int]:
         return self._base.requested_on(int(self._rows[row]))
@@ -111,9 +101,6 @@ class TakenRows:
 
     def storage(self) -> StorageInUse:
         return TakenStorage(self._base.storage(), self._rows)
-
-    def objects(self, kind: str) -> Objects | None:
-        return self._base.objects(kind)
 
     def _some(self, array: Int64s | None) -> Int64s | None:
         return None if array is None else array[self._rows]

@@ -13,8 +13,7 @@ import yaml
 from aiohttp import web
 
 from scheduler.client import login
-from scheduler.client.connect import connect
-from scheduler.client.credentials import REFRESH_SECONDS, Credentials
+from scheduler.client.connect import REFRESH_SECONDS, Credentials, connect
 from scheduler.client.http.request import Request
 from scheduler.errors import ApiError, ConfigurationError
 from tests.virtually import virtually
@@ -61,9 +60,9 @@ class Listener:
         await self._runner.cleanup()
 
 
-async def problem_of(path: str, context: str | None = None) -> str:
+async def problem_of(path: str) -> str:
     with pytest.raises(ConfigurationError) as caught:
-        async with connect(path, context=context):
+        async with connect(path):
             pass
     return str(caught.value)
 
@@ -160,7 +159,7 @@ async def test_a_service_accounts_token_is_read_again(tmp_path: Path, monkeypatc
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     monkeypatch.setattr(login, "SERVICE_ACCOUNT", tmp_path)
-    credentials = Credentials("pod", None, None)
+    credentials = Credentials(None)
 
     await credentials.load()
     assert credentials.login.server == "https://[fd00::1]:443"
