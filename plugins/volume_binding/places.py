@@ -7,7 +7,7 @@ labels that choose their node, and each node knows where its own are; nobody com
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -92,15 +92,13 @@ class Places:
 
     def first(self, snapshot: Snapshot, count: int = 1) -> Int64s:
         """Return the smallest numbers each node reaches: int64 (count, n_nodes), ascending, NONE where there are fewer."""
-        found = np.full((count, snapshot.n_nodes), NONE, dtype=np.int64)
-        for drawer in self._by_labels.values():
-            found = _smallest(found, drawer.first(snapshot, count))
+        parts = [drawer.first(snapshot, count) for drawer in self._by_labels.values()]
         for reach, numbers in self._others.items():
-            there = np.full_like(found, NONE)
+            there = np.full((count, snapshot.n_nodes), NONE, dtype=np.int64)
             for place, number in enumerate(numbers[:count]):
                 there[place, nodes_in(snapshot, reach)] = number
-            found = _smallest(found, there)
-        return found
+            parts.append(there)
+        return reduce(_smallest, parts or [np.full((count, snapshot.n_nodes), NONE, dtype=np.int64)])
 
 
 _MOST_COMBINATIONS = 64
