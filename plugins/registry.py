@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from plugins.default_binder import DefaultBinder
-from plugins.dynamic_resources import DynamicResources
+from plugins.dynamic_resources.plugin import DynamicResources
 from plugins.image_locality import ImageLocality
 from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from plugins.node_affinity import NodeAffinity
@@ -26,6 +26,10 @@ from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.priority_sort import PrioritySort
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration
+from plugins.volume_binding.plugin import VolumeBinding
+from plugins.volumes.node_volume_limits import NodeVolumeLimits
+from plugins.volumes.volume_restrictions import VolumeRestrictions
+from plugins.volumes.volume_zone import VolumeZone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +46,10 @@ _ALL: tuple[type[Plugin], ...] = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
     PodTopologySpread,
     InterPodAffinity,
     DynamicResources,

@@ -122,7 +122,38 @@ node_affinities = st.fixed_dictionaries(
 )
 
 
-PARTS = ("resources", "taints", "labels", "ports", "images", "features")
+_disks = st.one_of(
+    st.builds(
+        lambda name, read_only: {"gcePersistentDisk": {"pdName": name, "readOnly": read_only}},
+        st.sampled_from(["d1", "d2"]),
+        st.booleans(),
+    ),
+    st.sampled_from(["d1", "d2"]).map(lambda name: {"awsElasticBlockStore": {"volumeID": name}}),
+    st.builds(
+        lambda name, read_only: {"iscsi": {"iqn": name, "readOnly": read_only}},
+        st.sampled_from(["d1", "d2"]),
+        st.booleans(),
+    ),
+    st.builds(
+        lambda monitors, pool, read_only: {
+            "rbd": {"monitors": monitors, "pool": pool, "image": "d1", "readOnly": read_only}
+        },
+        st.lists(st.sampled_from(["m1", "m2"]), max_size=2),
+        st.sampled_from(["rbd", "other"]),
+        st.booleans(),
+    ),
+)
+CLAIM_NAMES = ("c1", "c2", "pending-v", "on-node-0-0-v")
+_sources = st.one_of(
+    st.sampled_from(CLAIM_NAMES).map(lambda name: {"persistentVolumeClaim": {"claimName": name}}),
+    st.just({"ephemeral": {"volumeClaimTemplate": {}}}),
+    st.just({"emptyDir": {}}),
+    st.just({"image": {"reference": "a"}}),
+    _disks,
+)
+volumes = st.lists(st.builds(lambda source: {"name": "v", **source}, _sources), max_size=3)
+
+PARTS = ("resources", "taints", "labels", "ports", "images", "features", "volumes")
 """What can be wild; a test that names the ones its rule reads is faster and fails with less noise."""
 
 
@@ -159,8 +190,10 @@ def wild_pods(draw: st.DrawFn, *parts: str, name: str = "pending", node: str = "
         if draw(st.booleans()):
             spec["affinity"] = {"nodeAffinity": draw(node_affinities)}
     if "images" in parts:
-        volumes = st.sampled_from([{"name": "v"}, {"name": "i", "image": {"reference": "a"}}])
-        spec["volumes"] = draw(st.lists(volumes, max_size=2))
+        mounted = st.sampled_from([{"name": "v"}, {"name": "i", "image": {"reference": "a"}}])
+        spec["volumes"] = draw(st.lists(mounted, max_size=2))
+    if "volumes" in parts:
+        spec["volumes"] = draw(volumes)
     return pod(name, node=node, **spec)
 
 
@@ -168,7 +201,7 @@ def wild_pods(draw: st.DrawFn, *parts: str, name: str = "pending", node: str = "
 def wild_clusters(draw: st.DrawFn, *parts: str, max_nodes: int = 5) -> Cluster:
     parts = parts or PARTS
     names = [f"node-{number}" for number in range(draw(st.integers(0, max_nodes)))]
-    on_nodes = [part for part in parts if part in {"resources", "ports"}]
+    on_nodes = [part for part in parts if part in {"resources", "ports", "volumes"}]
     placed = {
         name: [
             draw(wild_pods(*on_nodes, name=f"on-{name}-{number}", node=name))

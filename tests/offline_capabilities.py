@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.app.capabilities import NoApiServer, TableObjects
-from scheduler.clock import SystemClock
+from scheduler.app.capabilities import LoopSleep, NoApiServer, TableObjects
+from scheduler.clock import Clock, SystemClock
 from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.cycle.shared import Shared
-from scheduler.framework import ApiWrite, Background, ClusterObjects, PodBinder, WaitForEvent
+from scheduler.framework import (
+    ApiGet,
+    ApiWrite,
+    Background,
+    ClaimMetrics,
+    ClusterObjects,
+    PodActivator,
+    PodBinder,
+    PodEvents,
+    Sleep,
+    WaitForEvent,
+)
 from scheduler.framework.preemption import Preemptions, VictimReview
 
 if TYPE_CHECKING:
@@ -28,8 +39,14 @@ _NOTHING = NoApiServer()
 _SHARED = Shared(SystemClock(), NoObserver())
 
 OFFLINE: Mapping[type, object] = {
+    ApiGet: _NOTHING,
+    ClaimMetrics: NoObserver(),
+    PodActivator: _SHARED.bus,
+    PodEvents: _NOTHING,
+    Sleep: LoopSleep(),
     ApiWrite: _NOTHING,
     Background: _NOTHING,
+    Clock: SystemClock(),
     ClusterObjects: TableObjects(_SHARED.cache.table),
     WaitForEvent: _SHARED.bus,
     PodBinder: NoBinder(),

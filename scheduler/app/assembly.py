@@ -23,7 +23,16 @@ from scheduler.cycle.preemption import ExtenderReview, NoPreemptions, Preemption
 from scheduler.cycle.reporting import Reporter
 from scheduler.cycle.scheduler import Scheduler
 from scheduler.cycle.shared import Shared
-from scheduler.framework import Clock, ClusterObjects, HttpGet, PodActivator, Sleep, WaitForEvent, WaitingPods
+from scheduler.framework import (
+    ClaimMetrics,
+    Clock,
+    ClusterObjects,
+    HttpGet,
+    PodActivator,
+    Sleep,
+    WaitForEvent,
+    WaitingPods,
+)
 from scheduler.framework.preemption import Preemptions, VictimReview
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
@@ -82,6 +91,7 @@ class Parts(Shared):
             ConfigurationError: a plugin is unknown, broken, or has bad arguments.
         """
         common: Capabilities = {
+            ClaimMetrics: self.observer,
             Clock: self.clock,
             ClusterObjects: TableObjects(self.cache.table),
             HttpGet: self.web,

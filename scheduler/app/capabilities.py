@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scheduler.app.tasks import Tasks
     from scheduler.client.requests import Requests
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import ClusterTable, Objects
+    from scheduler.snapshot import ClusterTable, Objects, Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +73,9 @@ class TableObjects:
 
     def objects(self, kind: str) -> Objects:
         return self._table.watch_kind(kind)
+
+    def snapshot(self) -> Snapshot:
+        return self._table.snapshot()
 
     def assume(self, kind: str, obj: Mapping[str, Any]) -> None:
         self._table.watch_kind(kind).assume(object_key(obj), obj)

@@ -12,6 +12,7 @@ from scheduler.client.resources import NODES, PODS
 from scheduler.cycle.event_handlers import NodeHandler
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.decode import decode_node, decode_object
+from scheduler.objects.kinds import STRUCTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -142,4 +143,5 @@ class Watches:
 
     def _reflector_of(self, kind: str) -> Reflector[dict[str, Any]]:
         resource, handler = resource_of(kind)[0], self._parts.object_handler(kind)
-        return self._reflector(resource, decode=decode_object, handler=handler, optional=True)
+        decode = partial(decode_object, struct=STRUCTS.get(kind))
+        return self._reflector(resource, decode=decode, handler=handler, optional=True)

@@ -16,11 +16,13 @@ from scheduler.simulator.scenarios.clusters import heterogeneous
 from scheduler.simulator.scenarios.player import ScenarioPlayer
 from scheduler.simulator.scenarios.scenario import Scenario, load_scenario
 from scheduler.simulator.server import ApiServer
+from scheduler.simulator.stand_ins import KubeletOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _NODES: Final = 30
+_HEARTBEAT_SECONDS: Final = 10.0
 
 
 @command()
@@ -40,6 +42,12 @@ _NODES: Final = 30
     help="Let Roles and ClusterRoles decide who may do what, with --tls; the token in the kubeconfig is an "
     "administrator's.",
 )
+@option(
+    "--controllers/--no-controllers",
+    default=True,
+    help="Let stand-ins make pods, bind volumes and collect what is left. Without, a real kube-controller-manager "
+    "is to do that; kubelets and drivers are still stood in for, and renew their nodes' leases.",
+)
 def api_server(
     nodes: int | None,
     scenario: Path | None,
@@ -48,6 +56,7 @@ def api_server(
     seed: int,
     tls: bool,
     rbac: bool,
+    controllers: bool,
 ) -> None:
     """Serve the API of a simulated cluster: kubectl and schedulers can use it as a real one."""
     configure_logging(logging.INFO)
@@ -56,7 +65,14 @@ def api_server(
         nodes = _NODES if plan is None else 0
     # kubectl shows its token over TLS only.
     tls = tls or rbac
-    server = ApiServer(clock=SystemClock(), port=port, tls=tls, rbac=rbac, kubelet=True, controllers=True)
+    server = ApiServer(
+        clock=SystemClock(),
+        port=port,
+        tls=tls,
+        rbac=rbac,
+        kubelet=KubeletOptions(heartbeat_seconds=0.0 if controllers else _HEARTBEAT_SECONDS),
+        controllers=controllers,
+    )
     run_in_loop(_serve(server, heterogeneous(nodes, seed=seed), plan, kubeconfig.absolute()))
 
 

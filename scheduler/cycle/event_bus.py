@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from scheduler.framework.events import EventResource
+from scheduler.objects.node import NodeObject
+from scheduler.objects.pod import PodInfo
+from scheduler.snapshot import object_key
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from scheduler.framework.events import ClusterEvent
-    from scheduler.objects.pod import PodInfo
     from scheduler.queue.scheduling_queue import SchedulingQueue
 
     Wanted = Callable[[ClusterEvent, object, object], bool]
+    Objects = Collection[tuple[EventResource, str]]
 
 logger = logging.getLogger(__name__)
+
+_PODS = frozenset({EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD})
 
 
 class EventBus:
@@ -24,6 +32,10 @@ class EventBus:
     def __init__(self, queue: SchedulingQueue) -> None:
         self._queue = queue
         self._waiters: dict[asyncio.Future[None], Wanted] = {}
+        # (kind, key) of an object -> who waits for it
+        self._waiting_for: defaultdict[tuple[EventResource, str], set[asyncio.Future[None]]] = defaultdict(
+            set
+        )
         self._woken = asyncio.Event()
 
     def happened(
@@ -46,6 +58,8 @@ class EventBus:
             for waiter, wanted in list(self._waiters.items()):
                 if not waiter.done() and _wants(wanted, event, old, new):
                     waiter.set_result(None)
+        if self._waiting_for:
+            self._tell_of_object(event.resource, old if new is None else new)
         self._woken.set()
 
     def activate(self, uids: Iterable[str]) -> None:
@@ -69,13 +83,39 @@ class EventBus:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = wanted
         try:
-            async with asyncio.timeout(timeout_seconds):
-                await waiter
-        except TimeoutError:
-            return False
+            return await _is_told(waiter, timeout_seconds)
         finally:
             del self._waiters[waiter]
-        return True
+
+    async def wait_for_change_of(self, objects: Objects, *, timeout_seconds: float) -> bool:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for each in objects:
+            self._waiting_for[each].add(waiter)
+        try:
+            return await _is_told(waiter, timeout_seconds)
+        finally:
+            for each in objects:
+                self._waiting_for[each].discard(waiter)
+                if not self._waiting_for[each]:
+                    del self._waiting_for[each]
+
+    def _tell_of_object(self, kind: EventResource, obj: Any) -> None:
+        if isinstance(obj, PodInfo):
+            key = obj.key
+        else:
+            key = obj.name if isinstance(obj, NodeObject) else object_key(obj)
+        for waiter in self._waiting_for.get((EventResource.POD if kind in _PODS else kind, key), ()):
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+async def _is_told(waiter: asyncio.Future[None], timeout_seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            await waiter
+    except TimeoutError:
+        return False
+    return True
 
 
 def _wants(wanted: Wanted, event: ClusterEvent, old: object, new: object) -> bool:

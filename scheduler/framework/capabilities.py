@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 
-    from scheduler.framework.events import ClusterEvent
+    from scheduler.framework.events import ClusterEvent, EventResource
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Objects
+    from scheduler.snapshot import Objects, Snapshot
 
 
 @runtime_checkable
@@ -49,6 +49,16 @@ class WaitForEvent(Protocol):
         self, wanted: Callable[[ClusterEvent, object, object], bool], *, timeout_seconds: float
     ) -> bool:
         """Return True once `wanted(event, old, new)` holds for an event, False when the time is over."""
+        ...
+
+    async def wait_for_change_of(
+        self, objects: Collection[tuple[EventResource, str]], *, timeout_seconds: float
+    ) -> bool:
+        """Return True once something happened to one of some objects, False when the time is over.
+
+        However many wait, each is told of its own objects only. An object is its kind, POD for all pods, and its
+        `namespace/name`, or `name`. What was true before may hold again when this returns, so look again.
+        """
         ...
 
 
@@ -140,6 +150,10 @@ class ClusterObjects(Protocol):
         """Return all objects of a kind that the plugin's `needs` names, as `snapshot.objects`."""
         ...
 
+    def snapshot(self) -> Snapshot:
+        """Return the cluster as it is now; good until the caller awaits something."""
+        ...
+
     def assume(self, kind: str, obj: Mapping[str, Any]) -> None:
         """Show an object as it will be when a write of ours has arrived, until the API server shows a newer version.
 
@@ -168,6 +182,23 @@ class PodEvents(Protocol):
 
     def record(self, regarding: PodInfo, *, type_: str, reason: str, action: str, note: str) -> None:
         """Queue an event of type "Normal" or "Warning"; it is sent when there is time."""
+        ...
+
+
+@runtime_checkable
+class ClaimMetrics(Protocol):
+    """Counts what it takes to give pods their devices."""
+
+    def claim_created(self, status: str) -> None:
+        """A ResourceClaim was to be created: "success" or "failure"."""
+        ...
+
+    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        """A pod waited for a device: until it was ready ("success"), "failed", "timeout" or "error"."""
+        ...
+
+    def devices_allocated(self, profile: str, driver: str, status: str) -> None:
+        """An attempt used a device with binding conditions; it ended as in `devices_awaited`."""
         ...
 
 

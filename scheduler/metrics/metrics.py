@@ -34,6 +34,13 @@ _ATTEMPTS = tuple(str(attempts) for attempts in range(15))  # a pod's attempts, 
 _POINT = {id(point): point.metric_name for point in ExtensionPoint}
 _CODE = {id(code): code.value for code in Code}
 
+_VOLUME_STAGES = {
+    ExtensionPoint.FILTER: "predicate",
+    ExtensionPoint.RESERVE: "assume",
+    ExtensionPoint.PRE_BIND: "bind",
+}
+"""What upstream calls the points at which VolumeBinding may fail."""
+
 
 class Metrics:
     """Every metric of one scheduler; two can live in one process.
@@ -112,6 +119,11 @@ class Metrics:
             "Number of times a plugin was asked about nodes, all of them at once; kept verdicts do not count.",
             "plugin extension_point profile",
         )
+        self._volume_failures = counters(
+            "scheduler_volume_scheduling_stage_error_total",
+            "Volume scheduling stage error count.",
+            "operation",
+        )
         self._pod_attempts = histograms(
             "scheduler_pod_scheduling_attempts",
             "Number of attempts to successfully schedule a pod.",
@@ -132,6 +144,22 @@ class Metrics:
             "Duration of waiting on permit.",
             "result",
             bounds=exponential_buckets(0.001, 2, 15),
+        )
+        self._claims_created = counters(
+            "scheduler_resourceclaim_creates_total",
+            "Number of ResourceClaims that were to be created for extended resources of pods.",
+            "status",
+        )
+        self._devices_allocated = counters(
+            "scheduler_dra_bindingconditions_allocations_total",
+            "Number of devices with binding conditions that attempts used.",
+            "profile driver status",
+        )
+        self._devices_awaited_seconds = histograms(
+            "scheduler_dra_bindingconditions_wait_duration_seconds",
+            "Time in seconds that PreBind waited for devices to be ready.",
+            "profile driver status",
+            bounds=exponential_buckets(0.1, 2, 14),
         )
         self._incoming = counters(
             "scheduler_queue_incoming_pods_total",
@@ -228,6 +256,10 @@ class Metrics:
     def plugin(self, plugin: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
         self._plugin_seconds[plugin, _POINT[id(point)], _CODE[id(code)]].observe(seconds)
 
+    def failed(self, plugin: str, point: ExtensionPoint) -> None:
+        if plugin == "VolumeBinding" and point in _VOLUME_STAGES:
+            self._volume_failures[_VOLUME_STAGES[point]].add()
+
     def evaluated(self, profile: str, plugin: str, point: ExtensionPoint) -> None:
         self._evaluations[plugin, _POINT[id(point)], profile].add()
 
@@ -250,6 +282,15 @@ class Metrics:
         """The victims of one preemption were all told (`success`), or not (`error`)."""
         self._preemption_seconds[result].observe(seconds)
         self._preemption_runs[result].add()
+
+    def claim_created(self, status: str) -> None:
+        self._claims_created[status].add()
+
+    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        self._devices_awaited_seconds[profile, driver, status].observe(seconds)
+
+    def devices_allocated(self, profile: str, driver: str, status: str) -> None:
+        self._devices_allocated[profile, driver, status].add()
 
     # What the queue tells.
 

@@ -88,13 +88,21 @@ def typed_object(obj: Mapping[str, Any], struct: type[_S]) -> _S:
         _raise_from(error, struct, dict(obj))
 
 
-def decode_object(raw: bytes) -> dict[str, Any]:
+def decode_object(raw: bytes, struct: type[msgspec.Struct] | None = None) -> dict[str, Any]:
     """Read an object of any kind as it is.
 
+    Args:
+        raw: its JSON.
+        struct: the type that plugins will read it as, if they do.
+
     Raises:
-        ObjectError: malformed JSON, or no JSON object.
+        ObjectError: malformed JSON, no JSON object, or a field is of another type than the struct's.
     """
-    return _decode_untyped(raw, "Object")
+    if struct is None:
+        return _decode_untyped(raw, "Object")
+    found = _decode_untyped(raw, struct.__name__)
+    typed_object(found, struct)
+    return found
 
 
 def _without_managed_fields(raw: bytes) -> bytes:

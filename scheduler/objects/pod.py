@@ -9,6 +9,7 @@ import msgspec
 
 from scheduler.objects.host_ports import HostPort, host_ports
 from scheduler.objects.pod_affinity import NO_TERMS, AffinityTerms, affinity_terms
+from scheduler.objects.pod_volumes import PodClaim, StorageUse, pod_claims, storage_uses, storage_volumes
 from scheduler.objects.resources import PodResources, pod_resources
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from scheduler.objects.selectors import NodeAffinity
     from scheduler.objects.taints import Toleration
-    from scheduler.objects.v1 import Pod
+    from scheduler.objects.v1 import Pod, Volume
 
 
 class PodInfo:
@@ -100,6 +101,29 @@ class PodInfo:
         """The ports of its node that it asks for, or holds."""
         return host_ports(self.pod)
 
+    @property
+    def storage_volumes(self) -> tuple[Volume, ...]:
+        """Those of its volumes that its node has to attach; all that is kept of a bound pod's."""
+        return self._storage_volumes if self.pod.spec.volumes else ()
+
+    @property
+    def claims(self) -> tuple[PodClaim, ...]:
+        """The PersistentVolumeClaims it uses, in the order of its volumes."""
+        return self._claims if self.pod.spec.volumes else ()
+
+    @cached_property
+    def storage_uses(self) -> frozenset[StorageUse]:
+        """What it attaches, as the snapshot's `storage` finds it."""
+        return storage_uses(self.pod)
+
+    @cached_property
+    def _storage_volumes(self) -> tuple[Volume, ...]:
+        return storage_volumes(self.pod)
+
+    @cached_property
+    def _claims(self) -> tuple[PodClaim, ...]:
+        return pod_claims(self.pod)
+
     @cached_property
     def key(self) -> str:
         """`namespace/name`, as in logs and messages."""
@@ -140,6 +164,7 @@ class PodInfo:
             and self.is_terminating == other.is_terminating
             and self.pod.spec.affinity == other.pod.spec.affinity
             and self.host_ports == other.host_ports
+            and self.storage_volumes == other.storage_volumes
             and self.namespace == other.namespace
         )
 

@@ -67,6 +67,11 @@ class Quantity:
     def is_zero(self) -> bool:
         return self.unscaled == 0
 
+    @property
+    def nanos(self) -> int:
+        """The exact number of billionths, of what was parsed; to compare many."""
+        return self._at(_NANO)
+
     def value(self) -> int:
         """Return the int64 upstream's Value() gives: rounded away from zero, as far as it fits."""
         return self._scaled(0)

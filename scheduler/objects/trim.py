@@ -39,7 +39,9 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
     return PodInfo(
         Pod(
             metadata=_sharing(metadata, annotations=metadata.annotations if keep_annotations else _EMPTY),
-            spec=_sharing(spec),
+            spec=_sharing(
+                msgspec.structs.replace(spec, volumes=pod.storage_volumes) if spec.volumes else spec
+            ),
             status=PodStatus(
                 phase=sys.intern(status.phase),
                 conditions=_shared(PodStatus, "conditions", status.conditions),

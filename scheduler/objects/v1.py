@@ -9,6 +9,21 @@ from scheduler.objects.pod_affinity import PodAffinity
 from scheduler.objects.selectors import NodeAffinity
 from scheduler.objects.taints import Taint, Toleration
 from scheduler.objects.topology_spread import TopologySpreadConstraint
+from scheduler.objects.volume_sources import (
+    AWSElasticBlockStoreVolumeSource,
+    AzureDiskVolumeSource,
+    AzureFileVolumeSource,
+    CinderVolumeSource,
+    CSIVolumeSource,
+    EphemeralVolumeSource,
+    GCEPersistentDiskVolumeSource,
+    ImageVolumeSource,
+    ISCSIVolumeSource,
+    PersistentVolumeClaimVolumeSource,
+    PortworxVolumeSource,
+    RBDVolumeSource,
+    VsphereVirtualDiskVolumeSource,
+)
 
 # Pods.
 
@@ -59,23 +74,31 @@ class Affinity(ApiStruct, frozen=True):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class ImageVolumeSource(ApiStruct, frozen=True):
-    """v1.ImageVolumeSource: an image mounted as a volume."""
-
-    reference: str = ""
-
-
 class Volume(ApiStruct, frozen=True):
-    """v1.Volume, as far as scheduling reads it."""
+    """v1.Volume, as far as scheduling reads it; of any other source all are None."""
 
     name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    csi: CSIVolumeSource | None = None
     image: ImageVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    iscsi: ISCSIVolumeSource | None = None
+    rbd: RBDVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    azure_file: AzureFileVolumeSource | None = None
+    cinder: CinderVolumeSource | None = None
+    portworx_volume: PortworxVolumeSource | None = None
+    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
 
 
 class PodResourceClaim(ApiStruct, frozen=True):
-    """v1.PodResourceClaim, as far as scheduling reads it."""
+    """v1.PodResourceClaim: a claim by its name, or a template that one is made from."""
 
     name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
 
 
 class PodSpec(ApiStruct, frozen=True):

@@ -223,8 +223,7 @@ class PluginCalls:
         if not is_worded(status):
             return self._malformed(plugin, point, status)
         if status.code is Code.ERROR:
-            told = f"{_running(plugin, point)}: {status.message}"
-            return Status(Code.ERROR, (told,), plugin.name, status.error)
+            return self._failed(plugin, point, status.message, status.error)
         if status.code not in allows:
             return self._malformed(plugin, point, status)
         return Status(status.code, status.reasons, plugin.name, status.error)
@@ -247,21 +246,29 @@ class PluginCalls:
             at_node = f' for node "{error.node_name}"'
             error = error.cause
         logger.error("Plugin failed", exc_info=error, extra=self._fields(plugin, point))
-        told = f"{_running(plugin, point)}{at_node}: {type(error).__name__}: {error}"
-        return Status(Code.ERROR, (told,), plugin.name, error)
+        return self._failed(plugin, point, f"{type(error).__name__}: {error}", error, at_node)
 
     def _malformed(self, plugin: Plugin, point: ExtensionPoint, answer: object) -> Status:
         fields = {**self._fields(plugin, point), "answer": f"{answer!r:.200}"}
         logger.error("Plugin gave a malformed answer", extra=fields)
-        told = f"{_running(plugin, point)}: unexpected answer {answer!r:.200}, expected is {_expected(point, answer)}"
-        return Status(Code.ERROR, (told,), plugin.name)
+        return self._failed(
+            plugin, point, f"unexpected answer {answer!r:.200}, expected is {_expected(point, answer)}"
+        )
+
+    def _failed(
+        self,
+        plugin: Plugin,
+        point: ExtensionPoint,
+        what: str,
+        error: BaseException | None = None,
+        at_node: str = "",
+    ) -> Status:
+        self.instruments.failed(plugin.name, point)
+        told = f'running {point.metric_name} plugin "{plugin.name}"{at_node}: {what}'
+        return Status(Code.ERROR, (told,), plugin.name, error)
 
     def _fields(self, plugin: Plugin, point: ExtensionPoint) -> dict[str, str]:
         return {"plugin": plugin.name, "extension_point": point.metric_name, "profile": self.profile}
-
-
-def _running(plugin: Plugin, point: ExtensionPoint) -> str:
-    return f'running {point.metric_name} plugin "{plugin.name}"'
 
 
 def _expected(point: ExtensionPoint, answer: object) -> str:

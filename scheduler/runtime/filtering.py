@@ -92,6 +92,10 @@ class Filtering:
             prepared = self._prepared(state, pod, snapshot)
             plugins, skipped = (self._pre_filter, frozenset[str]()) if prepared is None else prepared
             status = self._pre_filter_all(plugins, skipped, state, pod, snapshot, diagnosis)
+            if prepared is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                # Nobody after the plugin that gave the pod up is asked: PostFilter sees that in what they left.
+                state.clear()
+                status = self._pre_filter_all(self._pre_filter, frozenset(), state, pod, snapshot, diagnosis)
             timing.code = status.code
         return status
 
@@ -310,8 +314,17 @@ class Filtering:
         """
         with self._call.point(ExtensionPoint.FILTER):
             feasible = self.passing(state, pod, snapshot, diagnosis, rows=rows, nominated=nominated)
-            _raise_first_error(diagnosis, snapshot)
+            self._raise_first_error(diagnosis, snapshot)
         return feasible
+
+    def _raise_first_error(self, diagnosis: Diagnosis, snapshot: Snapshot) -> None:
+        failed = diagnosis.first_error()
+        if failed is not None:
+            plugin, outcome, row = failed
+            self._call.instruments.failed(plugin, ExtensionPoint.FILTER)
+            node, reasons = snapshot.name_of(row), ", ".join(outcome.reasons)
+            told = f'running Filter plugin "{plugin}" for node "{node}": {reasons}'
+            raise PluginError(Status(Code.ERROR, (told,), plugin))
 
     def passing(
         self,
@@ -424,15 +437,6 @@ class Filtering:
             result = await ask_post_filters(self._call, self._post_filter, state, pod, snapshot, diagnosis)
             timing.code = result.status.code
         return result
-
-
-def _raise_first_error(diagnosis: Diagnosis, snapshot: Snapshot) -> None:
-    failed = diagnosis.first_error()
-    if failed is not None:
-        plugin, outcome, row = failed
-        node, reasons = snapshot.name_of(row), ", ".join(outcome.reasons)
-        told = f'running Filter plugin "{plugin}" for node "{node}": {reasons}'
-        raise PluginError(Status(Code.ERROR, (told,), plugin))
 
 
 def _conclude(

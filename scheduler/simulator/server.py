@@ -29,13 +29,15 @@ from scheduler.simulator.api.watching import WatchStream
 from scheduler.simulator.apimachinery.status import StatusError, too_large_version
 from scheduler.simulator.controllers.role_aggregation import RoleAggregation
 from scheduler.simulator.controllers.service_accounts import ServiceAccounts
+from scheduler.simulator.drivers.devices import DeviceDrivers
+from scheduler.simulator.drivers.provisioning_faults import ProvisioningFaults
 from scheduler.simulator.faults import Faults
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
 from scheduler.simulator.kubeconfig import write_kubeconfig
 from scheduler.simulator.registry.registry import Registry
 from scheduler.simulator.registry.store import Store
 from scheduler.simulator.request_log import LoggedRequest, RequestLog
-from scheduler.simulator.stand_ins import KubeletOptions, stand_ins
+from scheduler.simulator.stand_ins import DeviceOptions, KubeletOptions, ProvisionerOptions, stand_ins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +59,8 @@ class ApiServer:
     Attributes:
         store: its objects, for use in the same process.
         faults: what goes wrong, on demand.
+        provisioning_faults: what goes wrong with volumes, on demand.
+        devices: which devices nodes have.
         requests: what it was asked.
         grants: which grants of RBAC were made use of, and what was refused to whom.
         authority: the certificate that clients are to trust, PEM; empty without TLS.
@@ -77,6 +81,8 @@ class ApiServer:
         seed: int = 0,
         kubelet: bool | KubeletOptions = False,
         controllers: bool = False,
+        provisioner: ProvisionerOptions | None = None,
+        devices: DeviceOptions | None = None,
         history: int = 20_000,
         logged_requests: int = 10_000,
     ) -> None:
@@ -96,8 +102,10 @@ class ApiServer:
             rbac: whether roles and bindings decide who may do what; else, everybody known may do everything.
             seed: of uids, names, addresses and of what faults leave to chance.
             kubelet: whether something runs the pods that are bound, and how.
-            controllers: whether Deployments make pods, namespaces are emptied, cordoned nodes tainted and
-                dependents collected.
+            controllers: whether Deployments make pods, namespaces are emptied, cordoned nodes tainted, claims bound to
+                volumes and dependents collected.
+            provisioner: how quick drivers of storage are.
+            devices: how quick drivers of devices are.
             history: how many changes of each kind are kept for watches that resume.
             logged_requests: how many requests `requests` keeps.
         """
@@ -129,7 +137,18 @@ class ApiServer:
             bootstrap_rbac(self.store)
         self.faults = Faults(self._registry, self._streams, seed)
         self.requests = RequestLog(logged_requests)
-        self._stand_ins: list[Controller] = [*stand_ins(self.store, kubelet=kubelet, controllers=controllers)]
+        self.provisioning_faults = ProvisioningFaults()
+        self.devices = DeviceDrivers(self.store, devices or DeviceOptions())
+        self._stand_ins: list[Controller] = [
+            *stand_ins(
+                self.store,
+                kubelet=kubelet,
+                controllers=controllers,
+                provisioner=provisioner,
+                faults=self.provisioning_faults,
+                devices=self.devices,
+            )
+        ]
         if rbac or controllers:
             self._stand_ins += [RoleAggregation(self.store), ServiceAccounts(self.store, self.authority)]
 

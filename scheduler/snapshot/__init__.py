@@ -9,10 +9,11 @@ from scheduler.snapshot.arrays import Bools, Float64s, Int32s, Int64s, Rows, UIn
 from scheduler.snapshot.change_log import ChangeLog
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.interning import Interned
-from scheduler.snapshot.object_store import Index, Objects, ObjectStore, object_key
+from scheduler.snapshot.object_store import Index, Objects, ObjectStore, object_key, resource_version
 from scheduler.snapshot.pod_counts import PodQuery, PodsIn
 from scheduler.snapshot.selection import nodes_of, nodes_of_any, nodes_required
 from scheduler.snapshot.snapshot import NodeInfo, ResourceArrays, Snapshot
+from scheduler.snapshot.storage_index import StorageIndex, StorageInUse
 from scheduler.snapshot.table import ClusterTable
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "ResourceArrays",
     "Rows",
     "Snapshot",
+    "StorageInUse",
+    "StorageIndex",
     "TermKind",
     "TermsInUse",
     "UInt16s",
@@ -40,5 +43,6 @@ __all__ = [
     "nodes_of_any",
     "nodes_required",
     "object_key",
+    "resource_version",
     "wrapped",
 ]

@@ -14,7 +14,7 @@ import numpy as np
 from scheduler.snapshot.arrays import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -33,20 +33,21 @@ class InternedColumn(Generic[T]):
     Attributes:
         codes: int32, one per row: places in `values`.
         values: the distinct values; a place that no row points to holds a value of the past.
+        code_of: value -> its place, without those of the past.
     """
 
-    __slots__ = ("_code_of", "_free", "_holders", "codes", "values")
+    __slots__ = ("_free", "_holders", "code_of", "codes", "values")
 
     def __init__(self, initial: T) -> None:
         self.codes: Column[np.int32] = Column(np.int32)
         self.values: list[T] = [initial]  # rows not yet set hold this one
-        self._code_of: dict[T, int] = {initial: 0}
+        self.code_of: dict[T, int] = {initial: 0}
         self._holders: list[int] = [1]  # the initial value is never given up
         self._free: list[int] = []
 
     def set(self, row: int, value: T) -> None:
         """Put a value into a row."""
-        code = self._code_of.get(value)
+        code = self.code_of.get(value)
         if code is None:
             code = self._new_code(value)
         cells = self.codes.cells
@@ -55,6 +56,10 @@ class InternedColumn(Generic[T]):
             self._holders[code] += 1
             self._release(old)
             cells[row] = code
+
+    def shown(self, length: int) -> Interned[T]:
+        """Return the first `length` rows, as a snapshot has them."""
+        return Interned(self.codes.view(length), self.values, self.code_of)
 
     def clear(self, row: int) -> None:
         """Put the initial value back into a row that goes away."""
@@ -70,7 +75,7 @@ class InternedColumn(Generic[T]):
             code = len(self.values)
             self.values.append(value)
             self._holders.append(0)
-        self._code_of[value] = code
+        self.code_of[value] = code
         return code
 
     def _release(self, code: int) -> None:
@@ -78,7 +83,7 @@ class InternedColumn(Generic[T]):
             return
         self._holders[code] -= 1
         if self._holders[code] == 0:
-            del self._code_of[self.values[code]]
+            del self.code_of[self.values[code]]
             self._free.append(code)
 
 
@@ -89,19 +94,30 @@ class Interned(Generic[T]):
     Attributes:
         codes: int32 (n_nodes,), places in `values`.
         values: the distinct values, in no order; some may be held by no node any more.
+        code_of: value -> its place, of all that any node holds; None where nobody kept that.
     """
 
     codes: Int32s
     values: Sequence[T]
+    code_of: Mapping[T, int] | None = None
 
     def take(self, rows: Rows) -> Interned[T]:
         """Return the values of some nodes, in the order of `rows`."""
-        return Interned(self.codes[rows], self.values)
+        return Interned(self.codes[rows], self.values, self.code_of)
 
     def spread(self, verdicts: ArrayLike) -> NDArray[Any]:
         """Turn one verdict per distinct value into one per node, (n_nodes,)."""
         spread: NDArray[Any] = np.asarray(verdicts)[self.codes]
         return spread
+
+    def among(self, values: Collection[T]) -> Bools:
+        """Return where a node's value is one of these, bool (n_nodes,); how many others there are costs nothing."""
+        if self.code_of is None:
+            return self.judge(values.__contains__)
+        verdicts = np.zeros(len(self.values), dtype=np.bool_)
+        verdicts[[self.code_of[value] for value in values if value in self.code_of]] = True
+        found: Bools = verdicts[self.codes]
+        return found
 
     def judge(self, rule: Callable[[T], bool]) -> Bools:
         """Return a rule's verdict on each node's value, bool (n_nodes,); it is asked once per distinct value."""

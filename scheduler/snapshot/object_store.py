@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Object = Mapping[str, Any]
 S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _REMEMBERED_CHANGES = 4096
@@ -47,6 +48,7 @@ class Objects(Mapping[str, Object]):
         "_by_namespace",
         "_changed",
         "_changes",
+        "_companions",
         "_objects",
         "_typed",
         "_versions",
@@ -61,6 +63,7 @@ class Objects(Mapping[str, Object]):
         self._changed: deque[str] = deque(maxlen=_REMEMBERED_CHANGES)  # the keys of the last changes
         self._typed: dict[type[msgspec.Struct], dict[str, Any]] = {}
         self._by_index: dict[Index[Any], _Found] = {}
+        self._companions: dict[type, Any] = {}
 
     @property
     def changes(self) -> int:
@@ -107,6 +110,16 @@ class Objects(Mapping[str, Object]):
                 found.add(key, self.typed(index.struct, key))
             self._by_index[index] = found
         return found.by_value.get(value, _NONE)
+
+    def companion(self, kind: type[T], make: Callable[[], T]) -> T:
+        """Return the one value of a type that is kept beside these objects; it is made when somebody first asks.
+
+        So the plugins of all profiles, and those of the configuration after this one, share what they know of them.
+        """
+        if kind not in self._companions:
+            self._companions[kind] = make()
+        found: T = self._companions[kind]
+        return found
 
     def __getitem__(self, key: str) -> Object:
         return self._objects[key]
@@ -156,7 +169,13 @@ class ObjectStore(Objects, MutableMapping[str, Object]):
     __slots__ = ()
 
     def assume(self, key: str, obj: Object) -> None:
-        """Show an object as it will be; it carries the version that it was made from, or that the write gave it."""
+        """Show an object as it will be; it carries the version that it was made from, or that the write gave it.
+
+        Where the API server has shown a newer version in the meantime, that one stays.
+        """
+        shown_by_server = self._assumed[key] if key in self._assumed else self._objects.get(key)
+        if shown_by_server is not None and resource_version(obj) < resource_version(shown_by_server):
+            return
         self._assumed.setdefault(key, self._objects.get(key))
         self._show(key, obj)
 
@@ -168,7 +187,7 @@ class ObjectStore(Objects, MutableMapping[str, Object]):
 
     def __setitem__(self, key: str, obj: Object) -> None:
         if key in self._assumed:
-            if _resource_version(obj) <= _resource_version(self._objects[key]):
+            if resource_version(obj) <= resource_version(self._objects[key]):
                 self._assumed[key] = obj
                 return
             del self._assumed[key]
@@ -215,7 +234,7 @@ def _namespace(key: str) -> str:
     return key.rpartition("/")[0]
 
 
-def _resource_version(obj: Object) -> int:
+def resource_version(obj: Object) -> int:
     """Return the version as a number, which the API server guarantees it to be; 0 where there is none.
 
     Source:

@@ -9,6 +9,7 @@ import numpy as np
 from scheduler.snapshot.affinity_index import ChangedTerms
 from scheduler.snapshot.arrays import wrapped
 from scheduler.snapshot.interning import Interned
+from scheduler.snapshot.storage_index import ChangedStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.arrays import Int64s
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.source import Source
+    from scheduler.snapshot.storage_index import StorageInUse
 
 _REQUESTED, _NONZERO, _COUNT = "requested", "nonzero", "count"
 _NONZERO_RESOURCES = ("cpu", "memory")
@@ -47,6 +49,7 @@ class OtherPods:
         self._freed: dict[int, frozenset[HostPort]] = {}  # row -> ports of pods that left it
         self._added: dict[int, dict[str, PodInfo]] = {}  # row -> pod uid -> pods with ports that came to it
         self._changes: list[tuple[int, PodInfo, int]] = []  # row, pod, 1 if it came and -1 if it went
+        self._storage = ChangedStorage(base.storage())
 
     # Changing.
 
@@ -77,6 +80,8 @@ class OtherPods:
 
     def _count(self, row: int, pod: PodInfo, sign: int) -> None:
         self._changes.append((row, pod, sign))
+        if pod.storage_volumes:
+            self._storage.count(row, pod, sign)
         requested, nonzero, resources = self._requested_on[row], self._nonzero_on[row], pod.resources
         for resource, amount in resources.taken.items():
             total = wrapped(requested.get(resource, 0) + sign * amount)
@@ -175,3 +180,6 @@ class OtherPods:
 
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         return ChangedTerms(self._base.affinity_terms(kind), kind, self._changes)
+
+    def storage(self) -> StorageInUse:
+        return self._storage

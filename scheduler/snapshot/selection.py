@@ -43,7 +43,11 @@ def nodes_of(snapshot: Snapshot, rule: NodeRule) -> Bools:
 def _all_labels(snapshot: Snapshot, requirements: Iterable[Requirement]) -> Bools:
     chosen = np.ones(snapshot.n_nodes, dtype=np.bool_)
     for requirement in requirements:
-        chosen &= snapshot.label(requirement.key).judge(requirement.admits)
+        label = snapshot.label(requirement.key)
+        if requirement.operator is Operator.IN:
+            chosen &= label.among(requirement.values)
+        else:
+            chosen &= label.judge(requirement.admits)
     return chosen
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.source import Source
+    from scheduler.snapshot.storage_index import StorageInUse
 
 T = TypeVar("T")
 S = TypeVar("S", bound=np.generic)
@@ -160,6 +161,11 @@ class Snapshot:
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         """Return the inter-pod affinity terms that pods on nodes have, assumed ones included."""
         return self._source.affinity_terms(kind)
+
+    @property
+    def storage(self) -> StorageInUse:
+        """The pods on nodes that attach storage, assumed ones included."""
+        return self._source.storage()
 
     def row_of(self, node_name: str) -> int | None:
         """Return a node's row, or None where there is no such node."""

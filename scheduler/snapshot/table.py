@@ -16,10 +16,11 @@ from scheduler.snapshot.affinity_index import AffinityIndex
 from scheduler.snapshot.arrays import Column, wrapped
 from scheduler.snapshot.change_log import ChangeLog
 from scheduler.snapshot.images import ImageColumn
-from scheduler.snapshot.interning import Interned, InternedColumn
+from scheduler.snapshot.interning import InternedColumn
 from scheduler.snapshot.object_store import ObjectStore
 from scheduler.snapshot.pod_counts import PodCounts
 from scheduler.snapshot.snapshot import Snapshot
+from scheduler.snapshot.storage_index import StorageIndex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s
     from scheduler.snapshot.images import ImageState
+    from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
 
@@ -62,6 +64,7 @@ class ClusterTable:
         self._images: OrderedDict[str, ImageColumn] = OrderedDict()  # by image name
         self._pod_counts = PodCounts()
         self._affinity = AffinityIndex()
+        self._storage = StorageIndex()
         self._objects: dict[str, ObjectStore] = {}  # by kind
         self._requested_on: list[dict[str, int]] = []  # by row: resource -> amount, without zeros
         self._nonzero_on: list[list[int]] = []  # by row: milliCPU and bytes
@@ -126,20 +129,20 @@ class ClusterTable:
         return self._unschedulable.view(self.n_nodes)
 
     def taints(self) -> Interned[tuple[Taint, ...]]:
-        return Interned(self._taints.codes.view(self.n_nodes), self._taints.values)
+        return self._taints.shown(self.n_nodes)
 
     def declared_features(self) -> Interned[frozenset[str]]:
-        return Interned(self._declared_features.codes.view(self.n_nodes), self._declared_features.values)
+        return self._declared_features.shown(self.n_nodes)
 
     def label(self, key: str) -> Interned[str | None]:
         column = self._labels.get(key)
         if column is None:
             column = self._new_label_column(key)
         self._labels.move_to_end(key)
-        return Interned(column.codes.view(self.n_nodes), column.values)
+        return column.shown(self.n_nodes)
 
     def used_ports(self) -> Interned[frozenset[HostPort]]:
-        return Interned(self._used_ports.codes.view(self.n_nodes), self._used_ports.values)
+        return self._used_ports.shown(self.n_nodes)
 
     def image(self, name: str) -> ImageState:
         column = self._images.get(name)
@@ -153,6 +156,9 @@ class ClusterTable:
 
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         return self._affinity.of(kind)
+
+    def storage(self) -> StorageIndex:
+        return self._storage
 
     def objects(self, kind: str) -> Objects | None:
         return self._objects.get(kind)
@@ -219,11 +225,11 @@ class ClusterTable:
         """Take a node and the pods on it out; the last row moves into its place."""
         row = self._row_of.pop(node_name)
         last = len(self._nodes) - 1
-        self._count_terms(row, row, -1)
+        self._index_pods(row, row, -1)
         self._pod_counts.move(self._pods[row].values(), start=row, end=None)
         if row != last:
-            self._count_terms(last, last, -1)
-            self._count_terms(row, last, 1)
+            self._index_pods(last, last, -1)
+            self._index_pods(row, last, 1)
             self._pod_counts.move(self._pods[last].values(), start=last, end=row)
         for interned in self._interned():
             if row != last:
@@ -246,9 +252,14 @@ class ClusterTable:
             self._node_changed(row)
         self._layout_changed()
 
-    def _count_terms(self, row: int, pods_of: int, sign: int) -> None:
+    def _index_pods(self, row: int, pods_of: int, sign: int) -> None:
         for pod in self._pods[pods_of].values():
-            self._affinity.count(row, pod, sign)
+            self._index_pod(row, pod, sign)
+
+    def _index_pod(self, row: int, pod: PodInfo, sign: int) -> None:
+        self._affinity.count(row, pod, sign)
+        if pod.storage_volumes:
+            self._storage.count(row, pod, sign, self.n_nodes)
 
     def _write_node(self, row: int, node: NodeObject) -> None:
         for resource, amount in node.allocatable.items():
@@ -285,6 +296,8 @@ class ClusterTable:
             is_news: whether what plugins keep of the row is out of date.
         """
         self._pods[row][pod.uid] = pod
+        if pod.storage_volumes:
+            self._storage.replace(row, pod)
         if is_news:
             self._pods_changed(row)
 
@@ -304,7 +317,7 @@ class ClusterTable:
         self._nonzero_memory_bytes.cells[row] = nonzero[1]
         self._pod_count.cells[row] = len(self._pods[row])
         self._pod_counts.count(row, pod, sign)
-        self._affinity.count(row, pod, sign)
+        self._index_pod(row, pod, sign)
         if pod.host_ports:
             ports = (port for other in self._pods[row].values() for port in other.host_ports)
             self._used_ports.set(row, frozenset(ports))

@@ -8,6 +8,7 @@ import numpy as np
 
 from scheduler.snapshot.affinity_index import TakenTerms
 from scheduler.snapshot.images import ImageState
+from scheduler.snapshot.storage_index import TakenStorage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.source import Source
+    from scheduler.snapshot.storage_index import StorageInUse
 
 
 class TakenRows:
@@ -96,6 +98,9 @@ class TakenRows:
 
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         return TakenTerms(self._base.affinity_terms(kind), self._rows, self._base.n_nodes)
+
+    def storage(self) -> StorageInUse:
+        return TakenStorage(self._base.storage(), self._rows)
 
     def _some(self, array: Int64s | None) -> Int64s | None:
         return None if array is None else array[self._rows]

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from scheduler.app.capabilities import TableObjects
 from scheduler.framework import (
     MAX_NODE_SCORE,
     SUCCESS,
     ActionType,
+    ClusterObjects,
     Code,
     CycleState,
     EventResource,
@@ -67,7 +69,8 @@ def subject(plugin: type[Plugin], *, args: Mapping[str, Any] | None = None, **ca
         args: its arguments.
         capabilities: by the names its constructor has for them; others are stand-ins of `fakes`.
     """
-    fakes = Fakes().by_protocol()
+    table = sample_table()
+    fakes = {**Fakes().by_protocol(), ClusterObjects: TableObjects(table)}
     given: dict[str, Any] = {}
     for name, protocol in constructor_wants(plugin).items():
         if protocol is None:
@@ -76,7 +79,7 @@ def subject(plugin: type[Plugin], *, args: Mapping[str, Any] | None = None, **ca
             given[name] = capabilities[name]
         elif protocol in fakes:
             given[name] = fakes[protocol]
-    return Subject(plugin(**given))
+    return Subject(plugin(**given), table)
 
 
 # Running a plugin.

@@ -8,6 +8,7 @@ from scheduler.framework import (
     ApiGet,
     ApiWrite,
     Background,
+    ClaimMetrics,
     Clock,
     HttpGet,
     PodActivator,
@@ -17,13 +18,14 @@ from scheduler.framework import (
     WaitForEvent,
     WaitingPods,
 )
+from scheduler.snapshot import object_key
 from scheduler.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
     from typing import Any
 
-    from scheduler.framework import ClusterEvent
+    from scheduler.framework import ClusterEvent, EventResource
     from scheduler.objects.pod import PodInfo
 
 
@@ -133,6 +135,22 @@ class FakeEvents:
         self.recorded.append(RecordedEvent(regarding.key, type_, reason, action, note))
 
 
+class FakeClaimMetrics:
+    """Implements `ClaimMetrics`; `told` is (method, its arguments) of every call, oldest first."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, tuple[object, ...]]] = []
+
+    def claim_created(self, status: str) -> None:
+        self.told.append(("claim_created", (status,)))
+
+    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        self.told.append(("devices_awaited", (profile, driver, status, seconds)))
+
+    def devices_allocated(self, profile: str, driver: str, status: str) -> None:
+        self.told.append(("devices_allocated", (profile, driver, status)))
+
+
 class FakeActivator:
     """Implements `PodActivator`; `activated` are the uids."""
 
@@ -147,12 +165,21 @@ class FakeWaitForEvent:
     """Implements `WaitForEvent`: what will happen is told beforehand; the rest of the time passes at once."""
 
     def __init__(self) -> None:
-        self.coming: list[tuple[ClusterEvent, object, object]] = []
+        self.coming: list[tuple[ClusterEvent, Any, Any]] = []
 
     async def wait_for_event(
         self, wanted: Callable[[ClusterEvent, object, object], bool], *, timeout_seconds: float
     ) -> bool:
         return any(wanted(*happening) for happening in self.coming)
+
+    async def wait_for_change_of(
+        self, objects: Collection[tuple[EventResource, str]], *, timeout_seconds: float
+    ) -> bool:
+        return any(
+            event.resource is kind and object_key(old if new is None else new) == key
+            for event, old, new in self.coming
+            for kind, key in objects
+        )
 
 
 class FakeWaitingPods:
@@ -183,6 +210,7 @@ class Fakes:
         self.api = FakeApi()
         self.background = FakeBackground()
         self.events = FakeEvents()
+        self.claim_metrics = FakeClaimMetrics()
         self.activator = FakeActivator()
         self.happenings = FakeWaitForEvent()
         self.waiting_pods = FakeWaitingPods()
@@ -198,6 +226,7 @@ class Fakes:
             ApiWrite: self.api,
             Background: self.background,
             PodEvents: self.events,
+            ClaimMetrics: self.claim_metrics,
             PodActivator: self.activator,
             WaitForEvent: self.happenings,
             WaitingPods: self.waiting_pods,

@@ -6,6 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.builders import node, pod
+from scheduler.testing.devices import (
+    allocation,
+    claims_of,
+    device_class,
+    exactly,
+    first_available,
+    resource_claim,
+    resource_slice,
+    watch_devices,
+)
+from scheduler.testing.storage import (
+    DRIVER,
+    claim,
+    csi_driver,
+    csi_node,
+    mounted,
+    only_on,
+    storage_capacity,
+    storage_class,
+    volume,
+    watch_storage,
+)
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -15,7 +37,7 @@ _ZONE = "topology.kubernetes.io/zone"
 
 
 def sample_table(n_nodes: int = 24) -> ClusterTable:
-    """Return a cluster of unlike nodes: sizes, zones, taints, cordons, devices, images, pods with ports."""
+    """Return a cluster of unlike nodes: sizes, zones, taints, cordons, devices, images, pods with ports and disks."""
     table = ClusterTable()
     for number in range(n_nodes):
         name = f"node-{number}"
@@ -44,10 +66,41 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
             }
             if number % 4 == 1:
                 container["ports"] = [{"hostPort": 8080 + index, "protocol": "TCP"}]
-            wish = {"affinity": _QUIET} if index == 1 and number % 4 == 2 else {}
+            wish: dict[str, Any] = {"affinity": _QUIET} if index == 1 and number % 4 == 2 else {}
+            if index == 0:
+                wish["volumes"] = [*mounted(f"data-{name}"), _disk(f"disk-{number % 5}")]
             placed = pod(f"on-{name}-{index}", node=name, containers=[container], labels=_WEB, **wish)
             table.add_pod(row, placed)
+        watch_storage(table, claim(f"data-{name}", f"volume-{name}"), volume(f"volume-{name}"))
+        if number % 4:
+            watch_storage(table, csi_node(name, {DRIVER: number % 4}))
+    watch_storage(
+        table,
+        claim("in-a-zone", "in-zone-1"),
+        volume("in-zone-1", labels={_ZONE: "zone-1"}),
+        claim("for-one-pod", "for-one-pod", modes=["ReadWriteOncePod"]),
+        volume("for-one-pod"),
+        storage_class("local", provisioner="kubernetes.io/no-provisioner"),
+        *(_local_volume(f"node-{number}") for number in range(0, n_nodes, 5)),
+        claim("for-a-local-volume", class_name="local"),
+        claim("on-ssd", "on-ssd"),
+        volume("on-ssd", nodeAffinity=only_on("disk", "ssd")),
+        storage_class("made", topologies=[{_ZONE: ["zone-0", "zone-1"]}]),
+        csi_driver(),
+        storage_capacity("room-in-zone-1", "made", "10Gi", labels={_ZONE: "zone-1"}),
+        claim("to-be-made", class_name="made", storage="5Gi"),
+    )
     table.watch_kind("v1/services")["default/web"] = {"spec": {"selector": _WEB}}
+    watch_devices(
+        table,
+        device_class("gpu", extended_resource="example.com/gpu"),
+        device_class("slow"),
+        *(resource_slice(f"node-{number}", number % 3) for number in range(0, n_nodes, 2)),
+        resource_claim("taken", allocated=allocation("gpu-0", node="node-4")),
+        resource_claim("a-gpu"),
+        resource_claim("two-gpus", exactly(count=2)),
+        resource_claim("any-gpu", first_available("r0", "gpu", "slow")),
+    )
     return table
 
 
@@ -82,6 +135,12 @@ def sample_pods() -> list[PodInfo]:
         pod("large", cpu="5", memory="9Gi"),
         pod("impossible", cpu="500", memory="900Gi"),
         pod("gpu", cpu="1", requests={"nvidia.com/gpu": 2}),
+        pod("claims-a-gpu", resourceClaims=claims_of("a-gpu")),
+        pod("claims-gpus", resourceClaims=claims_of("two-gpus", "taken")),
+        pod("claims-any-gpu", resourceClaims=claims_of("any-gpu")),
+        pod("claims-what-is-taken", resourceClaims=claims_of("taken")),
+        pod("claims-what-is-not-there", resourceClaims=claims_of("none")),
+        pod("gpu-by-name", requests={"example.com/gpu": 1}),
         pod("tolerant", cpu="1", tolerations=[{"operator": "Exists"}]),
         pod("tolerates-spot", cpu="1", tolerations=[{"key": "spot", "operator": "Exists", "effect": ""}]),
         pod("in-a-zone", nodeSelector={"topology.kubernetes.io/zone": "zone-1"}),
@@ -120,8 +179,20 @@ def sample_pods() -> list[PodInfo]:
             },
         ),
         pod("disliked", labels=_LOUD),
+        pod("with-a-volume-in-a-zone", volumes=mounted("in-a-zone")),
+        pod("with-two-volumes", volumes=mounted("data-node-1", "for-one-pod")),
+        pod("with-a-disk", volumes=[_disk("disk-1")]),
+        pod("without-its-claim", volumes=mounted("nowhere")),
+        pod("with-a-claim-for-a-local-volume", volumes=mounted("for-a-local-volume")),
+        pod("with-a-volume-on-ssd", volumes=mounted("on-ssd")),
+        pod("with-a-volume-to-be-made", volumes=mounted("to-be-made")),
         pod("gated", gates=["example.com/wait"]),
     ]
+
+
+def _local_volume(node_name: str) -> dict[str, Any]:
+    host = only_on("kubernetes.io/hostname", node_name)
+    return volume(f"local-{node_name}", phase="Available", nodeAffinity=host, storageClassName="local")
 
 
 def _near(key: str) -> dict[str, Any]:
@@ -131,6 +202,10 @@ def _near(key: str) -> dict[str, Any]:
 def _spread(key: str, action: str) -> dict[str, Any]:
     selector = {"matchLabels": _WEB}
     return {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": action, "labelSelector": selector}
+
+
+def _disk(name: str) -> dict[str, Any]:
+    return {"name": name, "awsElasticBlockStore": {"volumeID": name}}
 
 
 def _container(image: str, port: int, address: str = "") -> list[dict[str, Any]]:

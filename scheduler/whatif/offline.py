@@ -16,8 +16,7 @@ from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.pod_handlers import QueueingPodHandler
 from scheduler.cycle.reporting import Reporter
 from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
-from scheduler.objects.decode import decode_object
-from scheduler.whatif.typed_items import NODES, PODS
+from scheduler.whatif.typed_items import NODES, PODS, decoded_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +73,9 @@ class OfflineScheduler:
             nodes=cluster.nodes,
             bound_pods=(pod for pod in there if pod.node_name),
             others={
-                kind: {key: decode_object(raw) for key, raw in cluster.others.get(kind, {}).items()}
+                kind: {
+                    key: decoded_object(raw, kind, key) for key, raw in cluster.others.get(kind, {}).items()
+                }
                 for kind in self.needs.kinds
             },
         )

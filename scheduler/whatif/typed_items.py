@@ -10,6 +10,7 @@ from scheduler.client import resources
 from scheduler.client.resources import Resource
 from scheduler.errors import ObjectError
 from scheduler.objects.decode import decode_node, decode_object, decode_pod
+from scheduler.objects.kinds import STRUCTS
 from scheduler.objects.nulls import without_nulls
 from scheduler.objects.v1 import Pod
 from scheduler.simulator.kinds.pod_defaults import default_pod
@@ -87,7 +88,22 @@ def decoded(identity: Identity) -> NodeObject | PodInfo | dict[str, object]:
     """
     if identity.kind == PODS:
         return decoded_pod(identity)
-    return decode_node(identity.item.raw) if identity.kind == NODES else decode_object(identity.item.raw)
+    if identity.kind == NODES:
+        return decode_node(identity.item.raw)
+    return decoded_object(identity.item.raw, identity.kind, identity.key)
+
+
+def decoded_object(raw: bytes, kind: str, key: str) -> dict[str, object]:
+    """Read an object of another kind, which is in the namespace of its key, whether it says so or not.
+
+    Raises:
+        ObjectError: it cannot be understood.
+    """
+    found = decode_object(raw, STRUCTS.get(kind))
+    namespace = key.rpartition("/")[0]
+    if namespace:
+        found["metadata"].setdefault("namespace", namespace)
+    return found
 
 
 def _completed_pod(item: Item) -> PodInfo:

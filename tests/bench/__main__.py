@@ -24,7 +24,7 @@ from scheduler.objects.decode import decode_pod
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.state.cache import Cache
-from tests.bench import whole_pod
+from tests.bench import devices, volumes, whole_pod
 from tests.bench.across_nodes import KINDS, pending, running_cluster
 from tests.bench.preemption import full_cluster, urgent
 from tests.builders import node, pod, pod_object
@@ -99,6 +99,16 @@ def main() -> None:
             _decide(framework, running_cluster(_SIZES[-1], kind), pending(kind, _DECISIONS)) for _ in range(3)
         ]
         median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base)
+        base = base or median
+    base_with_storage = None
+    for kind in volumes.KINDS:
+        seconds = [volumes.seconds_per_pod(_SIZES[-1], kind, _DECISIONS) for _ in range(3)]
+        median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base_with_storage)
+        base_with_storage = base_with_storage or median
+    base = None
+    for kind in devices.KINDS:
+        seconds = [devices.decisions(_SIZES[-1], kind, 100) for _ in range(3)]
+        median = _show(f"{_SIZES[-1]} nodes with a device, {kind}", seconds, base)
         base = base or median
     for budgets in (0, 1000):
         cache = full_cluster(_SIZES[-1], budgets)

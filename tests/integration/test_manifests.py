@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import yaml
 
-from scheduler.simulator.faults import binds, streamed_lists
+from scheduler.simulator.faults import binds, requests, streamed_lists
 from scheduler.simulator.server import ApiServer
+from scheduler.testing.devices import claims_of, device_class, resource_claim, resource_slice, unsaved
+from scheduler.testing.storage import claim, mounted, storage_class, volume
 from tests.builders import node_object, pod_object
 from tests.integration.test_prometheus import free_port
 from tests.integration.test_reload_processes import Run, end, running, until
@@ -98,6 +100,8 @@ def test_two_replicas_with_the_shipped_roles_work_and_use_every_grant(tmp_path: 
                     await places_pods_though_an_answer_is_lost(it)
                     await is_read_by_prometheus(it, port)
                     await preempts(it)
+                    await has_volumes_bound_and_made(it)
+                    await gives_devices_in_spite_of_conflicts_and_refusals(it)
                     await counts_what_it_says_again(it, first)
                     await until(lambda: ("leases", "update") in it.used())
 
@@ -119,6 +123,37 @@ async def places_pods_though_an_answer_is_lost(it: Shipped) -> None:
     it.server.faults.lose_answers(binds, times=1)
     await it.kubectl("apply", "-f", str(MANIFESTS / "examples" / "nginx.yaml"))
     await it.kubectl("rollout", "status", "deployment/nginx", "--timeout=50s")
+
+
+async def has_volumes_bound_and_made(it: Shipped) -> None:
+    """A volume is bound to one claim of a pod, and one is made for the other."""
+    create = it.server.store.create
+    for name, provisioner in (("local", "kubernetes.io/no-provisioner"), ("made", "disk.example.com")):
+        create("storageclasses.storage.k8s.io", storage_class(name, provisioner=provisioner))
+        create("persistentvolumeclaims", claim(name, class_name=name))
+    create("persistentvolumes", volume("local", storageClassName="local"))
+    create("pods", pod_object("with-volumes", cpu="10m", volumes=mounted("local", "made")))
+    await until(lambda: it.node_of("with-volumes"))
+
+
+async def gives_devices_in_spite_of_conflicts_and_refusals(it: Shipped) -> None:
+    """A claim that changed is read again; what cannot be bound gives its claim back, and has one that was made deleted."""
+    created = {
+        "deviceclasses": device_class(extended_resource="example.com/gpu"),
+        "resourceslices": resource_slice("n0", 2),
+        "resourceclaims": resource_claim("one"),
+    }
+    for plural, each in created.items():
+        it.server.store.create(f"{plural}.resource.k8s.io", unsaved(each))
+    it.server.faults.refuse(409, requests(verb="update", resource="resourceclaims"), times=1)
+    it.server.faults.refuse(500, binds, times=1)
+    it.server.store.create("pods", pod_object("claiming", cpu="10m", resourceClaims=claims_of("one")))
+    await until(lambda: it.node_of("claiming"))
+    it.server.faults.refuse(500, binds, times=1)
+    amounts = {"limits": {"example.com/gpu": "1"}, "requests": {"example.com/gpu": "1"}}
+    containers = [{"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": amounts}]
+    it.server.store.create("pods", pod_object("asking", containers=containers))
+    await until(lambda: it.node_of("asking"))
 
 
 async def is_read_by_prometheus(it: Shipped, port: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from scheduler.testing.storage import claim
 from tests import virtual_time
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
@@ -99,6 +100,33 @@ def test_a_bound_pod_whose_update_nobody_can_read_goes_on_using_its_node(tmp_pat
             )
 
     virtual_time.run(scenario())
+
+
+def test_a_claim_whose_update_nobody_can_read_stays_as_it_was(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon() as daemon:
+            it.garbled[b'"size":"7"'] = b'"size":7'
+            it.server.store.create("persistentvolumeclaims", claim("data"))
+            it.server.store.create("persistentvolumeclaims", claim("odd", annotations={"size": "7"}))
+            known = daemon.parts.cache.table.objects("v1/persistentvolumeclaims")
+            assert known is not None
+            await it.until(lambda: known)
+
+            it.server.store.patch("persistentvolumeclaims", "data", {"metadata": {"labels": {"size": "7"}}})
+            await asyncio.sleep(1)
+
+            assert set(known) == {"default/data"}
+            assert "labels" not in known["default/data"]["metadata"]
+
+    with caplog.at_level(logging.WARNING):
+        virtual_time.run(scenario())
+
+    told = {vars(record).get("error", "") for record in caplog.records}
+    for name, field in (("data", "labels"), ("odd", "annotations")):
+        problem = f"metadata.{field}[...]: expected `str`, got `int`"
+        assert f"PersistentVolumeClaim default/{name}: {problem}" in told
 
 
 def test_a_node_without_status_and_labels_gets_no_pods_and_disturbs_nobody(tmp_path: Path) -> None:

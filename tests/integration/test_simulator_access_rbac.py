@@ -556,3 +556,60 @@ async def test_an_account_is_itself_even_where_everybody_may_do_everything(tmp_p
         _, answer = await client.ask("POST", who, {}, Authorization=bearer)
         assert answer["status"]["userInfo"]["username"] == WEB
         assert (await client.ask("GET", PODS, Authorization=bearer))[0] == 200
+
+
+CLAIM = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c"
+DEVICE = {"driver": "gpu.example.com", "pool": "n1", "device": "d0"}
+ALLOCATION = {"devices": {"results": [{"request": "gpu", **DEVICE}]}}
+
+
+@pytest.mark.parametrize(
+    ("status", "deed", "problem"),
+    [
+        pytest.param(
+            {"allocation": ALLOCATION},
+            {"verbs": ["patch"], "resources": ["resourceclaims/binding"]},
+            "status.allocation: Forbidden: changing status.allocation or status.reservedFor requires "
+            'resource="resourceclaims/binding", verb="patch" permission: resourceclaims.resource.k8s.io is forbidden: '
+            'User "ann" cannot patch resource "resourceclaims/binding" in API group "resource.k8s.io" at the cluster '
+            "scope",
+            id="an_allocation",
+        ),
+        pytest.param(
+            {"devices": [DEVICE]},
+            {"verbs": ["arbitrary-node:patch"], "resources": ["resourceclaims/driver"]},
+            'status.devices: Forbidden: changing status.devices requires resource="resourceclaims/driver", '
+            'verb="[arbitrary-node:patch]" permission: resourceclaims.resource.k8s.io "gpu.example.com" is forbidden: '
+            'User "ann" cannot arbitrary-node:patch resource "resourceclaims/driver" in API group "resource.k8s.io" '
+            'in the namespace "default"',
+            id="the_status_of_a_device",
+        ),
+    ],
+)
+def test_the_status_of_a_claim_asks_for_more_than_to_update_it(
+    tmp_path: Path, status: Any, deed: Any, problem: str
+):
+    @virtually
+    async def scenario() -> None:
+        async with with_rbac(tmp_path) as ask:
+            store = ask.server.store
+            request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+            claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
+            store.create("resourceclaims", claim)
+            if "devices" in status:
+                patch = {"status": {"allocation": ALLOCATION}}
+                store.patch("resourceclaims", "c", patch, subresource="status")
+            of_group = {"apiGroups": ["resource.k8s.io"]}
+            rules = [{"verbs": ["patch"], "resources": ["resourceclaims/status"], **of_group}]
+            ask.allow(rules, ANN)
+            merge = {"Content-Type": "application/merge-patch+json"}
+            answer = await ask("PATCH", f"{CLAIM}/status", {"status": status}, token="ann", **merge)
+            assert answer[0] == 422
+            assert answer[1]["message"] == f'ResourceClaim.resource.k8s.io "c" is invalid: {problem}'
+
+            patch = {"rules": [*rules, {**deed, **of_group}]}
+            store.patch("clusterroles.rbac.authorization.k8s.io", "allowed", patch)
+            code, _ = await ask("PATCH", f"{CLAIM}/status", {"status": status}, token="ann", **merge)
+            assert code == 200
+
+    scenario()

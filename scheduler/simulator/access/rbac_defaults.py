@@ -109,7 +109,7 @@ _CLUSTER_ROLES: Final[dict[str, list[Rule]]] = {
     "system:kube-scheduler": [
         _on("core events.k8s.io", "events", _EVENTS),
         _on("coordination.k8s.io", "leases", "create"),
-        _on("coordination.k8s.io", "leases", "get update", "kube-scheduler"),
+        _on("coordination.k8s.io", "leases", f"update {_READ}", "kube-scheduler"),
         _on("core", "nodes namespaces replicationcontrollers services", _READ),
         _on("core", "pods", f"delete {_READ}"),
         _on("core", "bindings pods/binding", "create"),
@@ -123,7 +123,9 @@ _CLUSTER_ROLES: Final[dict[str, list[Rule]]] = {
         _on("storage.k8s.io", "csinodes csidrivers csistoragecapacities volumeattachments", _READ),
         _on("resource.k8s.io", "deviceclasses resourceslices", _READ),
         _on("resource.k8s.io", "resourceclaims resourceclaims/status", f"{_READ} patch update"),
-        _on("core", "pods/finalizers", f"{_READ} patch update"),
+        _on("resource.k8s.io", "resourceclaims", "create delete"),
+        _on("resource.k8s.io", "resourceclaims/binding", "patch update"),
+        _on("core", "pods/finalizers", "update"),
     ],
     "system:volume-scheduler": [
         _on("core", "persistentvolumes persistentvolumeclaims", f"{_READ} patch update"),

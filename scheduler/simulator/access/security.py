@@ -10,6 +10,7 @@ import msgspec
 
 from scheduler.simulator.access.attributes import attributes_of, refusal
 from scheduler.simulator.access.authentication import Tokens
+from scheduler.simulator.access.claim_status import ClaimStatusGuard
 from scheduler.simulator.access.escalation import EscalationGuard
 from scheduler.simulator.access.grants import Grants
 from scheduler.simulator.access.impersonation import impersonated
@@ -21,6 +22,7 @@ from scheduler.simulator.access.users import MASTERS, NOBODY, User
 from scheduler.simulator.api.handlers import Answer, Api, Request
 from scheduler.simulator.apimachinery.kinds import REVIEW_VERBS
 from scheduler.simulator.apimachinery.status import StatusError, method_not_allowed
+from scheduler.simulator.kinds.resource_claims import put_status_guard
 from scheduler.simulator.kinds.roles import put_guard
 
 if TYPE_CHECKING:
@@ -74,8 +76,10 @@ class Security:
         self._default_user = user if is_open else None
         self._reviews = Reviews(self._tokens, self._authorizer)
         self._guard = EscalationGuard(roles, self.grants)
+        self._claims = ClaimStatusGuard(self._authorizer, self.grants)
         if rbac:
             put_guard(registry.kinds, self._guard.check)
+            put_status_guard(registry.kinds, self._claims.check)
 
     def identify(self, headers: CIMultiDictProxy[str]) -> User:
         """Return who asks: who they are impersonated to be, if they may.
@@ -114,7 +118,7 @@ class Security:
                 raise method_not_allowed()
             created = create_token(self._registry, self._tokens.accounts, request)
         else:
-            with self._guard.asking(user):
+            with self._guard.asking(user), self._claims.asking(user, info.verb):
                 return api.answer(request)
         return Answer(HTTPStatus.CREATED, msgspec.json.encode(created))
 

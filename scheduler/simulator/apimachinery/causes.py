@@ -47,3 +47,18 @@ def not_supported(field: str, value: str, supported: Iterable[str]) -> Cause:
     """Say that a field's value is none of those there are."""
     listed = ", ".join(f'"{one}"' for one in supported)
     return Cause("FieldValueNotSupported", field, f'Unsupported value: "{value}": supported values: {listed}')
+
+
+def duplicate(field: str, value: str) -> Cause:
+    """Say that a field's value is that of another one, which it may not be."""
+    return Cause("FieldValueDuplicate", field, f'Duplicate value: "{value}"')
+
+
+def too_long(field: str, most: int) -> Cause:
+    """Say that a text has more bytes than it may have."""
+    return Cause("FieldValueTooLong", field, f"Too long: may not be more than {most} bytes")
+
+
+def too_many(field: str, count: int, most: int) -> Cause:
+    """Say that a list has more items than it may have."""
+    return Cause("FieldValueTooMany", field, f"Too many: {count}: must have at most {most} items")

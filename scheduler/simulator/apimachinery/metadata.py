@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from scheduler.objects.labels import is_label_key, is_label_value
+from scheduler.objects.labels import is_label_value
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
 from scheduler.simulator.apimachinery.objects import names, restore
 
@@ -24,6 +24,12 @@ _LONGEST_GENERATED_BASE: Final = 58
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_LABEL = re.compile(_LABEL, re.ASCII)
 _DNS_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*", re.ASCII)
+_NAME_PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
+_NAME_PART_RULE = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
 
 
 def dns_subdomain(name: str) -> str:
@@ -67,24 +73,53 @@ def validate_metadata(metadata: Object, name_rule: NameRule) -> Iterator[Cause]:
 def validate_labels(labels: dict[str, str], field: str) -> Iterator[Cause]:
     """Yield what is wrong with labels."""
     for key, value in labels.items():
-        if not is_label_key(key):
-            yield invalid_value(
-                field,
-                f'"{key}"',
-                "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-                "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-                "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
-            )
-        if len(value) > 63:
-            yield invalid_value(field, f'"{value}"', "must be no more than 63 characters")
-        elif not is_label_value(value):
-            yield invalid_value(
-                field,
-                f'"{value}"',
-                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
-                "must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
-                "regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
-            )
+        yield from validate_label_name(key, field)
+        yield from validate_label_value(value, field)
+
+
+def validate_label_name(name: str, field: str) -> Iterator[Cause]:
+    """Yield what is wrong with the name of a label, or another qualified name."""
+    for problem in qualified_name_problems(name):
+        yield invalid_value(field, f'"{name}"', problem)
+
+
+def qualified_name_problems(name: str) -> Iterator[str]:
+    """Say what is wrong with a name that may have a DNS subdomain and a slash before it.
+
+    Source:
+        kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/api/validate/content/kube.go, IsLabelKey.
+    """
+    prefix, slash, own = name.rpartition("/")
+    if "/" in prefix:
+        yield (
+            f"a valid label key {_NAME_PART_RULE} with an optional DNS subdomain prefix and '/' "
+            "(e.g. 'example.com/MyName')"
+        )
+        return
+    if slash and not prefix:
+        yield "prefix part must be non-empty"
+    elif slash and (problem := dns_subdomain(prefix)):
+        yield f"prefix part {problem}"
+    if not own:
+        yield "name part must be non-empty"
+    elif len(own) > 63:
+        yield "name part must be no more than 63 characters"
+    if not _NAME_PART.fullmatch(own):
+        yield f"name part {_NAME_PART_RULE}"
+
+
+def validate_label_value(value: str, field: str) -> Iterator[Cause]:
+    """Yield what is wrong with the value of a label."""
+    if len(value) > 63:
+        yield invalid_value(field, f'"{value}"', "must be no more than 63 characters")
+    elif not is_label_value(value):
+        yield invalid_value(
+            field,
+            f'"{value}"',
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
+            "must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
+            "regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+        )
 
 
 def generated_name(base: str, random: Random) -> str:

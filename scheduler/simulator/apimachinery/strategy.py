@@ -94,6 +94,13 @@ class Strategy:
     def admit_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
         """Change an updated object as admission does."""
 
+    def check_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
+        """Refuse a change that is valid, as admission does.
+
+        Raises:
+            StatusError: admission refuses it.
+        """
+
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
         """Set what new objects start with, whatever the request says."""
         if self.has_status:
@@ -108,7 +115,7 @@ class Strategy:
         if self.has_generation and self.spec_differs(obj, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def prepare_part_update(self, subresource: str, obj: Object, old: Object) -> None:
+    def prepare_part_update(self, subresource: str, obj: Object, old: Object, cluster: Cluster) -> None:
         """Put back everything that is not the subresource's to change.
 
         Here that is the status: everything but it, and the metadata people own, is put back.
@@ -129,7 +136,7 @@ class Strategy:
         """Return what is wrong with a changed object."""
         return self.validate(obj)
 
-    def validate_part_update(self, obj: Object) -> Iterable[Cause]:
+    def validate_part_update(self, obj: Object, old: Object) -> Iterable[Cause]:
         """Return what is wrong with a change of a subresource."""
         return ()
 

@@ -79,6 +79,18 @@ def created(obj: Object, now: datetime) -> str:
     return age(obj["metadata"].get("creationTimestamp"), now)
 
 
+def at(path: str, default: Any = "") -> Cell:
+    """Return what shows a field of an object, as in `spec.nodeName`, or the default where it is not there."""
+    *steps, last = path.split(".")
+
+    def cell(obj: Object, _: datetime) -> Any:
+        for step in steps:
+            obj = obj.get(step) or {}
+        return obj.get(last, default)
+
+    return cell
+
+
 NAME: Final = Column(
     "Name", ("V1ObjectMeta", "name"), format="name", cell=lambda obj, _: obj["metadata"]["name"]
 )

@@ -29,6 +29,8 @@ class GarbageCollector(Controller):
         "jobs.batch",
         "replicasets.apps",
         "pods",
+        "persistentvolumeclaims",
+        "resourceclaims.resource.k8s.io",
     )
 
     def __init__(self, store: Store) -> None:

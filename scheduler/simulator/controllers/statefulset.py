@@ -1,4 +1,4 @@
-"""Stands in for the StatefulSet controller: numbered pods, one after the other. Claims are not made.
+"""Stands in for the StatefulSet controller: numbered pods, one after the other, with their claims.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/statefulset/stateful_set_control.go.
@@ -9,13 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import is_terminating, labels_of
-from scheduler.simulator.controllers.workloads import REVISION_LABEL, WorkloadController, template_hash
+from scheduler.simulator.controllers.claims_of_pods import ClaimsOfPods
+from scheduler.simulator.controllers.workloads import (
+    RETRY_SECONDS,
+    REVISION_LABEL,
+    WorkloadController,
+    template_hash,
+)
 from scheduler.simulator.kinds.pods import has_ended, is_ready
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.registry.store import Store
 
 _POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 _INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
@@ -25,6 +32,10 @@ class StatefulSetController(WorkloadController):
     """Makes, replaces and deletes the pods of StatefulSets in their order."""
 
     resources = ("statefulsets.apps", "pods")
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._volumes = ClaimsOfPods(store)
 
     def sync(self, workload: Object, owned: dict[str, Object]) -> None:
         if is_terminating(workload):
@@ -46,6 +57,7 @@ class StatefulSetController(WorkloadController):
             if (pod is None or not _is_healthy(pod)) and not at_once:
                 return
         for extra in sorted((one for one in pods if one not in wanted), key=_ordinal, reverse=True):
+            self._volumes.release(stateful_set, pods[extra])
             self.delete_pod(pods[extra])
             if not at_once:
                 return
@@ -74,7 +86,14 @@ class StatefulSetController(WorkloadController):
             _POD_NAME_LABEL: name,
             _INDEX_LABEL: str(index),
         }
-        named = {"hostname": name, "subdomain": spec.get("serviceName", "")}
+        named: Object = {"hostname": name, "subdomain": spec.get("serviceName", "")}
+        volumes = self._volumes.make(stateful_set, index)
+        if volumes is None:
+            self.later(RETRY_SECONDS, self.look_again, stateful_set["metadata"]["uid"])
+            return
+        others = [one for one in spec["template"]["spec"].get("volumes", ()) if one["name"] not in volumes]
+        if volumes or others:
+            named["volumes"] = [*volumes.values(), *others]
         self.create_pod(stateful_set, {"name": name, "labels": labels}, named)
 
     def _report(self, stateful_set: Object, pods: dict[str, Object], revision: str) -> None:

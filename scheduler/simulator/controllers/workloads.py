@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 REVISION_LABEL: Final = "controller-revision-hash"
 
-_RETRY_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 1.0
 _HASH_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _HASH_LENGTH: Final = 10
 
@@ -80,7 +80,7 @@ class WorkloadController(QueueController):
             self.store.create("pods", pod, namespace=own["namespace"])
         except StatusError:
             # As upstream: try again later, for the reason may pass (a namespace or a pod of that name on its way out).
-            self.later(_RETRY_SECONDS, self.look_again, own["uid"])
+            self.later(RETRY_SECONDS, self.look_again, own["uid"])
             return False
         return True
 

@@ -65,7 +65,7 @@ class CustomResourceStrategy(Strategy):
         if _without(obj, apart) != _without(old, apart):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def prepare_part_update(self, subresource: str, obj: Object, old: Object) -> None:
+    def prepare_part_update(self, subresource: str, obj: Object, old: Object, cluster: Cluster) -> None:
         """Keep of a status' update the status alone."""
         kept = {"status": obj["status"]} if "status" in obj else {}
         version = obj["metadata"].get("resourceVersion")
@@ -76,7 +76,7 @@ class CustomResourceStrategy(Strategy):
     def validate(self, obj: Object) -> Iterable[Cause]:
         return violations(obj, self.schema)
 
-    def validate_part_update(self, obj: Object) -> Iterable[Cause]:
+    def validate_part_update(self, obj: Object, old: Object) -> Iterable[Cause]:
         return self.validate(obj)
 
     def to_storage(self, obj: Object) -> Object:

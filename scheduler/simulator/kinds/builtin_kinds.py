@@ -8,15 +8,43 @@ from scheduler.simulator.apimachinery.kinds import REVIEW_VERBS, VERBS, Kind, Ki
 from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.apimachinery.strategy import Generic, Strategy
 from scheduler.simulator.custom_resources.definitions import DefinitionStrategy
+from scheduler.simulator.kinds.defaulted_kinds import (
+    AdmissionPolicyBindingStrategy,
+    AdmissionPolicyStrategy,
+    AutoscalerStrategy,
+    CronJobStrategy,
+    EndpointSliceStrategy,
+    EndpointsStrategy,
+    IngressClassStrategy,
+    LimitRangeStrategy,
+    OldAutoscalerStrategy,
+    Plain,
+    PodTemplateStrategy,
+    RuntimeClassStrategy,
+    SigningRequestStrategy,
+    WithStatus,
+)
+from scheduler.simulator.kinds.devices import DeviceClassStrategy, ResourceSliceStrategy
 from scheduler.simulator.kinds.disruption_budgets import DisruptionBudgetStrategy
 from scheduler.simulator.kinds.events import INVOLVED_FIELDS, CoreEventStrategy, EventStrategy
 from scheduler.simulator.kinds.jobs import JobStrategy
 from scheduler.simulator.kinds.leases import LeaseStrategy
 from scheduler.simulator.kinds.namespaces import NamespaceStrategy
 from scheduler.simulator.kinds.nodes import NodeStrategy
+from scheduler.simulator.kinds.persistent_volume_claims import PersistentVolumeClaimStrategy
+from scheduler.simulator.kinds.persistent_volumes import PersistentVolumeStrategy
 from scheduler.simulator.kinds.pods import PodStrategy
+from scheduler.simulator.kinds.resource_claims import ResourceClaimStrategy, ResourceClaimTemplateStrategy
 from scheduler.simulator.kinds.roles import BindingStrategy, RoleStrategy
 from scheduler.simulator.kinds.services import ServiceStrategy
+from scheduler.simulator.kinds.storage import (
+    CSIDriverStrategy,
+    CSINodeStrategy,
+    CSIStorageCapacityStrategy,
+    StorageClassStrategy,
+    VolumeAttachmentStrategy,
+    VolumeAttributesClassStrategy,
+)
 from scheduler.simulator.kinds.workloads import (
     DaemonSetStrategy,
     DeploymentStrategy,
@@ -36,6 +64,7 @@ _POD_FIELDS: Final = selectable(
     ),
     hostNetwork="false",
 )
+_NAME_FIELD: Final = {"name": (("metadata", "name"), "")}
 _NODE_FIELDS: Final = selectable("spec.unschedulable", unschedulable="false")
 _CORE_EVENT_FIELDS: Final = {
     **selectable(*(f"involvedObject.{name}" for name in INVOLVED_FIELDS)),
@@ -49,14 +78,8 @@ _EVENT_FIELDS: Final = {
 }
 
 
-class _Plain(Strategy):
-    """Kinds without a status whose spec has a generation."""
-
-    has_generation = True
-
-
 def builtin_kinds() -> Kinds:
-    """Return the kinds a new server serves: what schedulers read and write, and what makes pods."""
+    """Return the kinds a new server serves: what schedulers and controllers read and write, and what makes pods."""
     plain, generic = Strategy(), Generic()
     # fmt: off
     return Kinds([
@@ -68,29 +91,47 @@ def builtin_kinds() -> Kinds:
         Kind("", "v1", "configmaps", "ConfigMap", True, plain, ("cm",)),
         Kind("", "v1", "secrets", "Secret", True, plain),
         Kind("", "v1", "serviceaccounts", "ServiceAccount", True, plain, ("sa",), (), ("token",)),
-        Kind("", "v1", "persistentvolumes", "PersistentVolume", False, generic, ("pv",), (), _STATUS),
-        Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, generic, ("pvc",), (), _STATUS),
+        Kind("", "v1", "persistentvolumes", "PersistentVolume", False, PersistentVolumeStrategy(), ("pv",), (), _STATUS, _NAME_FIELD),
+        Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, PersistentVolumeClaimStrategy(), ("pvc",), (), _STATUS, _NAME_FIELD),
         Kind("", "v1", "replicationcontrollers", "ReplicationController", True, generic, ("rc",), _ALL, _STATUS),
+        Kind("", "v1", "podtemplates", "PodTemplate", True, PodTemplateStrategy()),
+        Kind("", "v1", "endpoints", "Endpoints", True, EndpointsStrategy(), ("ep",)),
+        Kind("", "v1", "resourcequotas", "ResourceQuota", True, WithStatus(), ("quota",), (), _STATUS),
+        Kind("", "v1", "limitranges", "LimitRange", True, LimitRangeStrategy(), ("limits",)),
         Kind("apps", "v1", "deployments", "Deployment", True, DeploymentStrategy(), ("deploy",), _ALL, _SCALE),
         Kind("apps", "v1", "replicasets", "ReplicaSet", True, WorkloadStrategy(), ("rs",), _ALL, _SCALE),
         Kind("apps", "v1", "statefulsets", "StatefulSet", True, StatefulSetStrategy(), ("sts",), _ALL, _SCALE),
         Kind("apps", "v1", "daemonsets", "DaemonSet", True, DaemonSetStrategy(), ("ds",), _ALL, _STATUS),
         Kind("apps", "v1", "controllerrevisions", "ControllerRevision", True, plain),
         Kind("batch", "v1", "jobs", "Job", True, JobStrategy(), (), _ALL, _STATUS),
+        Kind("batch", "v1", "cronjobs", "CronJob", True, CronJobStrategy(), ("cj",), _ALL, _STATUS),
+        Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True, AutoscalerStrategy(), ("hpa",), _ALL, _STATUS),
+        Kind("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True, OldAutoscalerStrategy(), ("hpa",), _ALL, _STATUS),
+        Kind("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", False, SigningRequestStrategy(), ("csr",), (), ("status", "approval"), selectable("spec.signerName")),
         Kind("events.k8s.io", "v1", "events", "Event", True, EventStrategy(), ("ev",), (), (), _EVENT_FIELDS, ("", "events")),
         Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy()),
-        Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", True, _Plain(), ("netpol",)),
+        Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True, EndpointSliceStrategy()),
+        Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", True, Plain(), ("netpol",)),
+        Kind("networking.k8s.io", "v1", "ingresses", "Ingress", True, generic, ("ing",), (), _STATUS),
+        Kind("networking.k8s.io", "v1", "ingressclasses", "IngressClass", False, IngressClassStrategy()),
+        Kind("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", False, WithStatus(), (), (), _STATUS),
+        Kind("networking.k8s.io", "v1", "ipaddresses", "IPAddress", False, plain, ("ip",)),
         Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, DisruptionBudgetStrategy(), ("pdb",), (), _STATUS),
-        Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, _Plain(), ("pc",)),
-        Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, plain, ("sc",)),
-        Kind("storage.k8s.io", "v1", "csinodes", "CSINode", False, plain),
-        Kind("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False, plain),
-        Kind("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", True, plain),
-        Kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, generic, (), (), _STATUS),
+        Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, Plain(), ("pc",)),
+        Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, RuntimeClassStrategy()),
+        Kind("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False, AdmissionPolicyStrategy(), (), ("api-extensions",), _STATUS),
+        Kind("admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False, AdmissionPolicyBindingStrategy(), (), ("api-extensions",)),
+        Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, StorageClassStrategy(), ("sc",)),
+        Kind("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", False, VolumeAttributesClassStrategy(), ("vac",)),
+        Kind("storage.k8s.io", "v1", "csinodes", "CSINode", False, CSINodeStrategy()),
+        Kind("storage.k8s.io", "v1", "csidrivers", "CSIDriver", False, CSIDriverStrategy()),
+        Kind("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", True, CSIStorageCapacityStrategy()),
+        Kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, VolumeAttachmentStrategy(), (), (), _STATUS),
         Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, DefinitionStrategy(), ("crd", "crds"), ("api-extensions",), _STATUS),
-        Kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, generic, (), (), _STATUS),
-        Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, _Plain()),
-        Kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, _Plain()),
+        Kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, ResourceClaimStrategy(), (), (), _STATUS),
+        Kind("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, ResourceClaimTemplateStrategy()),
+        Kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, ResourceSliceStrategy(), (), (), (), selectable("spec.nodeName", "spec.driver")),
+        Kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False, DeviceClassStrategy()),
         Kind("rbac.authorization.k8s.io", "v1", "roles", "Role", True, RoleStrategy("roles")),
         Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", True, BindingStrategy("rolebindings")),
         Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False, RoleStrategy("clusterroles")),

@@ -12,6 +12,7 @@ from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_su
 from scheduler.simulator.apimachinery.objects import json_text, names
 from scheduler.simulator.apimachinery.strategy import Generic
 from scheduler.simulator.kinds.pod_defaults import default_pod_spec
+from scheduler.simulator.kinds.pod_rules import validate_pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,8 +66,7 @@ class JobStrategy(Generic):
         policy = spec["template"]["spec"].get("restartPolicy")
         if policy == "Always":
             yield not_supported("spec.template.spec.restartPolicy", policy, ("OnFailure", "Never"))
-        if not spec["template"]["spec"].get("containers"):
-            yield required("spec.template.spec.containers")
+        yield from validate_pod_spec(spec["template"]["spec"], "spec.template.spec")
         for field in names(
             "parallelism completions backoffLimit activeDeadlineSeconds ttlSecondsAfterFinished"
         ):

@@ -37,9 +37,9 @@ class NamespaceStrategy(Strategy):
         super().prepare_update(obj, old)
         obj["spec"] = old["spec"]
 
-    def prepare_part_update(self, subresource: str, obj: Object, old: Object) -> None:
+    def prepare_part_update(self, subresource: str, obj: Object, old: Object, cluster: Cluster) -> None:
         if subresource != "finalize":
-            super().prepare_part_update(subresource, obj, old)
+            super().prepare_part_update(subresource, obj, old, cluster)
             return
         finalizers = obj["spec"].get("finalizers", ())
         for field in {*obj, *old} - {"spec"}:

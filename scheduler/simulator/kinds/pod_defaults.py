@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
 
 _COMPUTE: Final = ("cpu", "memory")
+_WITH_MODES: Final = ("configMap", "downwardAPI", "projected", "secret")
 _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 
 
@@ -31,8 +32,15 @@ def default_pod_spec(spec: Object) -> None:
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
     spec.setdefault("schedulerName", "default-scheduler")
+    for volume in spec.get("volumes", ()):
+        _default_volume(volume)
     for constraint in spec.get("topologySpreadConstraints", ()):
         constraint.setdefault("whenUnsatisfiable", "DoNotSchedule")
+
+
+def default_claim_spec(spec: Object) -> None:
+    """Fill in the spec of a claim, or of a template of claims."""
+    spec.setdefault("volumeMode", "Filesystem")
 
 
 def default_pod(pod: Object) -> None:
@@ -102,6 +110,23 @@ def _is_latest(image: str) -> bool:
     if "@" in last:
         return False
     return last.partition(":")[2] in {"", "latest"}
+
+
+def _default_volume(volume: Object) -> None:
+    if not set(volume) - {"name"}:
+        volume["emptyDir"] = {}
+    for source in _WITH_MODES:
+        if source in volume:
+            volume[source].setdefault("defaultMode", 0o644)
+    if "hostPath" in volume:
+        volume["hostPath"].setdefault("type", "")
+    for item in volume.get("downwardAPI", {}).get("items", ()):
+        item.get("fieldRef", {}).setdefault("apiVersion", "v1")
+    for source in volume.get("projected", {}).get("sources", ()):
+        source.get("serviceAccountToken", {}).setdefault("expirationSeconds", 3600)
+    template = volume.get("ephemeral", {}).get("volumeClaimTemplate")
+    if template is not None:
+        default_claim_spec(template["spec"])
 
 
 def _default_pod_level_requests(spec: Object) -> None:

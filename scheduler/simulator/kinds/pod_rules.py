@@ -11,13 +11,23 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from scheduler.objects.quantity import parse_quantity
-from scheduler.objects.resource_names import is_extended_resource_name, is_hugepage_resource_name
-from scheduler.simulator.apimachinery.causes import Cause, forbidden_field, invalid_value, required
-from scheduler.simulator.apimachinery.metadata import dns_label
+from scheduler.simulator.apimachinery.causes import (
+    Cause,
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+)
+from scheduler.simulator.apimachinery.metadata import dns_label, dns_subdomain
+from scheduler.simulator.apimachinery.objects import json_text
+from scheduler.simulator.kinds.persistent_volume_claims import validate_claim_spec
+from scheduler.simulator.kinds.placement_rules import REQUIRED, validate_placement
+from scheduler.simulator.kinds.resource_rules import validate_resources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from scheduler.simulator.apimachinery.objects import Object
 
@@ -26,19 +36,47 @@ _UPDATABLE: Final = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+_RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
+_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+_LAST_PORT: Final = 65535
+_LONGEST_SECONDS: Final = 2**31 - 1
 
 
 def validate_pod(pod: Object) -> Iterator[Cause]:
     """Yield what is wrong with a new pod."""
     spec = pod["spec"]
-    if not spec.get("containers"):
-        yield required("spec.containers")
-    names: set[str] = set()
-    for field in ("containers", "initContainers"):
-        for index, container in enumerate(spec.get(field, ())):
-            yield from _validate_container(container, f"spec.{field}[{index}]", names)
+    yield from validate_pod_spec(spec, "spec", pod["metadata"].get("name", ""))
     if spec.get("nodeName") and spec.get("schedulingGates"):
         yield forbidden_field("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+
+
+def validate_pod_spec(spec: Object, path: str, pod_name: str = "") -> Iterator[Cause]:
+    """Yield what is wrong with the spec of a pod, or of a template of pods, which has no name."""
+    yield from _validate_volumes(spec.get("volumes", ()), f"{path}.volumes", pod_name)
+    volumes = {volume.get("name", "") for volume in spec.get("volumes", ())}
+    claims = {claim["name"] for claim in spec.get("resourceClaims", ()) if claim.get("name")}
+    yield from _validate_resource_claims(spec.get("resourceClaims", ()), f"{path}.resourceClaims")
+    if not spec.get("containers"):
+        yield required(f"{path}.containers")
+    seen: set[str] = set()
+    for field in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(field, ())):
+            where, name = f"{path}.{field}[{index}]", container.get("name", "")
+            yield from _validate_container(container, where, volumes, claims)
+            if name and name in seen:
+                yield duplicate(f"{where}.name", name)
+            seen.add(name)
+    yield from _validate_host_ports(spec.get("containers", ()), f"{path}.containers")
+    policy = spec["restartPolicy"]
+    if policy not in _RESTART_POLICIES:
+        yield not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES)
+    yield from validate_placement(spec, path)
+    node_name, deadline = spec.get("nodeName", ""), spec.get("activeDeadlineSeconds", 1)
+    if node_name and (problem := dns_subdomain(node_name)):
+        yield invalid_value(f"{path}.nodeName", f'"{node_name}"', problem)
+    if not 1 <= deadline <= _LONGEST_SECONDS:
+        problem = f"must be between 1 and {_LONGEST_SECONDS}, inclusive"
+        yield invalid_value(f"{path}.activeDeadlineSeconds", str(deadline), problem)
 
 
 def validate_pod_update(new: Object, old: Object) -> Iterator[Cause]:
@@ -46,6 +84,7 @@ def validate_pod_update(new: Object, old: Object) -> Iterator[Cause]:
     after, before = new["spec"], old["spec"]
     if after == before:
         return
+    yield from validate_pod(new)
     for field in ("containers", "initContainers"):
         if len(after.get(field, ())) != len(before.get(field, ())):
             yield forbidden_field(f"spec.{field}", "pod updates may not add or remove containers")
@@ -62,8 +101,42 @@ def validate_pod_update(new: Object, old: Object) -> Iterator[Cause]:
                 f"spec.schedulingGates[{index}].name",
                 f"only deletion is allowed, but found new scheduling gate '{gate['name']}'",
             )
+    if gates:
+        yield from _validate_gated_update(after, before)
     if _fixed_part(after, before) != _fixed_part(before, before):
         yield forbidden_field("spec", f"{_UPDATABLE}\n{_difference(after, before)}")
+
+
+def _validate_gated_update(after: Object, before: Object) -> Iterator[Cause]:
+    """Yield where a gated pod was not only told more of the node it is to run on."""
+    selector = after.get("nodeSelector", {})
+    if not before.get("nodeSelector", {}).items() <= selector.items():
+        problem = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        yield invalid_value("spec.nodeSelector", json_text(dict(sorted(selector.items()))), problem)
+    old_terms, terms = _required_terms(before), _required_terms(after)
+    path = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
+    if old_terms and len(old_terms) != len(terms):
+        problem = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        yield invalid_value(path, json_text(terms), problem)
+        return
+    for index, (old, new) in enumerate(zip(old_terms, terms, strict=False)):
+        if not _only_adds(new, old):
+            problem = "only additions are allowed (no mutations or deletions)"
+            yield invalid_value(f"{path}[{index}]", json_text(new), problem)
+
+
+def _required_terms(spec: Object) -> Sequence[Object]:
+    required_terms = spec.get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {})
+    terms: Sequence[Object] = required_terms.get("nodeSelectorTerms", ())
+    return terms
+
+
+def _only_adds(new: Object, old: Object) -> bool:
+    """Whether a term of a node selector demands what it did, and perhaps more."""
+    parts = ("matchExpressions", "matchFields")
+    if not any(old.get(part) for part in parts):
+        return not any(new.get(part) for part in parts)
+    return all(new.get(part, [])[: len(old.get(part, []))] == old.get(part, []) for part in parts)
 
 
 def _without_seconds(toleration: Object) -> Object:
@@ -96,39 +169,115 @@ def _difference(after: Object, before: Object) -> str:
     return "\n".join(lines)
 
 
-def _validate_container(container: Object, path: str, names: set[str]) -> Iterator[Cause]:
-    name = container.get("name", "")
+def _validate_name(name: str, path: str) -> Iterator[Cause]:
     if not name:
-        yield required(f"{path}.name")
+        yield required(path)
     elif problem := dns_label(name):
-        yield invalid_value(f"{path}.name", f'"{name}"', problem)
-    elif name in names:
-        yield Cause("FieldValueDuplicate", f"{path}.name", f'Duplicate value: "{name}"')
-    names.add(name)
+        yield invalid_value(path, f'"{name}"', problem)
+
+
+def _validate_volumes(volumes: Sequence[Object], path: str, pod_name: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    made = {f"{pod_name}-{one.get('name', '')}" for one in volumes if pod_name and "ephemeral" in one}
+    for index, volume in enumerate(volumes):
+        where, name = f"{path}[{index}]", volume.get("name", "")
+        for source in [*(set(volume) - {"name"})][1:]:
+            yield forbidden_field(f"{where}.{source}", "may not specify more than 1 volume type")
+        if "ephemeral" in volume:
+            yield from _validate_ephemeral(volume["ephemeral"], f"{where}.ephemeral.volumeClaimTemplate")
+        claim = volume.get("persistentVolumeClaim", {"claimName": " "}).get("claimName", "")
+        if not claim:
+            yield required(f"{where}.persistentVolumeClaim.claimName")
+        yield from _validate_name(name, f"{where}.name")
+        if name and name in seen:
+            yield duplicate(f"{where}.name", name)
+        seen.add(name)
+        if claim in made:
+            problem = "must not reference a PVC that gets created for an ephemeral volume"
+            yield invalid_value(f"{where}.persistentVolumeClaim.claimName", f'"{claim}"', problem)
+
+
+def _validate_ephemeral(source: Object, path: str) -> Iterator[Cause]:
+    template = source.get("volumeClaimTemplate")
+    if template is None:
+        yield required(path)
+    else:
+        yield from validate_claim_spec(template["spec"], f"{path}.spec")
+
+
+def _validate_resource_claims(claims: Sequence[Object], path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, claim in enumerate(claims):
+        where, name = f"{path}[{index}]", claim.get("name", "")
+        if name and name in seen:
+            yield duplicate(f"{where}.name", name)
+        else:
+            yield from _validate_name(name, f"{where}.name")
+        seen.add(name)
+        sources = [one for one in ("resourceClaimName", "resourceClaimTemplateName") if one in claim]
+        if len(sources) != 1:
+            shown = {
+                "Name": name,
+                "ResourceClaimName": claim.get("resourceClaimName"),
+                "ResourceClaimTemplateName": claim.get("resourceClaimTemplateName"),
+            }
+            problem = (
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+                if sources
+                else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            )
+            yield invalid_value(where, json_text(shown), problem)
+        for source in sources:
+            if problem := dns_subdomain(claim[source]):
+                yield invalid_value(f"{where}.{source}", f'"{claim[source]}"', problem)
+
+
+def _validate_container(
+    container: Object, path: str, volumes: AbstractSet[str], claims: AbstractSet[str]
+) -> Iterator[Cause]:
+    yield from _validate_name(container.get("name", ""), f"{path}.name")
     if not container.get("image"):
         yield required(f"{path}.image")
-    yield from _validate_resources(container.get("resources", {}), f"{path}.resources")
+    for index, port in enumerate(container.get("ports", ())):
+        yield from _validate_port(port, f"{path}.ports[{index}]")
+    yield from _validate_mounts(container.get("volumeMounts", ()), f"{path}.volumeMounts", volumes)
+    yield from validate_resources(container.get("resources", {}), f"{path}.resources", claims)
 
 
-def _validate_resources(resources: Object, path: str) -> Iterator[Cause]:
-    requests, limits = resources.get("requests", {}), resources.get("limits", {})
-    for field, quantities in (("limits", limits), ("requests", requests)):
-        for name, text in quantities.items():
-            if parse_quantity(text).unscaled < 0:
-                yield invalid_value(
-                    f"{path}.{field}[{name}]", f'"{text}"', "must be greater than or equal to 0"
-                )
-    for name, text in requests.items():
-        overcommit = not (is_extended_resource_name(name) or is_hugepage_resource_name(name))
-        limit = limits.get(name)
-        if limit is None:
-            if not overcommit:
-                yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
-            continue
-        asked, allowed = parse_quantity(text), parse_quantity(limit)
-        if not overcommit and asked != allowed:
-            yield invalid_value(f"{path}.requests", f'"{text}"', f"must be equal to {name} limit of {limit}")
-        elif overcommit and asked > allowed:
-            yield invalid_value(
-                f"{path}.requests", f'"{text}"', f"must be less than or equal to {name} limit of {limit}"
-            )
+def _validate_port(port: Object, path: str) -> Iterator[Cause]:
+    if not port.get("containerPort"):
+        yield required(f"{path}.containerPort")
+    for field in ("containerPort", "hostPort"):
+        number = port.get(field, 0)
+        if number and not 1 <= number <= _LAST_PORT:
+            problem = f"must be between 1 and {_LAST_PORT}, inclusive"
+            yield invalid_value(f"{path}.{field}", str(number), problem)
+    if port["protocol"] not in _PROTOCOLS:
+        yield not_supported(f"{path}.protocol", port["protocol"], _PROTOCOLS)
+
+
+def _validate_mounts(mounts: Sequence[Object], path: str, volumes: AbstractSet[str]) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, mount in enumerate(mounts):
+        where, name, place = f"{path}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
+        if not name:
+            yield required(f"{where}.name")
+        if name not in volumes:
+            yield Cause("FieldValueNotFound", f"{where}.name", f'Not found: "{name}"')
+        if not place:
+            yield required(f"{where}.mountPath")
+        if place in seen:
+            yield invalid_value(f"{where}.mountPath", f'"{place}"', "must be unique")
+        seen.add(place)
+
+
+def _validate_host_ports(containers: Sequence[Object], path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, container in enumerate(containers):
+        for place, port in enumerate(container.get("ports", ())):
+            if not port.get("hostPort"):
+                continue
+            key = f"{port['protocol']}/{port.get('hostIP', '')}/{port['hostPort']}"
+            if key in seen:
+                yield duplicate(f"{path}[{index}].ports[{place}].hostPort", key)
+            seen.add(key)

@@ -68,8 +68,8 @@ class PodStrategy(Strategy):
         if obj["spec"] != old["spec"]:
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def prepare_part_update(self, subresource: str, obj: Object, old: Object) -> None:
-        super().prepare_part_update(subresource, obj, old)
+    def prepare_part_update(self, subresource: str, obj: Object, old: Object, cluster: Cluster) -> None:
+        super().prepare_part_update(subresource, obj, old, cluster)
         if "qosClass" in old["status"]:
             obj["status"].setdefault("qosClass", old["status"]["qosClass"])
 

@@ -8,7 +8,8 @@ from scheduler.simulator.apimachinery.causes import Cause, invalid_value, requir
 from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.apimachinery.strategy import Generic
-from scheduler.simulator.kinds.pod_defaults import default_pod_spec
+from scheduler.simulator.kinds.pod_defaults import default_claim_spec, default_pod_spec
+from scheduler.simulator.kinds.pod_rules import validate_pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,9 +37,7 @@ class WorkloadStrategy(Generic):
         if not label_rule(selector).matches(labels):
             problem = "`selector` does not match template `labels`"
             return [invalid_value("spec.template.metadata.labels", json_text(labels), problem)]
-        if not spec["template"]["spec"].get("containers"):
-            return [required("spec.template.spec.containers")]
-        return ()
+        return list(validate_pod_spec(spec["template"]["spec"], "spec.template.spec"))
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
         selector = obj["spec"].get("selector")
@@ -68,6 +67,14 @@ class StatefulSetStrategy(WorkloadStrategy):
         super().default(obj)
         obj["spec"].setdefault("podManagementPolicy", "OrderedReady")
         _default_rollout(obj["spec"], "updateStrategy", partition=0)
+        retention = obj["spec"].get("persistentVolumeClaimRetentionPolicy", {})
+        kept = {"whenDeleted": "Retain", "whenScaled": "Retain"}
+        obj["spec"]["persistentVolumeClaimRetentionPolicy"] = kept | retention
+        for index, template in enumerate(obj["spec"].get("volumeClaimTemplates", ())):
+            default_claim_spec(template["spec"])
+            template["status"].setdefault("phase", "Pending")
+            named = {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+            obj["spec"]["volumeClaimTemplates"][index] = named | template
 
 
 class DaemonSetStrategy(WorkloadStrategy):

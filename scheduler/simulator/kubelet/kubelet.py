@@ -15,11 +15,13 @@ import msgspec
 from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.objects.resource_names import PODS
 from scheduler.simulator.apimachinery.objects import condition_of, is_terminating, key_of
-from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.controller import QueueController
+from scheduler.simulator.controllers.recorded_events import record_event
+from scheduler.simulator.controllers.resource_claims import CLAIMS
 from scheduler.simulator.kinds.pods import has_ended
 from scheduler.simulator.kubelet.admission import Refusal, refusal
 from scheduler.simulator.kubelet.container_runs import runs_of
+from scheduler.simulator.kubelet.pod_claims import missing
 from scheduler.simulator.kubelet.pod_status import (
     backoff_status,
     ended_status,
@@ -48,12 +50,15 @@ class KubeletOptions:
         start_seconds: from then until it runs.
         stop_seconds: until a pod that is to go has ended; its grace period, if that is shorter.
         job_seconds: how long a Job's container runs that does not say so itself; see `container_runs`.
+        heartbeat_seconds: how often nodes' leases are renewed; 0 for never, which does unless a real node lifecycle
+            controller looks at them.
     """
 
     admit_seconds: float = 0.05
     start_seconds: float = 1.0
     stop_seconds: float = 1.0
     job_seconds: float = 5.0
+    heartbeat_seconds: float = 0.0
 
 
 class _Admitted(NamedTuple):
@@ -66,7 +71,7 @@ class _Admitted(NamedTuple):
 class Kubelet(QueueController):
     """The kubelets of all nodes there are."""
 
-    resources = ("nodes", "pods")
+    resources = ("nodes", "pods", "persistentvolumeclaims", CLAIMS)
 
     def __init__(self, store: Store, options: KubeletOptions) -> None:
         super().__init__(store)
@@ -77,11 +82,19 @@ class Kubelet(QueueController):
         self._seen: set[str] = set()  # pod uids
         self._ending: set[str] = set()  # pod uids
         self._pods: dict[str, Object] = {}  # pod uid -> bound pod
+        self._waiting: dict[
+            str, dict[str, None]
+        ] = {}  # namespace -> uids of pods that lack a volume or a claim
+        self._told: dict[str, str] = {}  # pod uid -> what it was last said to lack
         self._addresses = 0
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         if resource == "nodes":
             self._observe_node(type_, obj)
+            return
+        if resource != "pods":
+            for uid in self._waiting.pop(key_of(obj)[0], ()):
+                self.later(0, self._run, uid)
             return
         uid = obj["metadata"]["uid"]
         if type_ == "DELETED":
@@ -89,6 +102,7 @@ class Kubelet(QueueController):
             self._pods.pop(uid, None)
             self._seen.discard(uid)
             self._ending.discard(uid)
+            self._told.pop(uid, None)
         elif obj["spec"].get("nodeName"):
             self._pods[uid] = obj
             self.enqueue(uid)
@@ -144,39 +158,33 @@ class Kubelet(QueueController):
         self._admitted[uid] = _Admitted(pod, requests)
 
     def _reject(self, pod: Object, why: Refusal) -> None:
-        namespace, name = key_of(pod)
         status = {"phase": "Failed", "reason": why.reason, "message": f"Pod was rejected: {why.message}"}
         self.store.change(pod, {"status": status}, "status")
-        now = self.store.timestamp()
-        event = {
-            "metadata": {"generateName": f"{name}."},
-            "involvedObject": {
-                "kind": "Pod",
-                "apiVersion": "v1",
-                "namespace": namespace,
-                "name": name,
-                "uid": pod["metadata"]["uid"],
-            },
-            "reason": why.reason,
-            "message": why.message,
-            "type": "Warning",
-            "source": {"component": "kubelet", "host": pod["spec"]["nodeName"]},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
-        try:
-            self.store.create("events", event, namespace=namespace)
-        except StatusError as error:
-            if error.reason != "Forbidden":  # a namespace on its way out takes no events
-                raise
+        self._tell(pod, why)
 
     def _run(self, uid: str) -> None:
         pod = self._running(uid, "Pending")
-        if pod is not None:
-            status = running_status(pod, self._next_address(), self.store.timestamp())
-            self.store.change(pod, {"status": status}, "status")
-            self._plan_end(uid, pod)
+        if pod is None or self._lacks(uid, pod):
+            return
+        status = running_status(pod, self._next_address(), self.store.timestamp())
+        self.store.change(pod, {"status": status}, "status")
+        self._plan_end(uid, pod)
+
+    def _lacks(self, uid: str, pod: Object) -> bool:
+        """Whether a pod must wait for a volume or a claim; it is looked at again when one of those changes."""
+        node = self._nodes.get(pod["spec"]["nodeName"])
+        lack = None if node is None else missing(self.store, pod, node)
+        if lack is None:
+            return False
+        self._waiting.setdefault(key_of(pod)[0], {})[uid] = None
+        if self._told.get(uid) != lack.message:
+            self._told[uid] = lack.message
+            self._tell(pod, lack)
+        return True
+
+    def _tell(self, pod: Object, why: Refusal) -> None:
+        node = pod["spec"]["nodeName"]
+        record_event(self.store, pod, why.reason, why.message, component="kubelet", host=node, warning=True)
 
     def _running(self, uid: str, phase: str) -> Object | None:
         """Return a pod that was taken in, if it is in a phase and not to end."""

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.simulator.apimachinery.objects import condition_of, labels_of
 from scheduler.simulator.apimachinery.selectors import selector_text
-from scheduler.simulator.apimachinery.tables import AGE, NAME, Cell, Column, Printer, age, created, pairs_text
+from scheduler.simulator.apimachinery.tables import AGE, NAME, Column, Printer, age, at, created, pairs_text
+from scheduler.simulator.printing.others import OTHER_PRINTERS
 from scheduler.simulator.printing.pods import pod_cells
+from scheduler.simulator.printing.storage import STORAGE_PRINTERS
 from scheduler.simulator.printing.workloads import WORKLOAD_PRINTERS
 
 if TYPE_CHECKING:
@@ -105,11 +107,6 @@ def _service_cells(service: Object, now: datetime) -> list[Any]:
     ]
 
 
-def _field(field: str, default: Any, part: str = "") -> Cell:
-    """Return what shows a field of an object, or of its spec or status."""
-    return lambda obj, _: (obj.get(part, {}) if part else obj).get(field, default)
-
-
 def _entries(config_map: Object, _: datetime) -> int:
     return len(config_map.get("data", {})) + len(config_map.get("binaryData", {}))
 
@@ -125,12 +122,14 @@ _ANYTHING: Final = Printer(
             "Created At",
             ("V1ObjectMeta", "creationTimestamp"),
             "date",
-            cell=_field("creationTimestamp", None, "metadata"),
+            cell=at("metadata.creationTimestamp", None),
         ),
     )
 )
 _PRINTERS: Final[Mapping[str, Printer]] = {
     **WORKLOAD_PRINTERS,
+    **STORAGE_PRINTERS,
+    **OTHER_PRINTERS,
     "pods": Printer(
         (
             NAME,
@@ -180,7 +179,7 @@ _PRINTERS: Final[Mapping[str, Printer]] = {
         _event_cells,
     ),
     "namespaces": Printer(
-        (NAME, Column("Status", "The status of the namespace", cell=_field("phase", "", "status")), AGE)
+        (NAME, Column("Status", "The status of the namespace", cell=at("status.phase", "")), AGE)
     ),
     "networkpolicies.networking.k8s.io": Printer(
         (NAME, Column("Pod-Selector", "Which pods it is about, by their labels.", cell=_chosen_pods), AGE)
@@ -201,25 +200,25 @@ _PRINTERS: Final[Mapping[str, Printer]] = {
     "leases.coordination.k8s.io": Printer(
         (
             NAME,
-            Column("Holder", ("V1LeaseSpec", "holderIdentity"), cell=_field("holderIdentity", "", "spec")),
+            Column("Holder", ("V1LeaseSpec", "holderIdentity"), cell=at("spec.holderIdentity", "")),
             AGE,
         )
     ),
     "priorityclasses.scheduling.k8s.io": Printer(
         (
             NAME,
-            Column("Value", ("V1PriorityClass", "value"), "integer", cell=_field("value", 0)),
+            Column("Value", ("V1PriorityClass", "value"), "integer", cell=at("value", 0)),
             Column(
                 "Global-Default",
                 ("V1PriorityClass", "globalDefault"),
                 "boolean",
-                cell=_field("globalDefault", False),
+                cell=at("globalDefault", False),
             ),
             AGE,
             Column(
                 "PreemptionPolicy",
                 ("V1PriorityClass", "preemptionPolicy"),
-                cell=_field("preemptionPolicy", "PreemptLowerPriority"),
+                cell=at("preemptionPolicy", "PreemptLowerPriority"),
             ),
         )
     ),

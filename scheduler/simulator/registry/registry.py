@@ -251,8 +251,8 @@ class Registry:
         keep_system_fields(metadata, old["metadata"])
         causes: list[Cause]
         if place.subresource:
-            strategy.prepare_part_update(place.subresource, obj, old)
-            causes = list(strategy.validate_part_update(obj))
+            strategy.prepare_part_update(place.subresource, obj, old, self)
+            causes = list(strategy.validate_part_update(obj, old))
         else:
             strategy.admit_update(obj, old, self)
             strategy.prepare_update(obj, old)
@@ -263,6 +263,8 @@ class Registry:
             obj["metadata"]["managedFields"] = managed
         causes = [*validate_metadata(metadata, strategy.name_rule), *causes]
         _refuse_if_invalid(kind, entry.name, causes)
+        if not place.subresource:
+            strategy.check_update(obj, old, self)
         return self.commit(kind, entry, obj, options)
 
     def _set_name(self, kind: Kind, metadata: Object) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from scheduler.cycle.event_bus import EventBus
 from scheduler.framework.capabilities import PodActivator, WaitForEvent
-from scheduler.framework.changes import NODE_ADD, NODE_DELETE
+from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
+from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 from scheduler.queue import Place
 from tests.builders import node, pod
 from tests.unit.queue.cluster import Cluster
@@ -126,3 +129,47 @@ async def test_where_no_pod_is_queued_plugins_hear_of_events_all_the_same():
     it.happened(NODE_ADD, None, node("n1"))
 
     assert await waiting is True
+
+
+CLAIM_CHANGED = ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.UPDATE)
+CLAIM = {"metadata": {"namespace": "shop", "name": "data"}}
+
+OF_OBJECTS = [
+    pytest.param((EventResource.NODE, "n1"), (NODE_ADD, None, node("n1")), id="a node"),
+    pytest.param((EventResource.POD, "default/web"), (ASSIGNED_POD_DELETE, pod("web"), None), id="a pod"),
+    pytest.param(
+        (EventResource.PERSISTENT_VOLUME_CLAIM, "shop/data"), (CLAIM_CHANGED, CLAIM, CLAIM), id="a claim"
+    ),
+]
+
+
+@pytest.mark.parametrize(("awaited", "event"), OF_OBJECTS)
+@virtually
+async def test_who_waits_for_objects_is_woken_by_theirs_only(awaited: Any, event: Any):
+    it = bus()
+    waiting = asyncio.create_task(
+        it.wait_for_change_of([awaited, (EventResource.CSI_NODE, "n9")], timeout_seconds=60)
+    )
+    await asyncio.sleep(1)
+    it.happened(NODE_ADD, None, node("n2"))
+    it.happened(ClusterEvent(EventResource.CSI_DRIVER, ActionType.ADD), None, {"metadata": {"name": "n1"}})
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    it.happened(*event)
+    it.happened(*event)
+
+    assert await waiting is True
+    assert not it._waiting_for
+
+
+@virtually
+async def test_several_may_wait_for_one_object_and_some_in_vain():
+    it, objects = bus(), [(EventResource.NODE, "n1")]
+    early = asyncio.create_task(it.wait_for_change_of(objects, timeout_seconds=10))
+    late = asyncio.create_task(it.wait_for_change_of(objects, timeout_seconds=60))
+    also_late = asyncio.create_task(it.wait_for_change_of(objects, timeout_seconds=60))
+    await asyncio.sleep(20)
+    it.happened(NODE_DELETE, node("n1"), None)
+
+    assert [await early, await late, await also_late] == [False, True, True]
+    assert not it._waiting_for

@@ -57,6 +57,27 @@ def test_trimming_leaves_the_pod_itself_alone():
     assert msgspec.json.encode(whole.pod) == before
 
 
+def test_of_volumes_only_those_stay_that_the_node_attaches():
+    token = {"name": "kube-api-access-x7k2p", "projected": {"sources": []}}
+    mounted = {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}}
+    whole = running("web-1", volumes=[token, mounted, {"name": "tmp", "emptyDir": {}}])
+    trimmed = trim_bound_pod(whole)
+
+    assert [volume.name for volume in trimmed.pod.spec.volumes] == ["data"]
+    assert trimmed.claims == whole.claims
+    assert trimmed.storage_uses == whole.storage_uses != frozenset()
+    assert trimmed.takes_the_same_as(whole)
+    assert trim_bound_pod(running("web-2", volumes=[token])).pod.spec.volumes == ()
+
+
+def test_a_plain_pod_weighs_the_same_with_and_without_the_files_that_kubelet_mounts():
+    token = {"name": "kube-api-access-x7k2p", "projected": {"sources": []}}
+    with_token, without = (trim_bound_pod(running("web-1", volumes=volumes)) for volumes in ([token], []))
+
+    assert msgspec.json.encode(with_token.pod) == msgspec.json.encode(without.pod)
+    assert with_token.__dict__ == without.__dict__
+
+
 def test_replicas_share_what_is_the_same():
     one, other = trim_bound_pod(running("web-1")), trim_bound_pod(running("web-2"))
     assert one.labels is other.labels

@@ -51,9 +51,11 @@ def widget(name: str, **fields: Any) -> Object:
 
 
 @asynccontextmanager
-async def running(store: AStore, *, kubelet: bool | KubeletOptions = True, controllers: bool = True):
+async def running(
+    store: AStore, *, kubelet: bool | KubeletOptions = True, controllers: bool = True, **others: Any
+):
     """Let all who live in a cluster work on a store."""
-    there = stand_ins(store, kubelet=kubelet, controllers=controllers)
+    there = stand_ins(store, kubelet=kubelet, controllers=controllers, **others)
     for stand_in in there:
         stand_in.start()
     try:

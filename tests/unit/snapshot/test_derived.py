@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import node, pod
-from tests.clusters import Cluster, cluster, wild_clusters, wild_pods
+from tests.clusters import CLAIM_NAMES, Cluster, cluster, wild_clusters, wild_pods
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,19 @@ RESOURCES = (
     "hugepages-2Mi",
     "example.com/foo",
 )
+
+USES = [
+    use
+    for source in (
+        *({"persistentVolumeClaim": {"claimName": name}} for name in CLAIM_NAMES),
+        {"ephemeral": {}},
+        *({"gcePersistentDisk": {"pdName": "d1", "readOnly": read_only}} for read_only in (False, True)),
+        {"awsElasticBlockStore": {"volumeID": "d2"}},
+        {"iscsi": {"iqn": "d1"}},
+        {"rbd": {"monitors": ["m1", "m2"], "pool": "rbd", "image": "d1"}},
+    )
+    for use in pod("new-0", volumes=[{"name": "v", **source}]).storage_uses
+]
 
 
 def content(snapshot: Snapshot) -> dict[str, Any]:
@@ -46,6 +59,9 @@ def content(snapshot: Snapshot) -> dict[str, Any]:
     image = snapshot.image("a:latest")
     found["image"] = (image.num_nodes, image.present.tolist())
     found["pods"] = [sorted(each.uid for each in snapshot.pods_on(row)) for row in range(snapshot.n_nodes)]
+    storage = snapshot.storage
+    found["storage"] = {row: sorted(each.uid for each in storage.pods_on(row)) for row in storage.rows()}
+    found["holders"] = {use: sorted(storage.holders(use)) for use in USES}
     found["rows"] = [snapshot.row_of(each.name) for each in snapshot.nodes]
     infos = [snapshot.node_info(row) for row in range(snapshot.n_nodes)]
     found["infos"] = [(info.requested, tuple(info.nonzero_requested)) for info in infos]
@@ -70,7 +86,10 @@ def placed(data: st.DataObject, nodes: Sequence[Any]) -> list[tuple[int, PodInfo
     count = data.draw(st.integers(0, 3)) if nodes else 0
     rows = [data.draw(st.integers(0, len(nodes) - 1)) for _ in range(count)]
     return [
-        (row, data.draw(wild_pods("resources", "ports", name=f"new-{number}", node=nodes[row].name)))
+        (
+            row,
+            data.draw(wild_pods("resources", "ports", "volumes", name=f"new-{number}", node=nodes[row].name)),
+        )
         for number, row in enumerate(rows)
     ]
 
@@ -87,7 +106,7 @@ def test_an_overlay_is_the_cluster_with_these_pods(base: Cluster, data: st.DataO
     assert overlay == content(table.snapshot())
 
 
-@given(wild_clusters("resources", "taints", "labels", "images", "features"), st.data())
+@given(wild_clusters("resources", "taints", "labels", "images", "features", "volumes"), st.data())
 def test_an_overlay_is_the_cluster_without_these_pods(base: Cluster, data: st.DataObject):
     table = base.table()
     there = [(row, each) for row, n in enumerate(base.nodes) for each in base.pods.get(n.name, ())]

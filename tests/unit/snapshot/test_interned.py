@@ -46,3 +46,23 @@ def test_numbers_are_int64_whether_they_differ_or_not():
     assert zones.measure(len).tolist() == [1, 3, 3]
     assert zones.measure(lambda _: 7).tolist() == [7, 7, 7]
     assert zones.measure(lambda _: 7).dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        pytest.param({"b"}, [False, True, False, True], id="one"),
+        pytest.param({"a", "b"}, [True, True, False, True], id="several"),
+        pytest.param({"gone"}, [False] * 4, id="one that no node holds any more"),
+        pytest.param({"elsewhere"}, [False] * 4, id="one that none ever held"),
+        pytest.param(set(), [False] * 4, id="none"),
+    ],
+)
+@pytest.mark.parametrize("is_kept", [True, False], ids=["by its place", "by looking at all"])
+def test_the_nodes_that_hold_one_of_some_values(wanted: set[str], expected: list[bool], is_kept: bool):
+    places = {"a": 0, "b": 1, "c": 3} if is_kept else None
+    values = ["a", "b", "gone" if is_kept else "-", "c"]
+    found = Interned(np.array([0, 1, 3, 1], dtype=np.int32), values, places)
+
+    assert found.among(wanted).tolist() == expected
+    assert found.take(np.array([3, 2], dtype=np.intp)).among(wanted).tolist() == [expected[3], expected[2]]

@@ -128,7 +128,8 @@ def test_what_is_assumed_is_shown_until_something_newer_comes(story: list[tuple[
                 assumed.pop(key, None)
             case "assumed":
                 store.assume(key, obj)
-                assumed[key] = obj
+                if key not in shown or number >= int(shown[key]["metadata"]["resourceVersion"]):
+                    assumed[key] = obj
             case "restored":
                 store.restore(key)
                 assumed.pop(key, None)
@@ -162,3 +163,13 @@ def test_an_object_that_cannot_be_read_as_wanted_is_named(store: ObjectStore):
 
     with pytest.raises(ObjectError, match=r"Volume pv: size: expected `str`, got `int`"):
         store.typed(Volume, "pv")
+
+
+def test_a_companion_is_made_once_for_all_who_read_the_objects(store: ObjectStore):
+    first = store.companion(list, lambda: [1])
+    store["shop/web"] = WEB
+    store.clear()
+
+    assert store.companion(list, lambda: [2]) is first
+    assert store.companion(dict, dict) == {}
+    assert ObjectStore().companion(list, lambda: [2]) == [2]

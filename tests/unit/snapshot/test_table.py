@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 RESOURCES = ("cpu", "memory", "pods", "nvidia.com/gpu", "example.com/foo")
 LABELS = ("zone", "disk")
 IMAGES = ("a:1", "b:1")
+CLAIM_C, CLAIM_D = ({"name": name, "persistentVolumeClaim": {"claimName": name}} for name in "cd")
+DISK = {"name": "e", "iscsi": {"iqn": "disk"}}
+USES = sorted(pod("p", volumes=[CLAIM_C, CLAIM_D, DISK]).storage_uses)
 
 
 @dataclass
@@ -80,6 +83,16 @@ def compare(model: Model, snapshot: Snapshot) -> None:
         assert used.values[used.codes[row]] == ports
         for image in IMAGES:
             assert snapshot.image(image).present[row] == (image in expected.images)
+        assert list(snapshot.storage.pods_on(row)) == [each for each in pods.values() if each.storage_volumes]
+    with_storage = {
+        name for name, pods in model.pods.items() if any(p.storage_volumes for p in pods.values())
+    }
+    assert {snapshot.name_of(row) for row in snapshot.storage.rows()} == with_storage
+    for use in USES:
+        holders = {
+            name for name, pods in model.pods.items() if any(use in p.storage_uses for p in pods.values())
+        }
+        assert {snapshot.name_of(row) for row in snapshot.storage.holders(use)} == holders
     for image in IMAGES:
         state = snapshot.image(image)
         assert state.num_nodes == sum(image in each.images for each in model.nodes.values())
@@ -126,6 +139,9 @@ containers = st.lists(
 )
 
 
+volumes = st.lists(st.sampled_from([CLAIM_C, CLAIM_D, DISK, {"name": "tmp", "emptyDir": {}}]), max_size=2)
+
+
 class Table(RuleBasedStateMachine):
     """Random changes; after each of them the columns are the model's, and the rows that changed are noted."""
 
@@ -135,7 +151,8 @@ class Table(RuleBasedStateMachine):
         self.model = Model()
         self.changed: set[str] = set()
         self.changed_nodes: set[str] = set()
-        self.seen = self.seen_nodes = 0
+        self.changed_storage: set[str] = set()
+        self.seen = self.seen_nodes = self.seen_storage = 0
         self.count = 0
         if labels_read_early:
             self.table.label("zone")
@@ -168,14 +185,15 @@ class Table(RuleBasedStateMachine):
             self.changed_nodes.add(last)
 
     @precondition(lambda self: self.model.nodes)
-    @rule(data=st.data(), containers=containers)
-    def add_pod(self, data: st.DataObject, containers: list[dict[str, Any]]):
+    @rule(data=st.data(), containers=containers, volumes=volumes)
+    def add_pod(self, data: st.DataObject, containers: list[dict[str, Any]], volumes: list[dict[str, Any]]):
         name = data.draw(st.sampled_from(sorted(self.model.nodes)))
         self.count += 1
-        each = pod(f"p{self.count}", node=name, containers=containers)
+        each = pod(f"p{self.count}", node=name, containers=containers, volumes=volumes)
         self.table.add_pod(self.table.row_of(name), each)
         self.model.pods[name][each.uid] = each
         self.changed.add(name)
+        self.changed_storage |= {name} if each.storage_volumes else set()
 
     @precondition(lambda self: any(self.model.pods.values()))
     @rule(data=st.data())
@@ -185,6 +203,15 @@ class Table(RuleBasedStateMachine):
         removed = self.table.remove_pod(self.table.row_of(name), uid)
         assert removed is self.model.pods[name].pop(uid)
         self.changed.add(name)
+        self.changed_storage |= {name} if removed.storage_volumes else set()
+
+    @precondition(lambda self: any(self.model.pods.values()))
+    @rule(data=st.data())
+    def replace_pod(self, data: st.DataObject):
+        name = data.draw(st.sampled_from(sorted(name for name, pods in self.model.pods.items() if pods)))
+        uid = data.draw(st.sampled_from(sorted(self.model.pods[name])))
+        another = self.model.pods[name][uid] = self.model.pods[name][uid].placed_on(name)
+        self.table.replace_pod(self.table.row_of(name), another, is_news=False)
 
     @invariant()
     def columns_are_the_models(self):
@@ -195,6 +222,12 @@ class Table(RuleBasedStateMachine):
         changes, node_changes = self.table.changes, self.table.node_changes
         assert self.names_at(changes.since(self.seen)) == self.changed
         assert self.names_at(node_changes.since(self.seen_nodes)) == self.changed_nodes
+        storage_changes = self.table.storage().changes
+        noted = storage_changes.since(self.seen_storage)
+        assert noted is not None
+        there = {self.table.nodes[row].name for row in noted if row < self.table.n_nodes}
+        assert self.changed_storage & set(self.model.nodes) <= there
+        self.seen_storage, self.changed_storage = storage_changes.end, set()
         self.seen, self.seen_nodes = changes.end, node_changes.end
         self.changed, self.changed_nodes = set(), set()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.errors import ConfigurationError
+from scheduler.errors import ConfigurationError, ObjectError
 from scheduler.framework import (
     FilterPlugin,
     HttpGet,
@@ -19,6 +19,7 @@ from scheduler.framework import (
     WaitForEvent,
     WaitingPods,
 )
+from scheduler.testing.storage import claim
 from tests.builders import node_object, pod_object
 from tests.unit.whatif.clusters import profile_with, scheduler_of
 
@@ -141,3 +142,19 @@ def test_background_data_are_fetched_before_anything_is_judged(caplog: pytest.Lo
 def test_a_profile_with_an_unknown_plugin_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="NoSuchPlugin"):
         scheduler_of(config=profile_with("NoSuchPlugin"))
+
+
+def test_a_claim_of_a_file_is_in_the_namespace_it_is_meant_to_be_in() -> None:
+    written = claim("data", namespace="")
+    del written["metadata"]["namespace"]
+
+    claims = scheduler_of(node_object("n1"), written).cache.snapshot().objects("v1/persistentvolumeclaims")
+
+    assert claims["default/data"]["metadata"]["namespace"] == "default"
+
+
+def test_a_claim_nobody_can_read_is_told_with_its_field() -> None:
+    with pytest.raises(
+        ObjectError, match=r"PersistentVolumeClaim default/data: spec\.volumeName: expected `str`, got `int`"
+    ):
+        scheduler_of(node_object("n1"), claim("data", volumeName=7))

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.unit.simulator.a_store import AStore, deployment, node
 from tests.unit.simulator.definitions import running
+from tests.unit.simulator.storage_objects import claim, storage_class
 from tests.virtual_time import LoopClock
 from tests.virtually import virtually
 
@@ -227,3 +228,68 @@ async def test_only_so_many_old_replica_sets_are_kept():
         await asyncio.sleep(1)
 
         assert len(store.list("replicasets")) == 3
+
+
+def with_claims(name: str, replicas: int, **retention: str) -> dict[str, Any]:
+    template = claim("data", storageClassName="plain")
+    template["metadata"]["labels"] = {"disk": "yes"}
+    policy = {"persistentVolumeClaimRetentionPolicy": retention} if retention else {}
+    return stateful_set(name, replicas, volumeClaimTemplates=[template], **policy)
+
+
+def claims_of(store: AStore) -> list[str]:
+    return sorted(one["metadata"]["name"] for one in store.list("persistentvolumeclaims"))
+
+
+@virtually
+async def test_each_pod_of_a_stateful_set_has_a_claim_of_its_own_that_outlives_it():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("storageclasses", storage_class("plain"))
+        store.create("statefulsets", with_claims("db", 2))
+        for _ in range(2):
+            await asyncio.sleep(3)
+            bind_all(store)
+        await asyncio.sleep(3)
+        assert claims_of(store) == ["data-db-0", "data-db-1"]
+        made = store.get("persistentvolumeclaims", "data-db-1")
+        assert made["metadata"]["labels"] == {"disk": "yes", "app": "db"}
+        assert "ownerReferences" not in made["metadata"]
+        (volume,) = store.get("pods", "db-1")["spec"]["volumes"]
+        assert volume == {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-1"}}
+
+        store.delete("statefulsets", "db")
+        await asyncio.sleep(10)
+        assert store.list("pods") == []
+        assert claims_of(store) == ["data-db-0", "data-db-1"]
+
+
+@virtually
+async def test_claims_go_with_a_stateful_set_if_it_says_so():
+    store = AStore()
+    async with running(store):
+        store.create("storageclasses", storage_class("plain"))
+        store.create("statefulsets", with_claims("db", 1, whenDeleted="Delete"))
+        await asyncio.sleep(1)
+        (owner,) = store.get("persistentvolumeclaims", "data-db-0")["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"]) == ("StatefulSet", "db")
+        store.delete("statefulsets", "db")
+        await asyncio.sleep(5)
+        assert claims_of(store) == []
+
+
+@virtually
+async def test_claims_go_with_pods_that_are_scaled_away_if_it_says_so():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("storageclasses", storage_class("plain"))
+        store.create("statefulsets", with_claims("db", 2, whenScaled="Delete"))
+        for _ in range(2):
+            await asyncio.sleep(3)
+            bind_all(store)
+        await asyncio.sleep(3)
+        store.scale("statefulsets.apps", "db", 1)
+        await asyncio.sleep(10)
+        assert claims_of(store) == ["data-db-0"]

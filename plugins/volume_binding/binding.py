@@ -1,0 +1,279 @@
+"""Binds a pod's volumes: shows what will be, writes it, and waits until the PV controller and the provisioners are done.
+
+Source:
+    kube-scheduler v1.36, plugins/volumebinding/binder.go, AssumePodVolumes, BindPodVolumes and what they call;
+    component-helpers/storage/volume/pv_helpers.go, GetBindVolumeToClaim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from plugins.volume_binding.claims import SELECTED_NODE, is_fully_bound, key_of
+from plugins.volume_binding.migration import reach_on
+from plugins.volume_binding.places import reaches
+from plugins.volumes.storage import CLAIMS, VOLUMES, Storage
+from scheduler.errors import ApiError
+from scheduler.framework import EventResource, Status
+from scheduler.snapshot import object_key, resource_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from plugins.volume_binding.judging import VolumesOnNode
+    from scheduler.framework import ApiWrite, Clock, ClusterObjects, WaitForEvent
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
+
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+"""On volumes: nobody held them ready for their claims before."""
+
+
+@dataclass(slots=True)
+class Change:
+    """An object that is about to be another.
+
+    Attributes:
+        kind: of the object.
+        claim: `namespace/name` of the claim that it is for: the object itself, or the one it is to be bound to.
+        after: the object as it will be; once it is written, as the API server answered.
+        is_assumed: whether everybody sees it so already, because of this change.
+        is_written: whether the API server knows.
+    """
+
+    kind: str
+    claim: str
+    after: Mapping[str, Any]
+    is_assumed: bool
+    is_written: bool = False
+
+    @property
+    def name(self) -> str:
+        return str(self.after["metadata"]["name"])
+
+    @property
+    def path(self) -> str:
+        """Where the object lives in the API."""
+        namespace = self.after["metadata"].get("namespace")
+        plural = self.kind.rpartition("/")[2]
+        return (
+            f"/api/v1/namespaces/{namespace}/{plural}/{self.name}"
+            if namespace
+            else f"/api/v1/{plural}/{self.name}"
+        )
+
+
+class _BindingFailedError(Exception):
+    """The volumes will not be bound like this; the pod has to be scheduled again."""
+
+
+class VolumeBinder:
+    """Carries out what was found for a pod on its node.
+
+    Args:
+        timeout_seconds: how long to wait for volumes to be bound, once all is written.
+    """
+
+    def __init__(
+        self,
+        objects: ClusterObjects,
+        writer: ApiWrite,
+        happenings: WaitForEvent,
+        clock: Clock,
+        timeout_seconds: float,
+    ) -> None:
+        self._objects = objects
+        self._storage = Storage(objects)
+        self._writer = writer
+        self._happenings = happenings
+        self._clock = clock
+        self._timeout_seconds = timeout_seconds
+
+    # Before and after.
+
+    def assume(self, volumes: VolumesOnNode, node_name: str) -> Sequence[Change]:
+        """Show volumes and claims as they will be, so that no other pod counts on them; return what is to be written."""
+        changes = [self._claimed(name, claim) for claim, name in volumes.bindings]
+        changes += [self._placed(claim, node_name) for claim in volumes.provisions]
+        for change in changes:
+            if change.is_assumed:
+                self._objects.assume(change.kind, change.after)
+        return changes
+
+    def restore(self, changes: Sequence[Change]) -> None:
+        """Show what was not written as the API server does again, unless somebody else has assumed it by now."""
+        for change in changes:
+            key = object_key(change.after)
+            shown = self._objects.objects(change.kind).get(key)
+            if not change.is_written and shown is change.after:
+                self._objects.restore(change.kind, key)
+
+    def _claimed(self, name: str, claim: PersistentVolumeClaim) -> Change:
+        """Return a volume as it will be when a claim holds it."""
+        before = self._objects.objects(VOLUMES)[name]
+        wanted = {
+            "kind": "PersistentVolumeClaim",
+            "namespace": claim.metadata.namespace,
+            "name": claim.metadata.name,
+            "uid": claim.metadata.uid,
+            "apiVersion": "v1",
+            "resourceVersion": claim.metadata.resource_version,
+        }
+        held = before["spec"].get("claimRef")
+        is_new = held is None or any(
+            held.get(field) != wanted[field] for field in ("namespace", "name", "uid")
+        )
+        annotations = before["metadata"].get("annotations") or {}
+        if held is None and BOUND_BY_CONTROLLER not in annotations:
+            annotations = {**annotations, BOUND_BY_CONTROLLER: "yes"}
+        after = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            **before,
+            "metadata": {**before["metadata"], "annotations": annotations},
+            "spec": {**before["spec"], "claimRef": wanted if is_new else held},
+        }
+        return Change(VOLUMES, key_of(claim), after, is_assumed=is_new)
+
+    def _placed(self, claim: PersistentVolumeClaim, node_name: str) -> Change:
+        """Return a claim as it will be when its volume is to be made for a node."""
+        before = self._objects.objects(CLAIMS)[key_of(claim)]
+        annotations = {**(before["metadata"].get("annotations") or {}), SELECTED_NODE: node_name}
+        after = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            **before,
+            "metadata": {**before["metadata"], "annotations": annotations},
+        }
+        return Change(CLAIMS, key_of(claim), after, is_assumed=True)
+
+    # While others go on.
+
+    async def bind(self, pod: PodInfo, node_name: str, changes: Sequence[Change]) -> Status | None:
+        """Write what was assumed, and wait until all of it is bound; return why not, if it will not be."""
+        for change in changes:
+            try:
+                answer = await self._writer.api_write("PUT", change.path, change.after)
+            except ApiError as error:
+                return Status.failed(str(error), error)
+            change.after, change.is_written = answer, True
+            if object_key(answer) in self._objects.objects(change.kind):
+                self._objects.assume(change.kind, answer)
+        try:
+            await self._wait_bound(pod, node_name, changes)
+        except _BindingFailedError as error:
+            return Status.failed(f"binding volumes: {error}")
+        return None
+
+    async def _wait_bound(self, pod: PodInfo, node_name: str, changes: Sequence[Change]) -> None:
+        """Wait until all claims are fully bound.
+
+        Raises:
+            _BindingFailedError: that will not happen, or has not in time.
+        """
+        deadline = self._clock.monotonic() + self._timeout_seconds
+        while not self._is_bound(pod, node_name, changes):
+            left = deadline - self._clock.monotonic()
+            involved = [*self._involved(pod, node_name, changes)]
+            if left <= 0 or not await self._happenings.wait_for_change_of(involved, timeout_seconds=left):
+                raise _BindingFailedError("context deadline exceeded")
+
+    def _involved(
+        self, pod: PodInfo, node_name: str, changes: Sequence[Change]
+    ) -> Iterator[tuple[EventResource, str]]:
+        """Yield the objects whose changes may end the wait."""
+        yield EventResource.POD, pod.key
+        yield EventResource.NODE, node_name
+        yield EventResource.CSI_NODE, node_name
+        for change in changes:
+            yield EventResource.PERSISTENT_VOLUME_CLAIM, change.claim
+            claim = self._storage.claim(change.claim)
+            if change.kind == VOLUMES:
+                yield EventResource.PERSISTENT_VOLUME, change.name
+            elif claim is not None and claim.spec.volume_name:
+                yield EventResource.PERSISTENT_VOLUME, claim.spec.volume_name
+
+    def _is_bound(self, pod: PodInfo, node_name: str, changes: Sequence[Change]) -> bool:
+        """Look whether all claims are fully bound by now.
+
+        Raises:
+            _BindingFailedError: they will not be.
+
+        Source:
+            kube-scheduler v1.36, plugins/volumebinding/binder.go, checkBindings.
+        """
+        node = self._node_with(pod, node_name)
+        return all(
+            self._is_claim_bound_to(change, node)
+            if change.kind == VOLUMES
+            else self._is_claim_provisioned(change, node)
+            for change in changes
+        )
+
+    def _node_with(self, pod: PodInfo, node_name: str) -> NodeObject:
+        """Return the node, if it still expects the pod."""
+        snapshot = self._objects.snapshot()
+        row = snapshot.row_of(node_name)
+        if row is None:
+            raise _BindingFailedError(f'failed to get node "{node_name}": node "{node_name}" not found')
+        if all(each.uid != pod.uid for each in snapshot.pods_on(row)):
+            raise _BindingFailedError(f'pod does not exist any more: pod "{pod.name}" not found')
+        return snapshot.nodes[row]
+
+    def _is_claim_bound_to(self, change: Change, node: NodeObject) -> bool:
+        """Look whether a claim is bound, now that a volume names it."""
+        volume = self._storage.volume(change.name)
+        if volume is None:
+            raise _BindingFailedError(f'failed to check binding: persistentvolumes "{change.name}" not found')
+        claim = self._storage.claim(change.claim)
+        if claim is None:
+            raise _BindingFailedError(
+                f'failed to check binding: persistentvolumeclaims "{change.claim}" not found'
+            )
+        if self._is_behind(change):
+            return False
+        self._check_reached(volume, node, "failed to translate pv to csi: ")
+        reference = volume.spec.claim_ref
+        if reference is None or not reference.uid:
+            raise _BindingFailedError(f'ClaimRef got reset for pv "{change.name}"')
+        return is_fully_bound(claim)
+
+    def _is_claim_provisioned(self, change: Change, node: NodeObject) -> bool:
+        """Look whether a volume was made for a claim and bound to it, now that the claim names its node."""
+        claim = self._storage.claim(change.claim)
+        if claim is None:
+            raise _BindingFailedError(
+                f'failed to check provisioning pvc: persistentvolumeclaims "{change.claim}" not found'
+            )
+        if self._is_behind(change):
+            return False
+        if not claim.metadata.annotations:
+            raise _BindingFailedError(f'selectedNode annotation reset for PVC "{change.name}"')
+        if claim.metadata.annotations.get(SELECTED_NODE) != node.name:
+            # That is how a provisioner says that it cannot make the volume there.
+            raise _BindingFailedError(f'provisioning failed for PVC "{change.name}"')
+        if claim.spec.volume_name:
+            volume = self._storage.bound_volume(claim)
+            if volume is None:
+                return False  # its event has not come yet
+            self._check_reached(volume, node)
+        return is_fully_bound(claim)
+
+    def _is_behind(self, change: Change) -> bool:
+        """Whether an object is not shown yet as we wrote it."""
+        shown = self._objects.objects(change.kind)[object_key(change.after)]
+        return resource_version(shown) < resource_version(change.after)
+
+    def _check_reached(self, volume: PersistentVolume, node: NodeObject, prefix: str = "") -> None:
+        """Fail if a node cannot reach a volume."""
+        try:
+            reach = reach_on(volume, self._storage.csi_node(node.name))
+        except ValueError as error:
+            raise _BindingFailedError(f"{prefix}{error}") from error
+        if not reaches(reach, node.labels):
+            raise _BindingFailedError(
+                f'pv "{volume.metadata.name}" node affinity doesn\'t match node "{node.name}": '
+                "no matching NodeSelectorTerms"
+            )

@@ -1,0 +1,102 @@
+"""The claims of a pod: which are bound, which wait for the pod to have a node, and what is wrong with them.
+
+Source:
+    kube-scheduler v1.36, plugins/volumebinding: volume_binding.go, podHasPVCs; binder.go, GetPodVolumeClaims.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from plugins.volumes.storage import claim_not_found, not_made_for, was_made_for
+from scheduler.framework import Status
+from scheduler.objects.storage import WAIT_FOR_FIRST_CONSUMER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plugins.volumes.storage import Storage
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_volumes import PodClaim
+    from scheduler.objects.storage import PersistentVolumeClaim
+
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+"""On claims that the PV controller is done with."""
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+"""On claims: where the pod will be, so that the volume is made there."""
+
+UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
+
+_LOST = "Lost"
+
+
+class PodClaims(NamedTuple):
+    """The claims of one pod, each as often as the pod names it.
+
+    Attributes:
+        bound: have their volumes.
+        unbound: wait for the pod to have a node.
+    """
+
+    bound: Sequence[PersistentVolumeClaim]
+    unbound: Sequence[PersistentVolumeClaim]
+
+
+def find_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
+    """Return the claims of a pod, or why no node can run it before they change."""
+    claims: list[PersistentVolumeClaim] = []
+    for named in pod.claims:
+        claim = storage.claim(named.key)
+        fault = _fault(pod, named, claim)
+        if fault:
+            return Status.unschedulable(fault, resolvable=False)
+        assert claim is not None, "it is a fault to be missing"
+        claims.append(claim)
+    bound, unbound, has_immediate = [], [], False
+    for claim in claims:
+        if is_fully_bound(claim):
+            bound.append(claim)
+            continue
+        storage_class = storage.storage_class(claim.class_name) if claim.class_name else None
+        if storage_class is not None and storage_class.volume_binding_mode is None:
+            return Status.failed(f'VolumeBindingMode not set for StorageClass "{claim.class_name}"')
+        waits = storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+        # One that names its volume is bound by the PV controller, whatever the mode.
+        if waits and not claim.spec.volume_name:
+            unbound.append(claim)
+        else:
+            has_immediate = True
+    if has_immediate:
+        return Status.unschedulable(UNBOUND_IMMEDIATE, resolvable=False)
+    return PodClaims(bound, unbound)
+
+
+def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
+    """Say whether a claim has its volume, and the PV controller is done."""
+    return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
+
+
+def selected_node(claim: PersistentVolumeClaim) -> str | None:
+    """Return the node where a claim's volume is to be made; None where nobody has said so."""
+    return claim.metadata.annotations.get(SELECTED_NODE)
+
+
+def key_of(claim: PersistentVolumeClaim) -> str:
+    """Return `namespace/name`."""
+    return f"{claim.metadata.namespace}/{claim.metadata.name}"
+
+
+def _fault(pod: PodInfo, named: PodClaim, claim: PersistentVolumeClaim | None) -> str:
+    """Return what is wrong with a claim, in upstream's words; "" if nothing is."""
+    quoted = f'persistentvolumeclaim "{named.name}"'
+    if claim is None and named.is_ephemeral:
+        return f"waiting for ephemeral volume controller to create the {quoted}"
+    if claim is None:
+        return claim_not_found(named.name)
+    if claim.status.phase == _LOST:
+        return f'{quoted} bound to non-existent persistentvolume "{claim.spec.volume_name}"'
+    if claim.metadata.deletion_timestamp:
+        return f"{quoted} is being deleted"
+    if named.is_ephemeral and not was_made_for(claim, pod):
+        return not_made_for(claim, pod)
+    return ""

@@ -1,0 +1,256 @@
+"""Which nodes can have all volumes of a pod, why the others cannot, and what would be bound and made for it on each.
+
+All nodes are judged at once: what is known of a claim are arrays by node.
+
+Source:
+    kube-scheduler v1.36, plugins/volumebinding/binder.go, FindPodVolumes.
+"""
+
+from __future__ import annotations
+
+from enum import IntFlag, auto
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from plugins.volume_binding.candidates import CapacityDemand
+from plugins.volume_binding.claims import selected_node
+from plugins.volume_binding.matching import match_volumes
+from plugins.volume_binding.migration import MIGRATED, migrated_plugin, reach_by_driver
+from plugins.volume_binding.places import NONE, nodes_in, reach_of, rules_of
+from plugins.volumes.storage import CSI_NODES, CSI_STORAGE_CAPACITIES, Storage
+from scheduler.framework import PASS, Code, Outcome, Outcomes
+from scheduler.objects.selectors import NodeSelector, NodeSelectorTerm, Operator, SelectorRequirement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from plugins.volume_binding.candidates import KeptCandidates
+    from plugins.volume_binding.claims import PodClaims
+    from plugins.volume_binding.matching import Match
+    from plugins.volume_binding.places import Reach
+    from plugins.volumes.csi_migration import InTreePlugin
+    from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+    from scheduler.snapshot import Bools, Snapshot, UInt16s
+
+
+class Refusal(IntFlag):
+    """Why a node cannot have all volumes, in the order in which it is said; there may be several reasons."""
+
+    NOT_REACHED = auto()
+    NO_VOLUME = auto()
+    NO_ROOM = auto()
+    GONE = auto()
+
+
+REASONS: Final = {
+    Refusal.NOT_REACHED: "node(s) didn't match PersistentVolume's node affinity",
+    Refusal.NO_VOLUME: "node(s) didn't find available persistent volumes to bind",
+    Refusal.NO_ROOM: "node(s) did not have enough free storage",
+    Refusal.GONE: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+}
+
+_TABLE: Final = (
+    PASS,
+    *(
+        Outcome(
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+            tuple(words for refusal, words in REASONS.items() if number & refusal),
+        )
+        for number in range(1, 1 << len(Refusal))
+    ),
+)
+"""Outcomes by the sum of refusals."""
+
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+"""What stands in a class whose volumes nobody makes."""
+
+
+class VolumesOnNode(NamedTuple):
+    """What would be done for a pod on one node.
+
+    Attributes:
+        bindings: claims, and the names of the volumes to bind them to.
+        provisions: claims for which volumes are to be made.
+    """
+
+    bindings: Sequence[tuple[PersistentVolumeClaim, str]]
+    provisions: Sequence[PersistentVolumeClaim]
+
+
+class NodeVolumes:
+    """What the nodes of a snapshot have for the claims of one pod; judged when somebody asks."""
+
+    def __init__(self, snapshot: Snapshot, claims: PodClaims, kept: KeptCandidates) -> None:
+        self._snapshot = snapshot
+        self._storage = Storage(snapshot)
+        self._claims = claims
+        self._kept = kept
+        self._refusals: UInt16s = np.zeros(snapshot.n_nodes, dtype=np.uint16)
+        self._failures: list[tuple[str, Bools]] = []
+        self._matches: Sequence[Match] = ()
+        self._selected: Sequence[PersistentVolumeClaim] = ()
+
+    @cached_property
+    def outcomes(self) -> Outcomes:
+        """What is said of each node."""
+        self._check_bound()
+        if self._claims.unbound:
+            self._check_unbound()
+        index = self._refusals
+        table = [*_TABLE]
+        for words, rows in reversed(self._failures):  # the first that happened on a node is told
+            index[rows] = len(table)
+            table.append(Outcome(Code.ERROR, (words,)))
+        return Outcomes(index, tuple(table))
+
+    def on(self, node_name: str) -> VolumesOnNode | None:
+        """Return what is to be done on a node that passed; None where nothing was judged, or the node is none."""
+        row = self._snapshot.row_of(node_name)
+        if row is None or "outcomes" not in self.__dict__:
+            return None
+        bindings, provisions = [], [*self._selected]
+        for match in self._matches:
+            volume = match.volume_on(row)
+            if volume is None:
+                provisions.append(match.claim)
+            else:
+                bindings.append((match.claim, volume))
+        return VolumesOnNode(bindings, provisions)
+
+    # Claims that have their volumes.
+
+    def _check_bound(self) -> None:
+        standing = np.ones(self._snapshot.n_nodes, dtype=np.bool_)
+        for claim in self._claims.bound:
+            volume = self._storage.bound_volume(claim)
+            if volume is None:
+                self._refuse(standing, Refusal.GONE)
+                return
+            reached = self._reached(volume, standing)
+            self._refuse(standing & ~reached, Refusal.NOT_REACHED)
+            standing &= reached
+
+    def _reached(self, volume: PersistentVolume, standing: Bools) -> Bools:
+        """Return bool (n_nodes,), which nodes reach a volume; those that have its plugin's CSI driver by the driver's labels."""
+        reached = nodes_in(self._snapshot, reach_of(volume))
+        plugin = migrated_plugin(volume)
+        if plugin is None:
+            return reached
+        migrated = self._migrated(plugin) & standing
+        if not migrated.any():
+            return reached
+        try:
+            by_driver = nodes_in(self._snapshot, reach_by_driver(volume, plugin))
+        except ValueError as error:
+            self._fail(migrated, str(error))
+            return reached | migrated
+        return np.where(migrated, by_driver, reached)
+
+    def _migrated(self, plugin: InTreePlugin) -> Bools:
+        """Return bool (n_nodes,), where a CSI driver does a plugin's work."""
+        # A loop over nodes, for volumes of times before CSI only.
+        names = self._snapshot.objects(CSI_NODES).indexed(MIGRATED, plugin.name)
+        rows = [row for row in map(self._snapshot.row_of, names) if row is not None]
+        migrated = np.zeros(self._snapshot.n_nodes, dtype=np.bool_)
+        migrated[rows] = True
+        return migrated
+
+    # Claims that wait for a node.
+
+    def _check_unbound(self) -> None:
+        """Match claims with volumes, and see whether those that are left can have new ones made."""
+        self._selected = [claim for claim in self._claims.unbound if selected_node(claim) is not None]
+        standing = self._nodes_selected()
+        self._refuse(~standing, Refusal.NO_VOLUME)
+        for _, rows in self._failures:
+            standing &= ~rows
+        if not standing.any():
+            return
+        open_claims = [claim for claim in self._claims.unbound if selected_node(claim) is None]
+        found = match_volumes(self._snapshot, open_claims, self._kept)
+        if isinstance(found, str):
+            self._fail(standing, found)
+            return
+        self._matches = found
+        lacking = [(claim, standing) for claim in self._selected]
+        lacking += [(match.claim, ~match.is_found) for match in self._matches]
+        self._check_provisions(lacking, standing)
+
+    def _nodes_selected(self) -> Bools:
+        """Return bool (n_nodes,), all nodes but those that a claim's selected node leaves out."""
+        selected = np.ones(self._snapshot.n_nodes, dtype=np.bool_)
+        for claim in self._selected:
+            there = np.zeros(self._snapshot.n_nodes, dtype=np.bool_)
+            row = self._snapshot.row_of(selected_node(claim) or "")
+            if row is not None:
+                there[row] = True
+            selected &= there
+        return selected
+
+    def _check_provisions(
+        self, lacking: Iterable[tuple[PersistentVolumeClaim, Bools]], standing: Bools
+    ) -> None:
+        """Refuse nodes for which a claim's volume cannot be made; `lacking` says which nodes need that."""
+        standing = standing.copy()
+        for claim, rows in lacking:
+            needed = rows & standing
+            if not needed.any():
+                continue
+            storage_class = self._storage.storage_class(claim.class_name)
+            assert storage_class is not None, "of a class that is not there claims do not wait for a node"
+            offered = needed & self._offered(storage_class)
+            self._refuse(needed & ~offered, Refusal.NO_VOLUME)
+            roomy = offered & self._roomy(claim, storage_class) if offered.any() else offered
+            self._refuse(offered & ~roomy, Refusal.NO_ROOM)
+            standing &= ~needed | roomy
+
+    def _offered(self, storage_class: StorageClass) -> Bools:
+        """Return bool (n_nodes,), where volumes of a class are made."""
+        if storage_class.provisioner in {"", NO_PROVISIONER}:
+            return np.zeros(self._snapshot.n_nodes, dtype=np.bool_)
+        return nodes_in(self._snapshot, _topologies(storage_class))
+
+    def _roomy(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Bools:
+        """Return bool (n_nodes,), where there is room for a claim's volume, as far as its driver tells.
+
+        Source:
+            kube-scheduler v1.36, plugins/volumebinding/binder.go, hasEnoughCapacity.
+        """
+        request = claim.spec.resources.requests
+        driver = self._storage.csi_driver(storage_class.provisioner)
+        if request.storage is None or driver is None or not driver.spec.storage_capacity:
+            return np.ones(self._snapshot.n_nodes, dtype=np.bool_)
+        demand = CapacityDemand(claim.class_name, request.quantity.value())
+        candidates = self._kept.of(demand, self._snapshot.objects(CSI_STORAGE_CAPACITIES))
+        roomy: Bools = candidates.first(self._snapshot)[0] != NONE
+        return roomy
+
+    # What is said.
+
+    def _refuse(self, rows: Bools, refusal: Refusal) -> None:
+        self._refusals[rows] |= np.uint16(refusal)
+
+    def _fail(self, rows: Bools, words: str) -> None:
+        self._failures.append((words, rows))
+
+
+def _topologies(storage_class: StorageClass) -> Reach:
+    """Return the nodes of a class's allowed topologies.
+
+    Source:
+        kube-scheduler v1.36, pkg/apis/core/v1/helper/helpers.go, MatchTopologySelectorTerms.
+    """
+    if not storage_class.allowed_topologies:
+        return None
+    terms = (
+        NodeSelectorTerm(
+            match_expressions=tuple(
+                SelectorRequirement(each.key, Operator.IN.value, each.values)
+                for each in term.match_label_expressions
+            )
+        )
+        for term in storage_class.allowed_topologies
+    )
+    return rules_of(NodeSelector(node_selector_terms=tuple(terms)))

@@ -1,0 +1,147 @@
+"""Places pods where their volumes are, or can be had, and has those bound or made before the pod is bound.
+
+Source:
+    kube-scheduler v1.36, plugins/volumebinding/volume_binding.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plugins.volume_binding.binding import VolumeBinder
+from plugins.volume_binding.candidates import KeptCandidates
+from plugins.volume_binding.claims import find_claims
+from plugins.volume_binding.hints import EVENTS
+from plugins.volume_binding.judging import NodeVolumes
+from plugins.volumes.storage import (
+    CLAIMS,
+    CSI_DRIVERS,
+    CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
+    STORAGE_CLASSES,
+    VOLUMES,
+    Storage,
+)
+from scheduler.errors import FieldError
+from scheduler.framework import (
+    SKIP,
+    ApiWrite,
+    Clock,
+    ClusterObjects,
+    FilterPlugin,
+    Needs,
+    PluginArgs,
+    PreBindPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ReservePlugin,
+    ScorePlugin,
+    Status,
+    WaitForEvent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+    from scheduler.framework import CycleState, EventWithHint, Outcomes
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows, Snapshot
+
+_FOUND = "VolumeBinding"
+_CHANGES = "VolumeBinding/changes"
+
+
+class VolumeBindingArgs(PluginArgs, frozen=True):
+    """Arguments of VolumeBinding.
+
+    Attributes:
+        bind_timeout_seconds: how long to wait until the volumes of a pod are bound; 0 does not wait.
+        shape: how nodes would be scored by the storage they have; kube-scheduler refuses it while the feature gate
+            StorageCapacityScoring is off, as it is by default.
+
+    Source:
+        kube-scheduler v1.36, apis/config/validation/validation_pluginargs.go, ValidateVolumeBindingArgs.
+    """
+
+    bind_timeout_seconds: int = 600
+    shape: tuple[Any, ...] | None = None
+
+    def faults(self) -> Iterator[FieldError]:
+        if self.bind_timeout_seconds < 0:
+            problem = "invalid BindTimeoutSeconds, should not be a negative value"
+            yield FieldError("bindTimeoutSeconds", f"Invalid value: {self.bind_timeout_seconds}: {problem}")
+        if self.shape is not None:
+            yield FieldError(
+                "shape", "unexpected field `shape`, remove it: the feature gate StorageCapacityScoring is off"
+            )
+
+
+class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
+    """Finds nodes for the claims of pods, and volumes for the claims."""
+
+    name = "VolumeBinding"
+    api_version = 1
+    reads_pods = False
+    keeps_rows_apart = True
+    Args = VolumeBindingArgs
+    needs = Needs(
+        kinds=frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, CSI_STORAGE_CAPACITIES})
+    )
+
+    def __init__(
+        self,
+        *,
+        args: VolumeBindingArgs,
+        objects: ClusterObjects,
+        writer: ApiWrite,
+        happenings: WaitForEvent,
+        clock: Clock,
+    ) -> None:
+        self._binder = VolumeBinder(objects, writer, happenings, clock, args.bind_timeout_seconds)
+        self._kept = KeptCandidates()
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        """Say that pods without claims are all alike; what holds of the others changes with the volumes there are."""
+        return None if pod.claims else ()
+
+    def events(self) -> Sequence[EventWithHint]:
+        return EVENTS
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
+        if not pod.claims:
+            return SKIP
+        claims = find_claims(pod, Storage(snapshot))
+        if isinstance(claims, Status):
+            return claims
+        state.write(_FOUND, NodeVolumes(snapshot, claims, self._kept))
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        return state.read(_FOUND, NodeVolumes).outcomes
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status:
+        """Skip Score: what is behind it needs the feature gate StorageCapacityScoring, which is off by default."""
+        return SKIP
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> int:
+        return 0
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        found = state.read(_FOUND, NodeVolumes).on(node_name) if _FOUND in state else None
+        state.delete(_FOUND)  # arrays that nobody needs while the volumes are bound
+        if found is not None:
+            state.write(_CHANGES, self._binder.assume(found, node_name))
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self._binder.restore(_changes(state))
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        return None if _changes(state) else SKIP
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        return await self._binder.bind(pod, node_name, _changes(state))
+
+
+def _changes(state: CycleState) -> Sequence[Any]:
+    """Return what is to be written for the pod."""
+    return state.read(_CHANGES, list) if _CHANGES in state else []

@@ -1,0 +1,144 @@
+"""Which volumes a pod has its node attach, by the names of their CSI drivers.
+
+Source:
+    kube-scheduler v1.36, plugins/nodevolumelimits/csi.go, filterAttachableVolumes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plugins.volumes.csi_migration import (
+    in_tree_plugin,
+    in_tree_plugin_named,
+    inline_handle,
+    volume_handle,
+)
+from plugins.volumes.storage import claim_not_found, not_made_for, was_made_for
+from scheduler.framework import Code, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plugins.volumes.storage import Storage
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_volumes import PodClaim
+    from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
+    from scheduler.objects.v1 import Volume
+
+Volumes = dict[str, str]
+"""A volume's unique name -> its driver."""
+
+_NOT_YET = "\0"  # in no handle: a volume that is still to be made is no other
+
+
+class UncountableError(Exception):
+    """It cannot be said what a pod attaches.
+
+    Attributes:
+        outcome: what that means for the node.
+    """
+
+    def __init__(self, code: Code, reason: str) -> None:
+        self.outcome = Outcome(code, (reason,))
+        super().__init__(reason)
+
+
+def attachable_volumes(pod: PodInfo, storage: Storage, *, has_csi_node: bool, is_new: bool) -> Volumes:
+    """Return the volumes of a pod that count against limits.
+
+    Args:
+        pod: the pod.
+        storage: the cluster's.
+        has_csi_node: whether the node has a CSINode; without one, volumes of in-tree plugins are nobody's.
+        is_new: whether the pod is to be placed: then all of its claims have to be there.
+
+    Raises:
+        UncountableError: a claim is missing or another pod's, or an inline volume makes no sense.
+    """
+    found: Volumes = {}
+    claims = iter(pod.claims)
+    for volume in pod.storage_volumes:
+        if volume.persistent_volume_claim is None and volume.ephemeral is None:
+            found.update(_inline(volume, has_csi_node=has_csi_node))
+            continue
+        claim = _claim(pod, next(claims), storage, is_new=is_new)
+        if claim is not None:
+            found.update(_of_claim(claim, storage, has_csi_node=has_csi_node))
+    return found
+
+
+def unique_name(driver: str, handle: str) -> str:
+    """Return what a volume is told apart by."""
+    return f"{driver}/{handle}"
+
+
+def _inline(volume: Volume, *, has_csi_node: bool) -> Mapping[str, str]:
+    plugin = in_tree_plugin(volume)
+    if plugin is None or not (plugin.is_migrated and has_csi_node):
+        return {}
+    try:
+        handle = inline_handle(volume)
+    except ValueError as error:
+        problem = f"converting volume({volume.name}) from inline to csi: {error}"
+        raise UncountableError(Code.ERROR, problem) from error
+    return {unique_name(plugin.driver, handle): plugin.driver}
+
+
+def _claim(pod: PodInfo, used: PodClaim, storage: Storage, *, is_new: bool) -> PersistentVolumeClaim | None:
+    """Return a claim of a pod; None where one is missing that a pod on a node once had."""
+    if not used.name:
+        raise UncountableError(Code.ERROR, "PersistentVolumeClaim had no name")
+    claim = storage.claim(used.key)
+    if claim is None:
+        if is_new:
+            problem = f"looking up PVC {used.key}: {claim_not_found(used.name)}"
+            raise UncountableError(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, problem)
+        return None
+    if used.is_ephemeral and not was_made_for(claim, pod):
+        raise UncountableError(Code.ERROR, not_made_for(claim, pod))
+    return claim
+
+
+def _of_claim(claim: PersistentVolumeClaim, storage: Storage, *, has_csi_node: bool) -> Mapping[str, str]:
+    """Return the volume of a claim, or the one that will be made for it; nothing where no driver attaches it."""
+    volume = storage.bound_volume(claim)
+    if volume is not None:
+        driver, handle = _of_volume(volume, has_csi_node=has_csi_node)
+    else:
+        driver = _provisioner(claim, storage, has_csi_node=has_csi_node)
+        handle = f"{_NOT_YET}{claim.metadata.namespace}/{claim.metadata.name}"
+    return {unique_name(driver, handle): driver} if driver and handle else {}
+
+
+def _of_volume(volume: PersistentVolume, *, has_csi_node: bool) -> tuple[str, str]:
+    """Return driver and handle of a volume; "" where it has none.
+
+    Source:
+        kube-scheduler v1.36, plugins/nodevolumelimits/csi.go, getCSIDriverInfo.
+    """
+    csi = volume.spec.csi
+    if csi is not None:
+        return csi.driver, csi.volume_handle
+    plugin = in_tree_plugin(volume.spec)
+    if plugin is None or not (plugin.is_migrated and has_csi_node):
+        return "", ""
+    try:
+        return plugin.driver, volume_handle(volume)
+    except ValueError:  # upstream logs it, and does not count the volume
+        return "", ""
+
+
+def _provisioner(claim: PersistentVolumeClaim, storage: Storage, *, has_csi_node: bool) -> str:
+    """Return the driver that will make the volume of a claim; "" for none.
+
+    Source:
+        kube-scheduler v1.36, plugins/nodevolumelimits/csi.go, getCSIDriverInfoFromSC.
+    """
+    storage_class = storage.storage_class(claim.class_name) if claim.class_name else None
+    if storage_class is None:
+        return ""
+    plugin = in_tree_plugin_named(storage_class.provisioner)
+    if plugin is None:
+        return storage_class.provisioner
+    return plugin.driver if plugin.is_migrated and has_csi_node else ""

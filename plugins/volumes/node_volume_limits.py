@@ -1,0 +1,168 @@
+"""Refuses nodes whose drivers cannot attach as many volumes more as the pod has.
+
+A driver says in the node's CSINode how many it can attach. Volumes of pods count once, however many of them share
+one, and so do those that are attached without a pod. VolumeLimitScaling, which asks for drivers that are not there
+yet, is alpha and not part of this.
+
+Source:
+    kube-scheduler v1.36, plugins/nodevolumelimits/csi.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plugins.volumes.attachable import UncountableError, Volumes, attachable_volumes
+from plugins.volumes.attached import AttachedVolumes
+from plugins.volumes.csi_migration import in_tree_plugin, inline_handle
+from plugins.volumes.storage import CLAIMS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUMES, Storage
+from scheduler.framework import (
+    PASS,
+    SKIP,
+    ActionType,
+    ClusterEvent,
+    Code,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    Needs,
+    Outcome,
+    Outcomes,
+    PreFilterPlugin,
+    QueueingHint,
+    Status,
+)
+from scheduler.objects.decode import typed_object
+from scheduler.objects.storage import CSINode, VolumeAttachment
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
+    from scheduler.framework import CycleState
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.v1 import Volume
+    from scheduler.snapshot import Rows, Snapshot
+
+REASON = "node(s) exceed max volume count"
+
+_FULL = Outcome(Code.UNSCHEDULABLE, (REASON,))
+
+
+class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
+    """Compares the volumes of pods with what the drivers of nodes can attach."""
+
+    name = "NodeVolumeLimits"
+    api_version = 1
+    needs = Needs(kinds=frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, VOLUME_ATTACHMENTS}))
+    keeps_rows_apart = True
+
+    def __init__(self) -> None:
+        self._attached = AttachedVolumes()
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        return (
+            None if pod.storage_volumes and _counts(pod) else ()
+        )  # claims and volumes change, and nothing would be asked again
+
+    def events(self) -> Sequence[EventWithHint]:
+        def event(resource: EventResource, action: ActionType, hint: Any = None) -> EventWithHint:
+            return EventWithHint(ClusterEvent(resource, action), hint)
+
+        add, update, delete = ActionType.ADD, ActionType.UPDATE, ActionType.DELETE
+        return (
+            event(EventResource.CSI_NODE, add),
+            event(EventResource.CSI_NODE, update, self._after_csi_node_updated),
+            event(EventResource.POD, delete, self._after_pod_deleted),
+            event(EventResource.PERSISTENT_VOLUME_CLAIM, add, self._after_claim_added),
+            event(EventResource.VOLUME_ATTACHMENT, delete, self._after_attachment_deleted),
+        )
+
+    def _after_csi_node_updated(
+        self, pod: PodInfo, old: Mapping[str, Any], new: Mapping[str, Any]
+    ) -> QueueingHint:
+        before = typed_object(old, CSINode).limits
+        after = typed_object(new, CSINode).limits
+        helps = any(limit > before.get(driver, 0) for driver, limit in after.items())
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> QueueingHint:
+        was_expected = bool(old.node_name or old.pod.status.nominated_node_name)
+        return QueueingHint.QUEUE if was_expected and _counts(old) else QueueingHint.SKIP
+
+    def _after_claim_added(self, pod: PodInfo, old: None, new: Mapping[str, Any]) -> QueueingHint:
+        metadata = new["metadata"]
+        is_its = metadata.get("namespace") == pod.namespace and any(
+            claim.name == metadata["name"] for claim in pod.claims
+        )
+        return QueueingHint.QUEUE if is_its else QueueingHint.SKIP
+
+    def _after_attachment_deleted(self, pod: PodInfo, old: Mapping[str, Any], new: None) -> QueueingHint:
+        attacher = typed_object(old, VolumeAttachment).spec.attacher
+        helps = any(_may_be_attached_by(attacher, volume) for volume in pod.storage_volumes)
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
+        return None if _counts(pod) else SKIP
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        pods = snapshot.storage
+        attached = AttachedVolumes() if pods.index is None else self._attached
+        attached.follow(snapshot, pods if pods.index is None else pods.index)
+        wanted = _wanted(pod, snapshot, has_csi_node=True)
+        if isinstance(wanted, Outcome):
+            return _refused(attached, wanted, _wanted(pod, snapshot, has_csi_node=False))
+        # A loop over the nodes where a dry run has other pods with volumes than there are.
+        changed = set(pods.changed_rows)
+        if changed:
+            changed.intersection_update(rows.tolist())
+        there = {row: attached.on_node(row, snapshot, pods.pods_on(row)) for row in changed}
+        index, table = np.zeros(snapshot.n_nodes, dtype=np.uint16), [PASS, _FULL]
+        index[attached.full(wanted, there)] = 1
+        failures = {**attached.failures, **{row: on_node.failure for row, on_node in there.items()}}
+        for row, failure in failures.items():
+            if wanted and failure is not None and attached.has_limits[row]:
+                index[row] = len(table)
+                table.append(failure)
+        return Outcomes(index, tuple(table))
+
+
+def _wanted(pod: PodInfo, snapshot: Snapshot, *, has_csi_node: bool) -> Volumes | Outcome:
+    """Return the volumes that a node with or without a CSINode would have to attach, or why it cannot be said."""
+    try:
+        return attachable_volumes(pod, Storage(snapshot), has_csi_node=has_csi_node, is_new=True)
+    except UncountableError as error:
+        return error.outcome
+
+
+def _refused(attached: AttachedVolumes, reason: Outcome, without_driver: Volumes | Outcome) -> Outcomes:
+    """Refuse all nodes; but where there are no drivers, inline volumes that make no sense are no fault."""
+    table = [PASS, reason]
+    if isinstance(without_driver, Outcome):
+        table.append(without_driver)
+    index = np.where(attached.has_csi_node, 1, 2 if len(table) > 2 else 0).astype(np.uint16)
+    return Outcomes(index, tuple(table))
+
+
+def _counts(pod: PodInfo) -> bool:
+    """Whether any volume of a pod may count against a limit."""
+    return any(
+        volume.persistent_volume_claim is not None
+        or volume.ephemeral is not None
+        or in_tree_plugin(volume) is not None
+        for volume in pod.storage_volumes
+    )
+
+
+def _may_be_attached_by(attacher: str, volume: Volume) -> bool:
+    """Whether a volume may have waited for a place that a driver has free now; of claims nobody looks which driver."""
+    plugin = in_tree_plugin(volume)
+    if volume.persistent_volume_claim is not None or plugin is None:
+        return volume.persistent_volume_claim is not None
+    if plugin.is_migrated:
+        try:
+            inline_handle(volume)
+        except ValueError:
+            return True
+    return plugin.driver == attacher

@@ -1,0 +1,99 @@
+"""The claims, volumes and drivers of the cluster as typed values, and the words for those that are not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from scheduler.objects.storage import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Objects
+
+CLAIMS: Final = "v1/persistentvolumeclaims"
+VOLUMES: Final = "v1/persistentvolumes"
+STORAGE_CLASSES: Final = "storage.k8s.io/v1/storageclasses"
+CSI_NODES: Final = "storage.k8s.io/v1/csinodes"
+CSI_DRIVERS: Final = "storage.k8s.io/v1/csidrivers"
+CSI_STORAGE_CAPACITIES: Final = "storage.k8s.io/v1/csistoragecapacities"
+VOLUME_ATTACHMENTS: Final = "storage.k8s.io/v1/volumeattachments"
+
+
+class HasObjects(Protocol):
+    """A snapshot, or the capability `ClusterObjects`."""
+
+    def objects(self, kind: str) -> Objects: ...
+
+
+class Storage:
+    """What the cluster has of storage, as it is now; None is what it lacks.
+
+    A plugin that asks for a kind has it in its `needs`.
+    """
+
+    __slots__ = ("_source",)
+
+    def __init__(self, source: HasObjects) -> None:
+        self._source = source
+
+    def claim(self, key: str) -> PersistentVolumeClaim | None:
+        """Return a claim by `namespace/name`."""
+        return self._source.objects(CLAIMS).typed(PersistentVolumeClaim, key)
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        return self._source.objects(VOLUMES).typed(PersistentVolume, name)
+
+    def bound_volume(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+        """Return the volume that a claim names, if it names one that is there."""
+        return self.volume(claim.spec.volume_name) if claim.spec.volume_name else None
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        return self._source.objects(STORAGE_CLASSES).typed(StorageClass, name)
+
+    def csi_node(self, node_name: str) -> CSINode | None:
+        return self._source.objects(CSI_NODES).typed(CSINode, node_name)
+
+    def csi_driver(self, name: str) -> CSIDriver | None:
+        return self._source.objects(CSI_DRIVERS).typed(CSIDriver, name)
+
+
+def named_claims(pod: PodInfo) -> list[str]:
+    """Return the names of the claims that volumes name themselves, unlike those made for the pod."""
+    return [claim.name for claim in pod.claims if not claim.is_ephemeral]
+
+
+def claim_not_found(name: str) -> str:
+    """Return client-go's words; `name` without its namespace."""
+    return f'persistentvolumeclaim "{name}" not found'
+
+
+def volume_not_found(name: str) -> str:
+    """Return client-go's words."""
+    return f'persistentvolume "{name}" not found'
+
+
+def class_not_found(name: str) -> str:
+    """Return client-go's words."""
+    return f'storageclass.storage.k8s.io "{name}" not found'
+
+
+def was_made_for(claim: PersistentVolumeClaim, pod: PodInfo) -> bool:
+    """Whether a pod controls a claim, as it does those of its ephemeral volumes; `not_made_for` are the words if not.
+
+    Source:
+        kube-scheduler v1.36, component-helpers/storage/ephemeral/ephemeral.go, VolumeIsForPod.
+    """
+    owner = next((each for each in claim.metadata.owner_references if each.controller), None)
+    return claim.metadata.namespace == pod.namespace and owner is not None and owner.uid == pod.uid
+
+
+def not_made_for(claim: PersistentVolumeClaim, pod: PodInfo) -> str:
+    """Return upstream's words for the claim of an ephemeral volume that some other claim's name took."""
+    name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+    return f"PVC {name} was not created for pod {pod.key} (pod is not owner)"

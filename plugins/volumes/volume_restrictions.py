@@ -1,0 +1,161 @@
+"""Keeps apart pods that cannot share a volume: a disk written in the pod itself, or a claim for one pod only.
+
+Source:
+    kube-scheduler v1.36, plugins/volumerestrictions/volume_restrictions.go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plugins.volumes.storage import CLAIMS, Storage, claim_not_found, named_claims
+from scheduler.framework import (
+    PASS,
+    SKIP,
+    ActionType,
+    ClusterEvent,
+    Code,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    Needs,
+    Outcome,
+    Outcomes,
+    PreFilterPlugin,
+    QueueingHint,
+    Status,
+)
+from scheduler.objects.pod_volumes import CLAIM, StorageUse, disk_uses
+from scheduler.objects.storage import READ_WRITE_ONCE_POD
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from scheduler.framework import CycleState
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.v1 import Volume
+    from scheduler.snapshot import Rows, Snapshot
+
+REASON_DISK = "node(s) had no available disk"
+REASON_ONE_POD = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+
+_TABLE = (
+    PASS,
+    Outcome(Code.UNSCHEDULABLE, (REASON_DISK,)),
+    Outcome(Code.UNSCHEDULABLE, (REASON_ONE_POD,)),
+)
+_PRE_FILTER = "PreFilterVolumeRestrictions"
+
+
+class _OnePodClaims:
+    """The pod's claims that one pod only may use, and how many uses of them there are.
+
+    Attributes:
+        names: of the claims, without their namespace.
+        uses: claims that are in use anywhere.
+        changes: row -> uses that came there since, or went.
+    """
+
+    def __init__(self, names: frozenset[str], uses: int, changes: Mapping[int, int] | None = None) -> None:
+        self.names = names
+        self.uses = uses
+        self.changes = Counter(changes)
+
+    def clone(self) -> _OnePodClaims:
+        return _OnePodClaims(self.names, self.uses, self.changes)
+
+    def count(self, pods: Iterable[tuple[int, PodInfo]], sign: int) -> None:
+        """Count volumes by the name of their claim; of whatever namespace, as upstream does."""
+        for row, pod in pods:
+            self.changes[row] += sign * sum(name in self.names for name in named_claims(pod))
+
+
+class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
+    """Looks at the pods that are there for the same disks and claims."""
+
+    name = "VolumeRestrictions"
+    api_version = 1
+    needs = Needs(kinds=frozenset({CLAIMS}))
+    keeps_rows_apart = True
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        return None if pod.storage_volumes else ()  # where a claim is in use is no matter of one node
+
+    def events(self) -> Sequence[EventWithHint]:
+        return (
+            EventWithHint(ClusterEvent(EventResource.POD, ActionType.DELETE), self._after_pod_deleted),
+            EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
+            EventWithHint(
+                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), self._after_claim_added
+            ),
+        )
+
+    def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> QueueingHint:
+        if pod.namespace != old.namespace:
+            return QueueingHint.SKIP
+        shares = not old.storage_uses.isdisjoint(_conflicts(pod)) or not set(named_claims(pod)).isdisjoint(
+            named_claims(old)
+        )
+        return QueueingHint.QUEUE if shares else QueueingHint.SKIP
+
+    def _after_claim_added(self, pod: PodInfo, old: None, new: Mapping[str, Any]) -> QueueingHint:
+        metadata = new["metadata"]
+        helps = metadata.get("namespace") == pod.namespace and metadata["name"] in named_claims(pod)
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
+        names: set[str] = set()
+        storage = Storage(snapshot)
+        for name in named_claims(pod):
+            claim = storage.claim(f"{pod.namespace}/{name}")
+            if claim is None:
+                return Status.unschedulable(claim_not_found(name), resolvable=False)
+            if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+                names.add(name)
+        uses = sum(
+            bool(snapshot.storage.holders(StorageUse(CLAIM, f"{pod.namespace}/{name}"))) for name in names
+        )
+        if not uses and not any(map(_is_disk, pod.storage_volumes)):
+            return SKIP
+        state.write(_PRE_FILTER, _OnePodClaims(frozenset(names), uses))
+        return None
+
+    def add_pods(
+        self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        state.mutable(_PRE_FILTER, _OnePodClaims).count(added, 1)
+
+    def remove_pods(
+        self, state: CycleState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        state.mutable(_PRE_FILTER, _OnePodClaims).count(removed, -1)
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        claims = state.read(_PRE_FILTER, _OnePodClaims)
+        index = np.full(snapshot.n_nodes, 2 if claims.uses > 0 else 0, dtype=np.uint16)
+        for row, change in claims.changes.items():
+            index[row] = 2 if claims.uses + change > 0 else 0
+        for use in _conflicts(pod):
+            index[list(snapshot.storage.holders(use))] = 1
+        return Outcomes(index, _TABLE)
+
+
+def _is_disk(volume: Volume) -> bool:
+    return (
+        volume.gce_persistent_disk is not None
+        or volume.aws_elastic_block_store is not None
+        or volume.rbd is not None
+        or volume.iscsi is not None
+    )
+
+
+def _conflicts(pod: PodInfo) -> Iterator[StorageUse]:
+    """Yield what a pod may not have that is to run beside this one: disks are shared if nobody writes."""
+    for volume in pod.storage_volumes:
+        for disk in disk_uses(volume):
+            yield disk._replace(read_only=False)
+            if not disk.read_only:
+                yield disk._replace(read_only=True)

@@ -1,0 +1,181 @@
+"""Leaves a pod the zones and regions that its volumes say they are in, by their labels.
+
+Source:
+    kube-scheduler v1.36, plugins/volumezone/volume_zone.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from plugins.volumes.csi_migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_DELIMITER
+from plugins.volumes.storage import (
+    CLAIMS,
+    STORAGE_CLASSES,
+    VOLUMES,
+    Storage,
+    claim_not_found,
+    class_not_found,
+    named_claims,
+    volume_not_found,
+)
+from scheduler.framework import (
+    SKIP,
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    Needs,
+    Outcomes,
+    PreFilterPlugin,
+    QueueingHint,
+    Status,
+)
+from scheduler.objects.storage import WAIT_FOR_FIRST_CONSUMER
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
+    from scheduler.framework import CycleState
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.storage import PersistentVolumeClaim
+    from scheduler.snapshot import Bools, Rows, Snapshot
+
+REASON = "node(s) had no available volume zone"
+
+_LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
+_NEWER = {BETA_ZONE: ZONE, BETA_REGION: REGION}  # label -> the label that says the same today
+_PRE_FILTER = "PreFilterVolumeZone"
+
+
+class _Topology(NamedTuple):
+    """Where a volume can be reached from: one of its labels, and the values it stands for."""
+
+    label: str
+    values: frozenset[str]
+
+
+class VolumeZone(PreFilterPlugin, FilterPlugin):
+    """Compares labels of bound volumes with those of nodes; a node without any zone or region is no one's concern."""
+
+    name = "VolumeZone"
+    api_version = 1
+    reads_pods = False
+    needs = Needs(kinds=frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES}))
+    keeps_rows_apart = True
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        return None if pod.claims else ()  # claims and volumes change, and nothing would be asked again
+
+    def events(self) -> Sequence[EventWithHint]:
+        add, update = ActionType.ADD, ActionType.UPDATE
+        return (
+            EventWithHint(ClusterEvent(EventResource.STORAGE_CLASS, add), self._after_class_added),
+            EventWithHint(ClusterEvent(EventResource.NODE, add | ActionType.UPDATE_NODE_LABEL)),
+            EventWithHint(
+                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, add | update), self._after_claim_change
+            ),
+            EventWithHint(
+                ClusterEvent(EventResource.PERSISTENT_VOLUME, add | update), self._after_volume_change
+            ),
+        )
+
+    def _after_class_added(self, pod: PodInfo, old: None, new: Mapping[str, Any]) -> QueueingHint:
+        helps = new.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def _after_claim_change(
+        self, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any]
+    ) -> QueueingHint:
+        metadata = new["metadata"]
+        helps = metadata.get("namespace") == pod.namespace and metadata["name"] in named_claims(pod)
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def _after_volume_change(
+        self, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any]
+    ) -> QueueingHint:
+        helps = old is None or _topologies(_labels_of(old)) != _topologies(_labels_of(new))
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
+        storage = Storage(snapshot)
+        topologies: list[_Topology] = []
+        for name in named_claims(pod):
+            if not name:
+                return _hopeless("PersistentVolumeClaim had no name")
+            claim = storage.claim(f"{pod.namespace}/{name}")
+            if claim is None:
+                return _hopeless(claim_not_found(name))
+            if not claim.spec.volume_name:
+                if problem := _why_not_unbound(claim, storage):
+                    return _hopeless(problem)
+                continue
+            volume = storage.bound_volume(claim)
+            if volume is None:
+                return _hopeless(volume_not_found(claim.spec.volume_name))
+            topologies += _topologies(volume.metadata.labels)
+        if not topologies:
+            return SKIP
+        state.write(_PRE_FILTER, topologies)
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        elsewhere = np.zeros(snapshot.n_nodes, dtype=np.bool_)
+        for topology in set(state.read(_PRE_FILTER, list)):
+            elsewhere |= ~_in(snapshot, topology)
+        has_any = np.zeros(snapshot.n_nodes, dtype=np.bool_)
+        for label in _LABELS:
+            has_any |= _has(snapshot, label)
+        return Outcomes.refuse(elsewhere & has_any, REASON, resolvable=False)
+
+
+def _hopeless(reason: str) -> Status:
+    return Status.unschedulable(reason, resolvable=False)
+
+
+def _why_not_unbound(claim: PersistentVolumeClaim, storage: Storage) -> str:
+    """Return why a claim without a volume cannot be left to VolumeBinding; "" if it can."""
+    name = claim.class_name
+    if not name:
+        return "PersistentVolumeClaim had no pv name and storageClass name"
+    storage_class = storage.storage_class(name)
+    if storage_class is None:
+        return class_not_found(name)
+    if storage_class.volume_binding_mode is None:
+        return f'VolumeBindingMode not set for StorageClass "{name}"'
+    is_late = storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+    return "" if is_late else "PersistentVolume had no name"
+
+
+def _labels_of(volume: Mapping[str, Any]) -> Mapping[str, str]:
+    return volume["metadata"].get("labels") or {}
+
+
+def _topologies(labels: Mapping[str, str]) -> list[_Topology]:
+    """Return where a volume with these labels is; a label with an empty place in its list says nothing.
+
+    Source:
+        kube-scheduler v1.36, cloud-provider/volume/helpers/zones.go, LabelZonesToSet.
+    """
+    found = (
+        _Topology(label, frozenset(zone.strip() for zone in labels[label].split(ZONES_DELIMITER)))
+        for label in _LABELS
+        if label in labels
+    )
+    return [topology for topology in found if "" not in topology.values]
+
+
+def _in(snapshot: Snapshot, topology: _Topology) -> Bools:
+    """Return bool (n_nodes,), where a node is in one of the places; an old label is looked for by its new name too."""
+    label, values = topology
+    inside = snapshot.label(label).judge(values.__contains__)
+    if label in _NEWER:
+        inside |= ~_has(snapshot, label) & snapshot.label(_NEWER[label]).judge(values.__contains__)
+    return inside
+
+
+def _has(snapshot: Snapshot, label: str) -> Bools:
+    return snapshot.label(label).judge(lambda value: value is not None)

@@ -1,0 +1,184 @@
+"""Stands in for drivers of devices: says in ResourceSlices which devices nodes have, and settles what claims wait for.
+
+Source:
+    kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/resourceslice/resourceslicecontroller.go, and for
+    the conditions of devices plugins/dynamicresources/dynamicresources.go, isClaimBound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from scheduler.simulator.apimachinery.objects import key_of
+from scheduler.simulator.controllers.controller import QueueController
+from scheduler.simulator.controllers.resource_claims import CLAIMS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.registry.store import Store
+
+SLICES: Final = "resourceslices.resource.k8s.io"
+
+_MOST_IN_A_SLICE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOptions:
+    """How quick drivers of devices are.
+
+    Attributes:
+        seconds: until the binding conditions of an allocated device hold.
+        fails: pools whose devices meet their first binding failure condition instead.
+    """
+
+    seconds: float = 1.0
+    fails: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Pool:
+    """The devices of one driver on one node.
+
+    Attributes:
+        devices: as in ResourceSlices.
+        generation: counts how often it was published.
+        slices: what says so now.
+    """
+
+    devices: Sequence[Object] = ()
+    generation: int = 0
+    slices: list[str] = field(default_factory=list)
+
+
+class DeviceDrivers(QueueController):
+    """The drivers of devices on all nodes."""
+
+    resources = ("nodes", CLAIMS)
+
+    def __init__(self, store: Store, options: DeviceOptions) -> None:
+        super().__init__(store)
+        self.options = options
+        self._pools: dict[tuple[str, str], _Pool] = {}  # (node, driver) -> pool
+        self._busy: set[str] = set()  # keys of claims
+
+    def publish(self, node: str, driver: str, devices: Sequence[Object]) -> None:
+        """Say that a node has these devices of a driver, and no others.
+
+        Args:
+            node: may come later.
+            driver: its name.
+            devices: as in `spec.devices` of ResourceSlices.
+        """
+        pool = self._pools.setdefault((node, driver), _Pool())
+        self._withdraw(pool)
+        pool.devices = devices
+        self._write(node, driver, pool)
+
+    def withdraw(self, node: str, driver: str = "") -> None:
+        """Take back what was said of a node's devices of one driver, or of all.
+
+        Raises:
+            KeyError: nothing was said.
+        """
+        found = [key for key in self._pools if key[0] == node and driver in {"", key[1]}]
+        if not found:
+            raise KeyError(f"node {node!r} has no devices" + (f" of {driver!r}" if driver else ""))
+        for key in found:
+            self._withdraw(self._pools[key])
+            self._pools[key].devices = ()
+
+    def observe(self, resource: str, type_: str, obj: Object) -> None:
+        namespace, name = key_of(obj)
+        if resource == "nodes":
+            self._observe_node(type_, name)
+        elif type_ != "DELETED" and f"{namespace}/{name}" not in self._busy and _unsettled(obj):
+            self._busy.add(f"{namespace}/{name}")
+            self.later(self.options.seconds, self.look_again, f"{namespace}/{name}")
+
+    def reconcile(self, key: str) -> None:
+        """Say of a claim's devices that what they wait for has come about, or has failed."""
+        self._busy.discard(key)
+        namespace, _, name = key.partition("/")
+        claim = self.store.find(CLAIMS, name, namespace)
+        results = [] if claim is None else _unsettled(claim)
+        if claim is None or not results:
+            return
+        devices = list(claim["status"].get("devices", ()))
+        for result in results:
+            fails = result["pool"] in self.options.fails
+            types = result["bindingFailureConditions"][:1] if fails else result["bindingConditions"]
+            conditions = [self._condition(type_) for type_ in types]
+            place = {part: result[part] for part in ("driver", "pool", "device", "shareID") if part in result}
+            devices.append(place | {"conditions": conditions})
+        self.store.change(claim, {"status": {"devices": devices}}, "status")
+
+    def _observe_node(self, type_: str, name: str) -> None:
+        for (node, driver), pool in self._pools.items():
+            if node != name:
+                continue
+            if type_ == "DELETED":
+                self._withdraw(pool)
+            elif type_ == "ADDED":
+                self._write(node, driver, pool)
+
+    def _withdraw(self, pool: _Pool) -> None:
+        for name in pool.slices:
+            if self.store.find(SLICES, name) is not None:
+                self.store.delete(SLICES, name)
+        pool.slices.clear()
+
+    def _write(self, node_name: str, driver: str, pool: _Pool) -> None:
+        """Write a pool's slices, unless its node is not there or they are written."""
+        node = self.store.find("nodes", node_name)
+        if node is None or pool.slices or not pool.devices:
+            return
+        pool.generation += 1
+        parts = [
+            pool.devices[start : start + _MOST_IN_A_SLICE]
+            for start in range(0, len(pool.devices), _MOST_IN_A_SLICE)
+        ]
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": node_name,
+            "uid": node["metadata"]["uid"],
+            "controller": True,
+        }
+        for part in parts:
+            spec = {
+                "driver": driver,
+                "nodeName": node_name,
+                "pool": {
+                    "name": node_name,
+                    "generation": pool.generation,
+                    "resourceSliceCount": len(parts),
+                },
+                "devices": list(part),
+            }
+            metadata = {"generateName": f"{node_name}-{driver}-", "ownerReferences": [owner]}
+            made = self.store.create(SLICES, {"metadata": metadata, "spec": spec})
+            pool.slices.append(key_of(made)[1])
+
+    def _condition(self, type_: str) -> Object:
+        return {
+            "type": type_,
+            "status": "True",
+            "reason": "Settled",
+            "message": "",
+            "lastTransitionTime": self.store.timestamp(),
+        }
+
+
+def _unsettled(claim: Object) -> list[Object]:
+    """Return the allocated devices that wait for conditions of which nothing was said yet."""
+    status = claim["status"]
+    said = {(one["driver"], one["pool"], one["device"]) for one in status.get("devices", ())}
+    results = status.get("allocation", {}).get("devices", {}).get("results", ())
+    return [
+        one
+        for one in results
+        if one.get("bindingConditions") and (one["driver"], one["pool"], one["device"]) not in said
+    ]

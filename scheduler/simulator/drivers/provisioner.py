@@ -1,0 +1,202 @@
+"""Stands in for external provisioners: makes volumes for claims that ask for it, and deletes them.
+
+Source:
+    sigs.k8s.io/sig-storage-lib-external-provisioner, controller/controller.go, provisionClaimOperation and
+    deleteVolumeOperation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from scheduler.simulator.apimachinery.objects import is_terminating, key_of
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.controllers.controller import QueueController
+from scheduler.simulator.controllers.recorded_events import record_event
+from scheduler.simulator.controllers.volumes import (
+    PROVISIONED_BY,
+    SELECTED_NODE,
+    STORAGE_PROVISIONER,
+    annotations_of,
+)
+from scheduler.simulator.drivers.topology import (
+    chosen_segment,
+    is_allowed,
+    keys_of_driver,
+    node_affinity,
+    segment_of_node,
+)
+from scheduler.simulator.kinds.persistent_volume_claims import class_of
+from scheduler.simulator.kinds.storage import WAIT_FOR_FIRST_CONSUMER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.drivers.provisioning_faults import ProvisioningFaults
+    from scheduler.simulator.drivers.topology import Segment
+    from scheduler.simulator.registry.store import Store
+
+_VOLUMES: Final = "persistentvolumes"
+_CLAIMS: Final = "persistentvolumeclaims"
+_NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+_RETRY_SECONDS: Final = 1.0
+_LONGEST_RETRY_SECONDS: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionerOptions:
+    """How quick provisioners are.
+
+    Attributes:
+        seconds: until a volume is made, or gone.
+        of_driver: of drivers that differ: name of the driver -> seconds.
+    """
+
+    seconds: float = 1.0
+    of_driver: Mapping[str, float] = field(default_factory=dict)
+
+
+class Provisioner(QueueController):
+    """The external provisioners of all drivers."""
+
+    resources = (_CLAIMS, _VOLUMES)
+
+    def __init__(self, store: Store, options: ProvisionerOptions, faults: ProvisioningFaults) -> None:
+        super().__init__(store)
+        self.options = options
+        self._faults = faults
+        self._busy: set[str] = set()  # keys of claims and volumes
+        self._failures: dict[str, int] = {}  # key of a claim -> how often it failed in a row
+
+    def observe(self, resource: str, type_: str, obj: Object) -> None:
+        namespace, name = key_of(obj)
+        key = f"{namespace}/{name}"
+        if type_ == "DELETED":
+            self._failures.pop(key, None)
+        elif key not in self._busy and (self._is_asked(obj) if namespace else _is_to_go(obj)):
+            self._busy.add(key)
+            driver = annotations_of(obj)[STORAGE_PROVISIONER if namespace else PROVISIONED_BY]
+            self.later(self.options.of_driver.get(driver, self.options.seconds), self.look_again, key)
+
+    def reconcile(self, key: str) -> None:
+        self._busy.discard(key)
+        namespace, _, name = key.partition("/")
+        if not namespace:
+            volume = self.store.find(_VOLUMES, name)
+            if volume is not None and _is_to_go(volume):
+                self.store.remove(volume)
+            return
+        claim = self.store.find(_CLAIMS, name, namespace)
+        if claim is not None and self._is_asked(claim):
+            self._provision(claim)
+
+    def _is_asked(self, claim: Object) -> bool:
+        """Whether a claim waits for a volume that is to be made now."""
+        annotations = annotations_of(claim)
+        if claim["spec"].get("volumeName") or is_terminating(claim):
+            return False
+        if annotations.get(STORAGE_PROVISIONER, _NO_PROVISIONER) == _NO_PROVISIONER:
+            return False
+        class_ = self._class(claim)
+        waits = class_ is not None and class_["volumeBindingMode"] == WAIT_FOR_FIRST_CONSUMER
+        return class_ is not None and (not waits or SELECTED_NODE in annotations)
+
+    def _class(self, claim: Object) -> Object | None:
+        return self.store.find("storageclasses.storage.k8s.io", class_of(claim) or "")
+
+    def _provision(self, claim: Object) -> None:
+        class_ = self._class(claim)
+        if class_ is None:
+            return
+        driver, key = class_["provisioner"], "/".join(key_of(claim))
+        node = annotations_of(claim).get(SELECTED_NODE, "")
+        message = f'External provisioner is provisioning volume for claim "{key}"'
+        self._tell(claim, driver, "Provisioning", message)
+        problem, segment = self._place(claim, class_, node)
+        problem = problem or self._faults.hit(driver, node, key)
+        if problem:
+            self._fail(claim, class_, problem)
+            return
+        self._failures.pop(key, None)
+        volume = _volume(claim, class_, segment)
+        try:
+            self.store.create(_VOLUMES, volume)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        message = f"Successfully provisioned volume {volume['metadata']['name']}"
+        self._tell(claim, driver, "ProvisioningSucceeded", message)
+
+    def _place(self, claim: Object, class_: Object, node_name: str) -> tuple[str, Segment]:
+        """Return why there is no place for a volume, or the one chosen."""
+        driver = class_["provisioner"]
+        if not node_name:
+            keys = keys_of_driver(
+                driver, next(iter(self.store.list("csinodes.storage.k8s.io")), None), class_
+            )
+            return "", chosen_segment(claim, class_, self.store.list("nodes"), keys)
+        node = self.store.find("nodes", node_name)
+        if node is None:
+            return f'error generating accessibility requirements: node "{node_name}" not found', {}
+        csi_node = self.store.find("csinodes.storage.k8s.io", node_name)
+        segment = segment_of_node(node, keys_of_driver(driver, csi_node, class_))
+        if not is_allowed(segment, class_):
+            place = f'topology {segment} from selected node "{node_name}" is not in requisite'
+            return f"error generating accessibility requirements: {place}", {}
+        return "", segment
+
+    def _fail(self, claim: Object, class_: Object, problem: str) -> None:
+        """Give a claim back to the scheduler, so that it may choose another node, or try again later."""
+        message = f'failed to provision volume with StorageClass "{class_["metadata"]["name"]}": {problem}'
+        self._tell(claim, class_["provisioner"], "ProvisioningFailed", message, warning=True)
+        if class_["volumeBindingMode"] == WAIT_FOR_FIRST_CONSUMER:
+            patch = {"metadata": {"annotations": {SELECTED_NODE: None}}}
+            self.store.change(claim, patch)
+            return
+        key = "/".join(key_of(claim))
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        self._busy.add(key)
+        self.later(min(_RETRY_SECONDS * 2**failures, _LONGEST_RETRY_SECONDS), self.look_again, key)
+
+    def _tell(self, claim: Object, driver: str, reason: str, message: str, *, warning: bool = False) -> None:
+        record_event(self.store, claim, reason, message, component=driver, warning=warning)
+
+
+def _is_to_go(volume: Object) -> bool:
+    """Whether a volume was made here, and is needed no more."""
+    return (
+        volume["status"].get("phase") == "Released"
+        and volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+        and PROVISIONED_BY in annotations_of(volume)
+        and not is_terminating(volume)
+    )
+
+
+def _volume(claim: Object, class_: Object, segment: Segment) -> Object:
+    namespace, name = key_of(claim)
+    spec, driver, uid = claim["spec"], class_["provisioner"], claim["metadata"]["uid"]
+    volume_name = f"pvc-{uid}"
+    made: Object = {
+        "accessModes": spec["accessModes"],
+        "capacity": {"storage": spec["resources"]["requests"]["storage"]},
+        "claimRef": {
+            "kind": "PersistentVolumeClaim",
+            "apiVersion": "v1",
+            "namespace": namespace,
+            "name": name,
+            "uid": uid,
+            "resourceVersion": claim["metadata"]["resourceVersion"],
+        },
+        "csi": {"driver": driver, "volumeHandle": volume_name},
+        "persistentVolumeReclaimPolicy": class_["reclaimPolicy"],
+        "storageClassName": class_["metadata"]["name"],
+        "volumeMode": spec["volumeMode"],
+    }
+    for field_name, holder in (("mountOptions", class_), ("volumeAttributesClassName", spec)):
+        if field_name in holder:
+            made[field_name] = holder[field_name]
+    if segment:
+        made["nodeAffinity"] = node_affinity(segment)
+    return {"metadata": {"name": volume_name, "annotations": {PROVISIONED_BY: driver}}, "spec": made}

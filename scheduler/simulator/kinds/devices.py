@@ -1,0 +1,239 @@
+"""DeviceClasses, and the ResourceSlices in which drivers say which devices there are.
+
+Source:
+    kube-apiserver v1.36, pkg/registry/resource/{deviceclass,resourceslice}/strategy.go and
+    pkg/apis/resource/validation/validation.go.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from scheduler.objects.resource_names import is_extended_resource_name
+from scheduler.simulator.apimachinery.causes import (
+    Cause,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+)
+from scheduler.simulator.apimachinery.metadata import dns_subdomain, validate_label_name, validate_label_value
+from scheduler.simulator.apimachinery.objects import json_text
+from scheduler.simulator.apimachinery.selector_rules import validate_node_selector
+from scheduler.simulator.apimachinery.strategy import Strategy
+from scheduler.simulator.kinds.device_rules import (
+    duplicates,
+    validate_binding_conditions,
+    validate_device_name,
+    validate_label,
+    validate_opaque,
+    validate_pool_name,
+    validate_qualified,
+    validate_selectors,
+)
+from scheduler.simulator.kinds.persistent_volumes import immutable, validate_driver_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.apimachinery.strategy import Cluster
+
+_MOST_DEVICES: Final = 128
+_MOST_DEVICES_WITH_MORE: Final = 64
+_MOST_ATTRIBUTES: Final = 32
+_MOST_TAINTS: Final = 16
+_LONGEST_VALUE: Final = 64
+_EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
+_PLACES: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+_DEVICE_PLACES: Final = _PLACES[:3]
+_ONE_PLACE: Final = (
+    "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+)
+_ONE_DEVICE_PLACE: Final = (
+    "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true "
+    "in the ResourceSlice spec"
+)
+_NUMBER = r"(0|[1-9]\d*)"
+_PRE_RELEASE = r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
+_BUILD = r"[0-9a-zA-Z-]+"
+_SEMANTIC_VERSION = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE_RELEASE}(\.{_PRE_RELEASE})*)?(\+{_BUILD}(\.{_BUILD})*)?",
+    re.ASCII,
+)
+
+
+class DeviceClassStrategy(Strategy):
+    """The rules of DeviceClasses."""
+
+    has_generation = True
+    returns_deleted = True
+
+    def validate(self, obj: Object) -> Sequence[Cause]:
+        return list(_validate_class(obj["spec"]))
+
+    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+        return self.validate(obj)
+
+
+class ResourceSliceStrategy(Strategy):
+    """The rules of ResourceSlices."""
+
+    has_generation = True
+    returns_deleted = True
+
+    def admit_create(self, obj: Object, cluster: Cluster) -> None:
+        _time_taints(obj["spec"], cluster)
+
+    def admit_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
+        _time_taints(obj["spec"], cluster)
+
+    def validate(self, obj: Object) -> Sequence[Cause]:
+        return list(_validate_slice(obj["spec"]))
+
+    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+        spec, before = obj["spec"], old["spec"]
+        return [
+            *_validate_slice(spec),
+            *immutable(spec["pool"], before["pool"], "name", "spec.pool.name"),
+            *immutable(spec, before, "driver", "spec.driver"),
+            *immutable(spec, before, "nodeName", "spec.nodeName"),
+        ]
+
+
+def _time_taints(spec: Object, cluster: Cluster) -> None:
+    """Say of new taints since when they are there."""
+    for device in spec.get("devices", ()):
+        for taint in device.get("taints", ()):
+            taint.setdefault("timeAdded", cluster.timestamp())
+
+
+def _validate_class(spec: Object) -> Iterator[Cause]:
+    yield from validate_selectors(spec.get("selectors", ()), "spec.selectors")
+    for index, config in enumerate(spec.get("config", ())):
+        yield from validate_opaque(config, f"spec.config[{index}]")
+    name = spec.get("extendedResourceName")
+    if name is not None and not is_extended_resource_name(name):
+        problem = "must be a valid extended resource name"
+        yield invalid_value("spec.extendedResourceName", f'"{name}"', problem)
+
+
+def _validate_slice(spec: Object) -> Iterator[Cause]:
+    yield from validate_driver_name(spec["driver"], "spec.driver")
+    pool = spec["pool"]
+    yield from validate_pool_name(pool["name"], "spec.pool.name")
+    if pool["resourceSliceCount"] <= 0:
+        shown = str(pool["resourceSliceCount"])
+        yield invalid_value("spec.pool.resourceSliceCount", shown, "must be greater than zero")
+    if pool["generation"] < 0:
+        shown = str(pool["generation"])
+        yield invalid_value("spec.pool.generation", shown, "must be greater than or equal to zero")
+    yield from _validate_places(spec, "spec", _PLACES, _ONE_PLACE)
+    terms = spec.get("nodeSelector", {}).get("nodeSelectorTerms", [{}])
+    if len(terms) != 1:
+        problem = "must have exactly one node selector term"
+        yield invalid_value("spec.nodeSelector.nodeSelectorTerms", json_text(terms), problem)
+    if "sharedCounters" in spec and "devices" in spec:
+        yield invalid_value("spec", '""', "only one of `sharedCounters` or `devices` is allowed")
+    devices = spec.get("devices", ())
+    has_more = any(device.get("taints") or device.get("consumesCounters") for device in devices)
+    most = _MOST_DEVICES_WITH_MORE if has_more else _MOST_DEVICES
+    if len(devices) > most:
+        yield too_many("spec.devices", len(devices), most)
+        return
+    per_device = bool(spec.get("perDeviceNodeSelection"))
+    for index, device in enumerate(devices):
+        yield from _validate_device(device, f"spec.devices[{index}]", per_device=per_device)
+    yield from duplicates([device.get("name", "") for device in devices], "spec.devices")
+    yield from _validate_counter_sets(spec.get("sharedCounters", ()))
+
+
+def _validate_places(holder: Object, path: str, places: Sequence[str], problem: str) -> Iterator[Cause]:
+    """Yield what is wrong with where devices are, which must be said in one way."""
+    found = []
+    for field in places:
+        if field not in holder:
+            continue
+        value = holder[field]
+        if field == "nodeName" and not value:
+            detail = (
+                "must be either unset or set to a non-empty string" if path == "spec" else "must not be empty"
+            )
+            yield invalid_value(f"{path}.nodeName", '""', detail)
+            continue
+        if value is False:
+            yield invalid_value(f"{path}.{field}", "false", "must be either unset or set to true")
+            continue
+        found.append(f"`{field}`")
+        if field == "nodeName" and (fault := dns_subdomain(value)):
+            yield invalid_value(f"{path}.nodeName", f'"{value}"', fault)
+        if field == "nodeSelector":
+            yield from validate_node_selector(value, f"{path}.nodeSelector")
+    if not found:
+        yield required(path, problem)
+    elif len(found) > 1:
+        several = problem if path != "spec" else f"{problem}, but multiple fields are set"
+        yield invalid_value(path, f'"{{{", ".join(found)}}}"', several)
+
+
+def _validate_device(device: Object, path: str, *, per_device: bool) -> Iterator[Cause]:
+    yield from validate_device_name(device.get("name", ""), f"{path}.name")
+    attributes, capacity = device.get("attributes", {}), device.get("capacity", {})
+    count = len(attributes) + len(capacity)
+    if count > _MOST_ATTRIBUTES:
+        problem = f"the total number of attributes and capacities must not exceed {_MOST_ATTRIBUTES}"
+        yield invalid_value(path, str(count), problem)
+    for name, attribute in attributes.items():
+        yield from validate_qualified(name, f"{path}.attributes")
+        yield from _validate_attribute(attribute, f"{path}.attributes[{name}]")
+    for name, amount in capacity.items():
+        yield from validate_qualified(name, f"{path}.capacity")
+        if "requestPolicy" in amount and not device.get("allowMultipleAllocations"):
+            problem = "allowMultipleAllocations must be true"
+            yield forbidden_field(f"{path}.capacity[{name}].requestPolicy", problem)
+    taints = device.get("taints", ())
+    if len(taints) > _MOST_TAINTS:
+        yield too_many(f"{path}.taints", len(taints), _MOST_TAINTS)
+    for index, taint in enumerate(taints):
+        yield from _validate_taint(taint, f"{path}.taints[{index}]")
+    if per_device:
+        yield from _validate_places(device, path, _DEVICE_PLACES, _ONE_DEVICE_PLACE)
+    elif any(field in device for field in _DEVICE_PLACES):
+        problem = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true"
+        yield invalid_value(path, "null", f"{problem} in the ResourceSlice spec")
+    yield from validate_binding_conditions(device, path)
+
+
+def _validate_attribute(attribute: Object, path: str) -> Iterator[Cause]:
+    if len(attribute) != 1:
+        shown = json_text(attribute) if attribute else '""'
+        yield invalid_value(path, shown, "exactly one value must be specified")
+    text = attribute.get("string", "")
+    if len(text) > _LONGEST_VALUE:
+        yield too_long(f"{path}.string", _LONGEST_VALUE)
+    version = attribute.get("version")
+    if version is not None and not _SEMANTIC_VERSION.fullmatch(version):
+        problem = "must be a string compatible with semver.org spec 2.0.0"
+        yield invalid_value(f"{path}.version", f'"{version}"', problem)
+
+
+def _validate_taint(taint: Object, path: str) -> Iterator[Cause]:
+    yield from validate_label_name(taint.get("key", ""), f"{path}.key")
+    yield from validate_label_value(taint.get("value", ""), f"{path}.value")
+    effect = taint.get("effect", "")
+    if not effect:
+        yield required(f"{path}.effect")
+    elif effect not in _EFFECTS:
+        yield not_supported(f"{path}.effect", effect, _EFFECTS)
+
+
+def _validate_counter_sets(counter_sets: Sequence[Object]) -> Iterator[Cause]:
+    for index, counters in enumerate(counter_sets):
+        path = f"spec.sharedCounters[{index}]"
+        yield from validate_label(counters.get("name", ""), f"{path}.name")
+        if not counters.get("counters"):
+            yield required(f"{path}.counters")
+    yield from duplicates([counters.get("name", "") for counters in counter_sets], "spec.sharedCounters")

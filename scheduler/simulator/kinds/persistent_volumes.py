@@ -1,0 +1,225 @@
+"""PersistentVolumes: what they are filled in with, and what may change of them.
+
+Source:
+    kube-apiserver v1.36, pkg/registry/core/persistentvolume/strategy.go, pkg/apis/core/validation/validation.go and
+    plugin/pkg/admission/storage/storageobjectinuseprotection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from scheduler.objects.quantity import parse_quantity
+from scheduler.simulator.apimachinery.causes import (
+    Cause,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+)
+from scheduler.simulator.apimachinery.metadata import dns_subdomain
+from scheduler.simulator.apimachinery.objects import json_text
+from scheduler.simulator.apimachinery.selector_rules import validate_node_selector
+from scheduler.simulator.apimachinery.strategy import Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.apimachinery.strategy import Cluster
+
+PROTECTION: Final = "kubernetes.io/pv-protection"
+VOLUME_MODES: Final = ("Block", "Filesystem")
+
+_RECLAIM_POLICIES: Final = ("Delete", "Recycle", "Retain")
+_ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_NO_SOURCES: Final = frozenset(
+    {
+        "accessModes",
+        "capacity",
+        "claimRef",
+        "mountOptions",
+        "nodeAffinity",
+        "persistentVolumeReclaimPolicy",
+        "storageClassName",
+        "volumeAttributesClassName",
+        "volumeMode",
+    }
+)
+
+
+class PersistentVolumeStrategy(Strategy):
+    """The rules of PersistentVolumes."""
+
+    has_status = True
+    returns_deleted = True
+
+    def default(self, obj: Object) -> None:
+        spec = obj["spec"]
+        spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+        spec.setdefault("volumeMode", "Filesystem")
+        if "hostPath" in spec:
+            spec["hostPath"].setdefault("type", "")
+        obj["status"].setdefault("phase", "Pending")
+
+    def admit_create(self, obj: Object, cluster: Cluster) -> None:
+        protect(obj, PROTECTION)
+
+    def prepare_create(self, obj: Object, cluster: Cluster) -> None:
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": cluster.timestamp()}
+
+    def prepare_part_update(self, subresource: str, obj: Object, old: Object, cluster: Cluster) -> None:
+        super().prepare_part_update(subresource, obj, old, cluster)
+        status, before = obj["status"], old["status"]
+        changed = before.get("lastPhaseTransitionTime")
+        if status.get("phase") == before.get("phase"):
+            if changed is not None:
+                status.setdefault("lastPhaseTransitionTime", changed)
+        elif status.get("lastPhaseTransitionTime", changed) == changed:
+            status["lastPhaseTransitionTime"] = cluster.timestamp()
+
+    def validate(self, obj: Object) -> Sequence[Cause]:
+        return list(_validate(obj["spec"]))
+
+    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+        spec, before = obj["spec"], old["spec"]
+        causes = list(_validate(spec))
+        if _source(spec) != _source(before):
+            problem = "spec.persistentvolumesource is immutable after creation\n"
+            shown = f"- {json_text(_source(before))}\n+ {json_text(_source(spec))}"
+            causes.append(forbidden_field("spec.persistentvolumesource", problem + shown))
+        causes += immutable(spec, before, "volumeMode")
+        if "nodeAffinity" in before and spec.get("nodeAffinity") != before["nodeAffinity"]:
+            shown = json_text(spec.get("nodeAffinity"))
+            problem = "field is immutable, except for updating from beta label to GA"
+            causes.append(invalid_value("nodeAffinity", shown, problem))
+        if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
+            problem = "update from non-nil value to nil is forbidden"
+            causes.append(forbidden_field("spec.volumeAttributesClassName", problem))
+        return causes
+
+
+def protect(obj: Object, finalizer: str) -> None:
+    """Keep a new object from going while it is used."""
+    finalizers = obj["metadata"].get("finalizers", [])
+    if finalizer not in finalizers:
+        obj["metadata"]["finalizers"] = [*finalizers, finalizer]
+
+
+def immutable(obj: Object, old: Object, field: str, path: str = "") -> Iterator[Cause]:
+    """Yield that a field has changed, if it has."""
+    if obj.get(field) != old.get(field):
+        yield invalid_value(path or field, json_text(obj.get(field)), "field is immutable")
+
+
+def validate_access_modes(modes: Sequence[str], path: str) -> Iterator[Cause]:
+    """Yield what is wrong with access modes."""
+    for mode in modes:
+        if mode not in _ACCESS_MODES:
+            yield not_supported(path, mode, _ACCESS_MODES)
+    if "ReadWriteOncePod" in modes and {*modes} & {*_ACCESS_MODES} != {"ReadWriteOncePod"}:
+        yield forbidden_field(path, "may not use ReadWriteOncePod with other access modes")
+
+
+def validate_class_name(name: str, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the name of a class."""
+    if name and (problem := dns_subdomain(name)):
+        yield invalid_value(path, f'"{name}"', problem)
+
+
+def validate_positive(text: str, path: str) -> Iterator[Cause]:
+    """Yield that a quantity is not above zero, if it is not."""
+    if parse_quantity(text).unscaled <= 0:
+        yield invalid_value(path, f'"{text}"', "must be greater than zero")
+
+
+def validate_driver_name(name: str, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the name of a driver.
+
+    Source:
+        kube-apiserver v1.36, pkg/apis/core/validation/validation.go, ValidateCSIDriverName.
+    """
+    if not name:
+        yield required(path)
+        return
+    if len(name) > 63:
+        yield Cause("FieldValueTooLong", path, "Too long: may not be more than 63 bytes")
+    if problem := dns_subdomain(name.lower()):
+        yield invalid_value(path, f'"{name}"', problem)
+
+
+def _validate(spec: Object) -> Iterator[Cause]:
+    modes = spec.get("accessModes", ())
+    if not modes:
+        yield required("spec.accessModes")
+    yield from validate_access_modes(modes, "spec.accessModes")
+    yield from _validate_capacity(spec.get("capacity", {}))
+    policy = spec["persistentVolumeReclaimPolicy"]
+    if policy not in _RECLAIM_POLICIES:
+        yield not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES)
+    affinity = spec.get("nodeAffinity", {"required": None})
+    if "required" not in affinity:
+        yield required("spec.nodeAffinity.required", "must specify required node constraints")
+    elif affinity["required"] is not None:
+        yield from validate_node_selector(affinity["required"], "spec.nodeAffinity.required")
+    yield from _validate_source(spec)
+    yield from validate_class_name(spec.get("storageClassName", ""), "spec.storageClassName")
+    if spec["volumeMode"] not in VOLUME_MODES:
+        yield not_supported("spec.volumeMode", spec["volumeMode"], VOLUME_MODES)
+    yield from _validate_attributes_class(spec)
+
+
+def _validate_capacity(capacity: Object) -> Iterator[Cause]:
+    if not capacity:
+        yield required("spec.capacity")
+    if set(capacity) != {"storage"}:
+        problem = f'Unsupported value: {json_text(capacity or None)}: supported values: "storage"'
+        yield Cause("FieldValueNotSupported", "spec.capacity", problem)
+    for name, text in capacity.items():
+        yield from validate_positive(text, f"spec.capacity[{name}]")
+
+
+def _validate_attributes_class(spec: Object) -> Iterator[Cause]:
+    name, path = spec.get("volumeAttributesClassName"), "spec.volumeAttributesClassName"
+    if name is None:
+        return
+    if not name:
+        yield required(path, "an empty string is disallowed")
+    yield from validate_class_name(name, path)
+    if "csi" not in spec:
+        yield required("spec.csi", "has to be specified when using volumeAttributesClassName")
+
+
+def _source(spec: Object) -> Object:
+    """Return where a volume's data are."""
+    return {name: value for name, value in spec.items() if name not in _NO_SOURCES}
+
+
+def _validate_source(spec: Object) -> Iterator[Cause]:
+    sources = _source(spec)
+    if not sources:
+        yield required("spec", "must specify a volume type")
+    for name in sorted(sources, key=_last_of_sources)[1:]:
+        yield forbidden_field(f"spec.{name}", "may not specify more than 1 volume type")
+    for name in ("hostPath", "local"):
+        if name in sources:
+            yield from _validate_path(sources[name].get("path", ""), f"spec.{name}.path")
+    if "local" in sources and "nodeAffinity" not in spec:
+        yield required("spec.nodeAffinity", "Local volume requires node affinity")
+    csi = sources.get("csi")
+    if csi is not None:
+        yield from validate_driver_name(csi.get("driver", ""), "spec.csi.driver")
+        if not csi.get("volumeHandle"):
+            yield required("spec.csi.volumeHandle")
+
+
+def _last_of_sources(name: str) -> tuple[bool, bool]:
+    """Order sources as upstream looks at them: hostPath first, csi last."""
+    return name == "csi", name != "hostPath"
+
+
+def _validate_path(path: str, field: str) -> Iterator[Cause]:
+    if not path:
+        yield required(field)
+    elif ".." in path.split("/"):
+        yield invalid_value(field, f'"{path}"', "must not contain '..'")

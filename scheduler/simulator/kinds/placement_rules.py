@@ -1,0 +1,222 @@
+"""Which wishes of pods about where they run are valid: affinity, spreading, tolerations and gates; and taints of nodes.
+
+Source:
+    kube-apiserver v1.36, pkg/apis/core/validation/validation.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from scheduler.simulator.apimachinery.causes import (
+    Cause,
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+)
+from scheduler.simulator.apimachinery.metadata import (
+    dns_label,
+    validate_label_name,
+    validate_label_value,
+    validate_labels,
+)
+from scheduler.simulator.apimachinery.objects import json_text
+from scheduler.simulator.apimachinery.selector_rules import (
+    validate_label_selector,
+    validate_node_selector,
+    validate_node_selector_term,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scheduler.simulator.apimachinery.objects import Object
+
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+_ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
+_POLICIES: Final = ("Honor", "Ignore")
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_NUMERIC: Final = ("Lt", "Gt")
+_HEAVIEST: Final = 100
+
+
+def validate_placement(spec: Object, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with where a pod, or a template of pods, is to run."""
+    yield from validate_labels(spec.get("nodeSelector", {}), f"{path}.nodeSelector")
+    affinity = spec.get("affinity", {})
+    if "nodeAffinity" in affinity:
+        yield from _validate_node_affinity(affinity["nodeAffinity"], f"{path}.affinity.nodeAffinity")
+    for field in ("podAffinity", "podAntiAffinity"):
+        if field in affinity:
+            yield from _validate_pod_affinity(affinity[field], f"{path}.affinity.{field}")
+    yield from _validate_gates(spec.get("schedulingGates", ()), f"{path}.schedulingGates")
+    yield from _validate_spread(
+        spec.get("topologySpreadConstraints", ()), f"{path}.topologySpreadConstraints"
+    )
+    yield from validate_tolerations(spec.get("tolerations", ()), f"{path}.tolerations")
+
+
+def validate_taints(taints: Sequence[Object], path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the taints of a node."""
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(taints):
+        where, key, effect = f"{path}[{index}]", taint.get("key", ""), taint.get("effect", "")
+        yield from validate_label_name(key, f"{where}.key")
+        yield from validate_label_value(taint.get("value", ""), f"{where}.value")
+        if not effect:
+            yield required(f"{where}.effect")
+        elif effect not in _EFFECTS:
+            yield not_supported(f"{where}.effect", effect, _EFFECTS)
+        if (key, effect) in seen:
+            shown = {"Key": key, "Value": taint.get("value", ""), "Effect": effect}
+            shown["TimeAdded"] = taint.get("timeAdded")
+            problem = f"Duplicate value: {json_text(shown)}: taints must be unique by key and effect pair"
+            yield Cause("FieldValueDuplicate", where, problem)
+        seen.add((key, effect))
+
+
+def validate_tolerations(tolerations: Sequence[Object], path: str) -> Iterator[Cause]:
+    """Yield what is wrong with tolerations."""
+    for index, toleration in enumerate(tolerations):
+        where, key, effect = f"{path}[{index}]", toleration.get("key", ""), toleration.get("effect", "")
+        if key:
+            yield from validate_label_name(key, f"{where}.key")
+        elif toleration.get("operator", "") != "Exists":
+            shown = f'"{toleration.get("operator", "")}"'
+            problem = (
+                'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            )
+            yield invalid_value(f"{where}.operator", shown, problem)
+        if "tolerationSeconds" in toleration and effect != "NoExecute":
+            problem = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            yield invalid_value(f"{where}.effect", f'"{effect}"', problem)
+        yield from _validate_operator(toleration, f"{where}.operator")
+        if effect and effect not in _EFFECTS:
+            yield not_supported(f"{where}.effect", effect, _EFFECTS)
+
+
+def _validate_operator(toleration: Object, path: str) -> Iterator[Cause]:
+    operator, value = toleration.get("operator", ""), toleration.get("value", "")
+    if operator in {"", "Equal"}:
+        yield from validate_label_value(value, path)
+    elif operator == "Exists":
+        if value:
+            yield invalid_value(path, f'"{value}"', "value must be empty when `operator` is 'Exists'")
+    elif operator in _NUMERIC:
+        # Comparisons are behind a gate that is off by default.
+        yield not_supported(path, operator, ("Equal", "Exists", *_NUMERIC))
+    else:
+        yield not_supported(path, operator, ("Equal", "Exists"))
+
+
+def _validate_node_affinity(affinity: Object, path: str) -> Iterator[Cause]:
+    if REQUIRED in affinity:
+        yield from validate_node_selector(affinity[REQUIRED], f"{path}.{REQUIRED}")
+    for index, term in enumerate(affinity.get(PREFERRED, ())):
+        where = f"{path}.{PREFERRED}[{index}]"
+        yield from _validate_weight(term, where)
+        yield from validate_node_selector_term(
+            term.get("preference", {}), f"{where}.preference", any_value=True
+        )
+
+
+def _validate_weight(term: Object, path: str) -> Iterator[Cause]:
+    weight = term.get("weight", 0)
+    if not 1 <= weight <= _HEAVIEST:
+        yield invalid_value(f"{path}.weight", str(weight), "must be in the range 1-100")
+
+
+def _validate_pod_affinity(affinity: Object, path: str) -> Iterator[Cause]:
+    for index, term in enumerate(affinity.get(REQUIRED, ())):
+        yield from _validate_term(term, f"{path}.{REQUIRED}[{index}]")
+    for index, term in enumerate(affinity.get(PREFERRED, ())):
+        where = f"{path}.{PREFERRED}[{index}]"
+        yield from _validate_weight(term, where)
+        yield from _validate_term(term.get("podAffinityTerm", {}), f"{where}.podAffinityTerm")
+
+
+def _validate_term(term: Object, path: str) -> Iterator[Cause]:
+    for field in ("labelSelector", "namespaceSelector"):
+        yield from validate_label_selector(term.get(field, {}), f"{path}.{field}")
+    for name in term.get("namespaces", ()):
+        if problem := dns_label(name):
+            yield invalid_value(f"{path}.namespace", f'"{name}"', problem)
+    yield from _validate_label_keys(term, path)
+    topology_key = term.get("topologyKey", "")
+    if not topology_key:
+        yield required(f"{path}.topologyKey", "can not be empty")
+    yield from validate_label_name(topology_key, f"{path}.topologyKey")
+
+
+def _validate_label_keys(holder: Object, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with matchLabelKeys and mismatchLabelKeys, which are in the selector already."""
+    selector = holder.get("labelSelector")
+    wanted, unwanted = holder.get("matchLabelKeys", ()), holder.get("mismatchLabelKeys", ())
+    for field, keys in (("matchLabelKeys", wanted), ("mismatchLabelKeys", unwanted)):
+        if keys and selector is None:
+            yield forbidden_field(f"{path}.{field}", "must not be specified when labelSelector is not set")
+            continue
+        for index, key in enumerate(keys):
+            yield from validate_label_name(key, f"{path}.{field}[{index}]")
+    seen = set((selector or {}).get("matchLabels", {}))
+    for requirement in (selector or {}).get("matchExpressions", ()):
+        key = requirement.get("key", "")
+        if key in wanted and key in seen:
+            problem = "exists in both matchLabelKeys and labelSelector"
+            yield invalid_value(f"{path}[{list(wanted).index(key)}]", f'"{key}"', problem)
+        seen.add(key)
+    for index, key in enumerate(wanted):
+        if key in unwanted:
+            problem = "exists in both matchLabelKeys and mismatchLabelKeys"
+            yield invalid_value(f"{path}.matchLabelKeys[{index}]", f'"{key}"', problem)
+
+
+def _validate_gates(gates: Sequence[Object], path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, gate in enumerate(gates):
+        name = gate.get("name", "")
+        yield from validate_label_name(name, f"{path}[{index}]")
+        if name in seen:
+            yield duplicate(f"{path}[{index}]", name)
+        seen.add(name)
+
+
+def _validate_spread(constraints: Sequence[Object], path: str) -> Iterator[Cause]:
+    for index, constraint in enumerate(constraints):
+        where, action = f"{path}[{index}]", constraint["whenUnsatisfiable"]
+        topology_key = constraint.get("topologyKey", "")
+        yield from _validate_positive(constraint.get("maxSkew", 0), f"{where}.maxSkew")
+        if not topology_key:
+            yield required(f"{where}.topologyKey", "can not be empty")
+        if action not in _ACTIONS:
+            yield not_supported(f"{where}.whenUnsatisfiable", action, _ACTIONS)
+        others = [(one.get("topologyKey", ""), one["whenUnsatisfiable"]) for one in constraints[index + 1 :]]
+        if (topology_key, action) in others:
+            field = f"{where}.{{topologyKey, whenUnsatisfiable}}"
+            yield duplicate(field, f"{{{topology_key}, {action}}}")
+        yield from _validate_min_domains(constraint, f"{where}.minDomains")
+        for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            policy = constraint.get(field, "Honor")
+            if policy not in _POLICIES:
+                yield not_supported(f"{where}.{field}", policy, _POLICIES)
+        yield from _validate_label_keys(constraint, where)
+        yield from validate_label_selector(constraint.get("labelSelector", {}), f"{where}.labelSelector")
+
+
+def _validate_min_domains(constraint: Object, path: str) -> Iterator[Cause]:
+    count, action = constraint.get("minDomains"), constraint["whenUnsatisfiable"]
+    if count is None:
+        return
+    yield from _validate_positive(count, path)
+    if action != "DoNotSchedule":
+        problem = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+        yield invalid_value(path, str(count), problem)
+
+
+def _validate_positive(number: int, path: str) -> Iterator[Cause]:
+    if number <= 0:
+        yield invalid_value(path, str(number), "must be greater than zero")

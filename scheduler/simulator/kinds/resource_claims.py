@@ -1,0 +1,304 @@
+"""ResourceClaims and their templates: which devices are asked for, which were given, and to whom.
+
+Source:
+    kube-apiserver v1.36, pkg/registry/resource/resourceclaim/strategy.go, pkg/apis/resource/v1/defaults.go and
+    pkg/apis/resource/validation/validation.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from scheduler.simulator.apimachinery.causes import (
+    Cause,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+    too_many,
+)
+from scheduler.simulator.apimachinery.objects import is_terminating, json_text
+from scheduler.simulator.apimachinery.selector_rules import validate_node_selector
+from scheduler.simulator.apimachinery.strategy import Strategy
+from scheduler.simulator.kinds.device_rules import (
+    duplicates,
+    validate_binding_conditions,
+    validate_device_name,
+    validate_fully_qualified,
+    validate_label,
+    validate_opaque,
+    validate_pool_name,
+    validate_selectors,
+    validate_subdomain,
+)
+from scheduler.simulator.kinds.persistent_volumes import immutable, validate_driver_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from scheduler.simulator.apimachinery.kinds import Kinds
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.apimachinery.strategy import Cluster
+
+_MOST: Final = 32
+_MOST_ALTERNATIVES: Final = 8
+_MOST_CONSUMERS: Final = 256
+_MODES: Final = ("All", "ExactCount")
+_SOURCES: Final = ("FromClaim", "FromClass")
+_NO_REQUEST: Final = (
+    "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+)
+_ONE_OF: Final = "exactly one of `exactly` or `firstAvailable` is required"
+_EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
+
+
+StatusGuard = Callable[["Object", "Object"], "Iterable[Cause]"]
+"""Says what of a changed claim's status its author may not change, given the claim as it was."""
+
+
+class ResourceClaimStrategy(Strategy):
+    """The rules of ResourceClaims.
+
+    Attributes:
+        guard: who looks at what authors write into the status; None lets them write everything.
+    """
+
+    guard: StatusGuard | None = None
+    has_status = True
+    returns_deleted = True
+
+    def default(self, obj: Object) -> None:
+        _default_spec(obj["spec"])
+
+    def prepare_part_update(self, subresource: str, obj: Object, old: Object, cluster: Cluster) -> None:
+        """Let go of what was said of devices that the claim no longer has."""
+        super().prepare_part_update(subresource, obj, old, cluster)
+        gone = _allocated(old["status"]) - _allocated(obj["status"])
+        kept = [one for one in obj["status"].get("devices", ()) if _device_id(one) not in gone]
+        obj["status"].pop("devices", None)
+        if kept:
+            obj["status"]["devices"] = kept
+
+    def validate(self, obj: Object) -> Sequence[Cause]:
+        return list(_validate_spec(obj["spec"], "spec"))
+
+    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+        return list(immutable(obj, old, "spec"))
+
+    def validate_part_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+        return [*(self.guard(obj, old) if self.guard else ()), *_validate_status(obj, old)]
+
+
+class ResourceClaimTemplateStrategy(Strategy):
+    """The rules of ResourceClaimTemplates."""
+
+    returns_deleted = True
+
+    def default(self, obj: Object) -> None:
+        _default_spec(obj["spec"]["spec"])
+
+    def validate(self, obj: Object) -> Sequence[Cause]:
+        return list(_validate_spec(obj["spec"]["spec"], "spec.spec"))
+
+    def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
+        return list(immutable(obj, old, "spec"))
+
+
+def put_status_guard(kinds: Kinds, guard: StatusGuard) -> None:
+    """Have somebody look at what is written into the status of claims."""
+    for kind in kinds:
+        if isinstance(kind.strategy, ResourceClaimStrategy):
+            kind.strategy.guard = guard
+
+
+def _default_spec(spec: Object) -> None:
+    for request in spec["devices"].get("requests", ()):
+        for asked in (*([request["exactly"]] if "exactly" in request else ()), *_alternatives(request)):
+            if asked.setdefault("allocationMode", "ExactCount") == "ExactCount":
+                asked["count"] = asked.get("count") or 1
+            for toleration in asked.get("tolerations", ()):
+                toleration.setdefault("operator", "Equal")
+
+
+def _alternatives(request: Object) -> Sequence[Object]:
+    found: Sequence[Object] = request.get("firstAvailable", ())
+    return found
+
+
+def _names(spec: Object) -> Mapping[str, set[str]]:
+    """Return the requests of a claim with their alternatives."""
+    return {
+        request.get("name", ""): {one.get("name", "") for one in _alternatives(request)}
+        for request in spec["devices"].get("requests", ())
+    }
+
+
+def _validate_spec(spec: Object, path: str) -> Iterator[Cause]:
+    devices, path = spec["devices"], f"{path}.devices"
+    known = _names(spec)
+    for field in ("requests", "constraints", "config"):
+        count = len(devices.get(field, ()))
+        if count > _MOST:
+            yield too_many(f"{path}.{field}", count, _MOST)
+            return
+    requests = devices.get("requests", ())
+    for index, request in enumerate(requests):
+        where = f"{path}.requests[{index}]"
+        yield from _validate_request(request, where)
+    yield from duplicates([request.get("name", "") for request in requests], f"{path}.requests")
+    for index, constraint in enumerate(devices.get("constraints", ())):
+        where = f"{path}.constraints[{index}]"
+        yield from _validate_references(constraint.get("requests", ()), f"{where}.requests", known)
+        for field in ("matchAttribute", "distinctAttribute"):
+            if field in constraint:
+                yield from validate_fully_qualified(constraint[field], f"{where}.{field}")
+                break
+        else:
+            problem = 'exactly one of "matchAttribute" or "distinctAttribute" is required'
+            yield required(where, f"{problem}, but multiple fields are set")
+    for index, config in enumerate(devices.get("config", ())):
+        where = f"{path}.config[{index}]"
+        yield from _validate_references(config.get("requests", ()), f"{where}.requests", known)
+        yield from validate_opaque(config, where)
+
+
+def _validate_request(request: Object, path: str) -> Iterator[Cause]:
+    yield from validate_label(request.get("name", ""), f"{path}.name")
+    alternatives = _alternatives(request)
+    if alternatives and "exactly" in request:
+        yield invalid_value(path, "null", f"{_ONE_OF}, but multiple fields are set")
+    elif "exactly" in request:
+        yield from _validate_asked(request["exactly"], f"{path}.exactly")
+    elif alternatives:
+        if len(alternatives) > _MOST_ALTERNATIVES:
+            yield too_many(f"{path}.firstAvailable", len(alternatives), _MOST_ALTERNATIVES)
+            return
+        for index, one in enumerate(alternatives):
+            where = f"{path}.firstAvailable[{index}]"
+            yield from validate_label(one.get("name", ""), f"{where}.name")
+            yield from _validate_asked(one, where)
+        yield from duplicates([one.get("name", "") for one in alternatives], f"{path}.firstAvailable")
+    else:
+        yield required(path, _ONE_OF)
+
+
+def _validate_asked(asked: Object, path: str) -> Iterator[Cause]:
+    class_ = asked.get("deviceClassName", "")
+    if not class_:
+        yield required(f"{path}.deviceClassName")
+    else:
+        yield from validate_subdomain(class_, f"{path}.deviceClassName")
+    yield from validate_selectors(asked.get("selectors", ()), f"{path}.selectors")
+    mode, count = asked["allocationMode"], asked.get("count", 0)
+    if mode not in _MODES:
+        yield not_supported(f"{path}.allocationMode", mode, _MODES)
+    elif mode == "All" and count:
+        problem = "must not be specified when allocationMode is 'All'"
+        yield invalid_value(f"{path}.count", str(count), problem)
+    elif mode == "ExactCount" and count <= 0:
+        yield invalid_value(f"{path}.count", str(count), "must be greater than zero")
+    for index, toleration in enumerate(asked.get("tolerations", ())):
+        yield from _validate_toleration(toleration, f"{path}.tolerations[{index}]")
+
+
+def _validate_toleration(toleration: Object, path: str) -> Iterator[Cause]:
+    operator = toleration["operator"]
+    if operator == "Exists":
+        if toleration.get("value"):
+            shown = f'"{toleration["value"]}"'
+            yield invalid_value(f"{path}.value", shown, "must be empty for operator `Exists`")
+    elif operator != "Equal":
+        yield not_supported(f"{path}.operator", operator, ("Equal", "Exists"))
+    effect = toleration.get("effect", "")
+    if effect and effect not in _EFFECTS:
+        yield not_supported(f"{path}.effect", effect, _EFFECTS)
+
+
+def _validate_references(
+    references: Sequence[str], path: str, known: Mapping[str, set[str]]
+) -> Iterator[Cause]:
+    for index, reference in enumerate(references):
+        yield from _validate_reference(reference, f"{path}[{index}]", known)
+    yield from duplicates(references, path)
+
+
+def _validate_reference(reference: str, path: str, known: Mapping[str, set[str]]) -> Iterator[Cause]:
+    name, slash, rest = reference.partition("/")
+    if "/" in rest:
+        yield invalid_value(path, f'"{reference}"', _NO_REQUEST)
+        return
+    for part in (name, rest) if slash else (name,):
+        yield from validate_label(part, path)
+    if name not in known or (slash and rest not in known[name]):
+        yield invalid_value(path, f'"{reference}"', _NO_REQUEST)
+
+
+def _device_id(device: Object) -> tuple[str, ...]:
+    return tuple(device.get(field, "") for field in ("driver", "pool", "device", "shareID"))
+
+
+def _allocated(status: Object) -> set[tuple[str, ...]]:
+    """Return the devices of an allocation."""
+    return {_device_id(one) for one in status.get("allocation", {}).get("devices", {}).get("results", ())}
+
+
+def _validate_status(obj: Object, old: Object) -> Iterator[Cause]:
+    """Yield what is wrong with the status of a claim.
+
+    Source:
+        kube-apiserver v1.36, pkg/apis/resource/validation/validation.go, validateResourceClaimStatusUpdate.
+    """
+    status, before = obj["status"], old["status"]
+    consumers = status.get("reservedFor", ())
+    if len(consumers) > _MOST_CONSUMERS:
+        yield too_many("status.reservedFor", len(consumers), _MOST_CONSUMERS)
+    for index, consumer in enumerate(consumers):
+        path = f"status.reservedFor[{index}]"
+        for field in ("resource", "name", "uid"):
+            if not consumer.get(field):
+                yield required(f"{path}.{field}")
+    yield from duplicates([consumer.get("uid", "") for consumer in consumers], "status.reservedFor")
+    devices = _allocated(status)
+    for index, device in enumerate(status.get("devices", ())):
+        yield from _validate_device_status(device, f"status.devices[{index}]", devices)
+    if consumers and "allocation" not in status:
+        yield forbidden_field("status.reservedFor", "may not be specified when `allocated` is not set")
+    elif is_terminating(obj) and any(one not in before.get("reservedFor", ()) for one in consumers):
+        problem = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+        yield forbidden_field("status.reservedFor", problem)
+    if "allocation" in status and "allocation" in before:
+        yield from immutable(status, before, "allocation", "status.allocation")
+    elif "allocation" in status:
+        yield from _validate_allocation(status["allocation"], "status.allocation", _names(obj["spec"]))
+
+
+def _validate_device_status(device: Object, path: str, allocated: set[tuple[str, ...]]) -> Iterator[Cause]:
+    yield from validate_driver_name(device.get("driver", ""), f"{path}.driver")
+    yield from validate_pool_name(device.get("pool", ""), f"{path}.pool")
+    yield from validate_device_name(device.get("device", ""), f"{path}.device")
+    if _device_id(device) not in allocated:
+        shown = json_text("/".join(_device_id(device)[:3]))
+        yield invalid_value(path, shown, "must be an allocated device in the claim")
+
+
+def _validate_allocation(allocation: Object, path: str, known: Mapping[str, set[str]]) -> Iterator[Cause]:
+    devices = allocation.get("devices", {})
+    for index, result in enumerate(devices.get("results", ())):
+        where = f"{path}.devices.results[{index}]"
+        yield from _validate_reference(result.get("request", ""), f"{where}.request", known)
+        yield from validate_driver_name(result.get("driver", ""), f"{where}.driver")
+        yield from validate_pool_name(result.get("pool", ""), f"{where}.pool")
+        yield from validate_device_name(result.get("device", ""), f"{where}.device")
+        yield from validate_binding_conditions(result, where)
+    for index, config in enumerate(devices.get("config", ())):
+        where = f"{path}.devices.config[{index}]"
+        source = config.get("source", "")
+        if not source:
+            yield required(f"{where}.source")
+        elif source not in _SOURCES:
+            yield not_supported(f"{where}.source", source, _SOURCES)
+        yield from _validate_references(config.get("requests", ()), f"{where}.requests", known)
+        yield from validate_opaque(config, where)
+    if "nodeSelector" in allocation:
+        yield from validate_node_selector(allocation["nodeSelector"], f"{path}.nodeSelector")

@@ -1,0 +1,74 @@
+"""Stands in for what every node's kubelet says so that a node lifecycle controller takes it for alive.
+
+Source:
+    kubelet v1.36, staging/src/k8s.io/component-helpers/apimachinery/lease/controller.go, and pkg/kubelet/kubelet_node_status.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from scheduler.simulator.apimachinery.objects import condition_of, key_of
+from scheduler.simulator.controllers.controller import Controller
+
+if TYPE_CHECKING:
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.registry.store import Store
+
+_LEASES: Final = "leases.coordination.k8s.io"
+_NAMESPACE: Final = "kube-node-lease"
+_DURATION_SECONDS: Final = 40
+_RENEWALS_PER_STATUS: Final = 30
+
+
+class Heartbeats(Controller):
+    """Renews the leases of nodes, and now and then the times in their status; those of silent nodes lapse."""
+
+    resources = ("nodes",)
+
+    def __init__(self, store: Store, seconds: float) -> None:
+        super().__init__(store)
+        self._seconds = seconds
+        self._nodes: dict[str, Object] = {}  # name -> node that is heard of
+        self._beats = 0
+
+    def start(self) -> None:
+        """Watch, and begin to beat."""
+        super().start()
+        self._beat()
+
+    def observe(self, resource: str, type_: str, obj: Object) -> None:
+        name = key_of(obj)[1]
+        if type_ == "DELETED" or condition_of(obj, "Ready").get("status") == "Unknown":
+            self._nodes.pop(name, None)
+        elif name in self._nodes:
+            self._nodes[name] = obj
+        else:
+            self._nodes[name] = obj
+            self._renew(obj)
+
+    def _beat(self) -> None:
+        self.later(self._seconds, self._beat)
+        self._beats += 1
+        for node in list(self._nodes.values()):
+            self._renew(node)
+            if self._beats % _RENEWALS_PER_STATUS == 0:
+                self._report(node)
+
+    def _renew(self, node: Object) -> None:
+        metadata = node["metadata"]
+        renewed = {"renewTime": self.store.timestamp()}
+        present = self.store.find(_LEASES, metadata["name"], _NAMESPACE)
+        if present is not None:
+            self.store.change(present, {"spec": renewed})
+            return
+        owner = {"apiVersion": "v1", "kind": "Node", "name": metadata["name"], "uid": metadata["uid"]}
+        spec = {"holderIdentity": metadata["name"], "leaseDurationSeconds": _DURATION_SECONDS, **renewed}
+        lease = {"metadata": {"name": metadata["name"], "ownerReferences": [owner]}, "spec": spec}
+        self.store.create(_LEASES, lease, namespace=_NAMESPACE)
+
+    def _report(self, node: Object) -> None:
+        now = self.store.timestamp()
+        conditions = [one | {"lastHeartbeatTime": now} for one in node["status"].get("conditions", ())]
+        if conditions:
+            self.store.change(node, {"status": {"conditions": conditions}}, "status")

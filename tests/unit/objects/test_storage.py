@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.errors import ObjectError
+from scheduler.objects.decode import decode_object, typed_object
+from scheduler.objects.kinds import STRUCTS
+from scheduler.objects.quantity import parse_quantity
+from scheduler.objects.storage import (
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from scheduler.testing.storage import claim, csi_node, storage_class, volume, volume_attachment
+
+OLD_CLASS = {"volume.beta.kubernetes.io/storage-class": "old"}
+
+
+def test_a_claim_says_what_it_wants():
+    found = typed_object(claim("data", "pv", class_name="c", storage="1.5Gi"), PersistentVolumeClaim)
+
+    assert (found.metadata.namespace, found.metadata.name) == ("default", "data")
+    assert (found.spec.volume_name, found.spec.access_modes) == ("pv", ("ReadWriteOnce",))
+    assert found.spec.resources.requests.quantity == parse_quantity("1536Mi")
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        pytest.param({}, "", id="none"),
+        pytest.param({"class_name": "c"}, "c", id="in the spec"),
+        pytest.param(
+            {"class_name": "c", "annotations": OLD_CLASS}, "old", id="the old annotation comes first"
+        ),
+        pytest.param(
+            {"class_name": "c", "annotations": dict.fromkeys(OLD_CLASS, "")}, "", id="also if it is empty"
+        ),
+    ],
+)
+def test_the_class_of_a_claim(fields: Any, name: str):
+    assert typed_object(claim("data", **fields), PersistentVolumeClaim).class_name == name
+
+
+def test_the_class_of_a_volume():
+    plain = typed_object(volume("pv", storageClassName="c"), PersistentVolume)
+    old = typed_object(
+        {"metadata": {"name": "pv", "annotations": OLD_CLASS}, "spec": {"storageClassName": "c"}},
+        PersistentVolume,
+    )
+
+    assert (plain.class_name, old.class_name) == ("c", "old")
+
+
+def test_what_is_not_said_of_amounts_is_told_apart_from_nothing():
+    found = typed_object({"metadata": {"name": "c"}, "capacity": "5Gi"}, CSIStorageCapacity)
+
+    assert found.largest_volume == parse_quantity("5Gi")
+    larger = typed_object({"capacity": "5Gi", "maximumVolumeSize": "1Gi"}, CSIStorageCapacity)
+    assert larger.largest_volume == parse_quantity("1Gi")
+    assert CSIStorageCapacity().largest_volume is None
+    assert PersistentVolume().spec.capacity.storage is None
+    assert PersistentVolume().spec.capacity.quantity == parse_quantity("0")
+
+
+def test_the_limits_of_a_node_are_of_the_drivers_that_say_one():
+    found = typed_object(csi_node("n", {"a": 3, "b": None, "c": 0}), CSINode)
+
+    assert found.limits == {"a": 3, "c": 0}
+
+
+def test_absent_and_null_are_the_same():
+    attachment = volume_attachment("a", node="n", volume=None)
+    attachment["spec"]["source"]["persistentVolumeName"] = None
+
+    assert typed_object(attachment, VolumeAttachment).spec.source.persistent_volume_name is None
+    assert typed_object(storage_class("c", mode=None), StorageClass).volume_binding_mode is None
+    drivers = {"metadata": {"name": "n"}, "spec": {"drivers": [{"name": "d", "allocatable": None}]}}
+    assert typed_object(drivers, CSINode).limits == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "found", "told"),
+    [
+        pytest.param(
+            "v1/persistentvolumeclaims",
+            claim("data", storage="much"),
+            "PersistentVolumeClaim default/data: spec.resources.requests: "
+            "storage: 'much' is not a quantity: expected a number and a suffix, as in 100m, 1.5Gi or 2e3",
+            id="a claim for no amount",
+        ),
+        pytest.param(
+            "v1/persistentvolumeclaims",
+            claim("data", volumeName=7),
+            "PersistentVolumeClaim default/data: spec.volumeName: expected `str`, got `int`",
+            id="a claim of a number",
+        ),
+        pytest.param(
+            "v1/persistentvolumes",
+            volume("pv", csi="disk"),
+            "PersistentVolume pv: spec.csi: expected `object | null`, got `str`",
+            id="a volume of text",
+        ),
+        pytest.param(
+            "storage.k8s.io/v1/csinodes",
+            csi_node("n", {"d": "many"}),  # type: ignore[dict-item]
+            "CSINode n: spec.drivers[0].allocatable.count: expected `int | null`, got `str`",
+            id="a limit that is no number",
+        ),
+        pytest.param(
+            "storage.k8s.io/v1/csistoragecapacities",
+            {"metadata": {"name": "c", "namespace": "ns"}, "capacity": "1 GB"},
+            "CSIStorageCapacity ns/c: capacity: '1 GB' is not a quantity: "
+            "expected a number and a suffix, as in 100m, 1.5Gi or 2e3",
+            id="a capacity that is none",
+        ),
+    ],
+)
+def test_an_object_that_cannot_be_read_is_named_with_its_field(kind: str, found: Any, told: str):
+    with pytest.raises(ObjectError) as caught:
+        decode_object(msgspec.json.encode(found), STRUCTS[kind])
+    assert str(caught.value) == told
+
+
+def test_an_object_that_can_be_read_stays_as_it_is():
+    whole = {**claim("data"), "more": [None]}
+
+    assert decode_object(msgspec.json.encode(whole), PersistentVolumeClaim) == whole

@@ -1,0 +1,105 @@
+"""Devices that take of what their pool has: partitions of one piece of hardware."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.testing.devices import (
+    DRIVER,
+    allocation,
+    device_class,
+    exactly,
+    resource_claim,
+)
+from tests.builders import node
+from tests.unit.plugins.dynamic_resources.structured.searching import Search, claim, part, selecting
+
+HERE, THERE = node("here"), node("there")
+
+
+def partition(name: str, memory: int, **more: Any):
+    taken = {"counterSet": "card", "counters": {"memory": {"value": f"{memory}Gi"}}}
+    return {"name": name, "consumesCounters": [taken], **more}
+
+
+def card(*devices: Any, memory: int = 4, driver: str = DRIVER, node_name: str = "here", pool: str = "here"):
+    """Return the slices of a pool that has one card of so much memory."""
+    shared = [{"name": "card", "counters": {"memory": {"value": f"{memory}Gi"}}}]
+    return (
+        part(f"{pool}-{driver}-card", 2, [], node=node_name, pool=pool, driver=driver, sharedCounters=shared),
+        part(f"{pool}-{driver}-devices", 2, devices, node=node_name, pool=pool, driver=driver),
+    )
+
+
+HALVES = partition("half-0", 2), partition("half-1", 2), partition("whole", 4)
+
+
+def test_partitions_are_given_while_their_card_has_room():
+    assert Search(device_class(), claim("one", exactly(count=2)), *card(*HALVES)).devices(HERE) == [
+        ["half-0", "half-1"]
+    ]
+    assert Search(device_class(), claim("one", exactly(count=3)), *card(*HALVES)).devices(HERE) == "none"
+
+
+def test_what_others_have_of_a_card_is_not_given_again():
+    taken = resource_claim("taken", allocated=allocation("half-1", node="here"))
+    search = Search(device_class(), taken, claim("one"), *card(*HALVES))
+
+    assert search.devices(HERE) == [["half-0"]]
+
+    search.add(resource_claim("other", allocated=allocation("half-0", node="here")))
+
+    assert search.devices(HERE) == "none"
+
+
+def test_a_card_gets_back_what_a_choice_that_leads_nowhere_took():
+    whole = exactly("whole", selectors=selecting("device.attributes[device.driver].?whole.orValue(false)"))
+    devices = partition("half", 2), partition("all", 4, attributes={"whole": {"bool": True}})
+    search = Search(device_class(), claim("one", whole), *card(*devices))
+    both = Search(device_class(), claim("one", exactly("any"), whole), *card(*devices, memory=6))
+
+    assert search.devices(HERE) == [["all"]]
+    assert both.devices(HERE) == [["half", "all"]]
+
+
+def test_devices_on_other_nodes_take_of_the_same_card():
+    shared = [{"name": "card", "counters": {"memory": {"value": "4Gi"}}}]
+    slices = (
+        part("card", 3, [], pool="p", allNodes=True, sharedCounters=shared),
+        part("here", 3, [partition("a", 3)], pool="p", node="here"),
+        part("there", 3, [partition("b", 3)], pool="p", node="there"),
+    )
+    search = Search(device_class(), claim("one"), *slices)
+
+    assert (search.devices(HERE), search.devices(THERE)) == ([["a"]], [["b"]])
+
+    search.add(resource_claim("taken", allocated=allocation("b", pool="p")))
+
+    assert search.devices(HERE) == "none"
+
+
+def test_a_card_that_has_less_than_nothing_gives_nothing():
+    taken = resource_claim("taken", allocated=allocation("whole", "half-0", node="here"))
+    free = {"name": "free", "consumesCounters": []}
+
+    search = Search(device_class(), taken, claim("one"), *card(*HALVES, partition("tiny", 0), free))
+
+    assert search.devices(HERE) == [["free"]]
+
+
+def test_a_tainted_partition_that_was_looked_at_has_taken_of_its_card():
+    taint = {"key": "sick", "effect": "NoSchedule"}
+    devices = partition("sick", 3, taints=[taint]), partition("half", 2)
+
+    assert Search(device_class(), claim("one"), *card(*devices)).devices(HERE) == "none"
+    assert Search(device_class(), claim("one"), *card(*reversed(devices))).devices(HERE) == [["half"]]
+
+
+def test_of_two_pools_of_one_name_the_first_that_is_looked_at_has_the_counters():
+    first = "a.example.com"
+    mine = f'device.driver == "{DRIVER}"'
+    slices = (*card(partition("a", 1), memory=2, driver=first), *card(partition("b", 4), memory=4))
+    other = exactly("other", selectors=selecting(mine))
+
+    assert Search(device_class(), claim("one", other), *slices).devices(HERE) == [["b"]]
+    assert Search(device_class(), claim("one", exactly(), other), *slices).devices(HERE) == "none"

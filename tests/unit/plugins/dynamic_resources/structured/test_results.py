@@ -1,0 +1,192 @@
+"""What is written into the status of a claim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.testing.devices import DRIVER, device_class, exactly, first_available, resource_slice
+from tests.builders import node
+from tests.unit.plugins.dynamic_resources.structured.searching import Search, claim, part
+
+HERE = node("here", labels={"zone": "a", "row": "1"})
+OPAQUE = {"opaque": {"driver": DRIVER, "parameters": {"level": [1, {"deep": None}]}}}
+ONLY_HERE = {
+    "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["here"]}]}]
+}
+
+
+def configured(name: str, *configs: Any):
+    found = device_class(name)
+    found["spec"]["config"] = list(configs)
+    return found
+
+
+def opaque(level: int):
+    return {"opaque": {"driver": DRIVER, "parameters": {"level": level}}}
+
+
+def requirement(key: str, *values: str):
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+def on(*requirements: Any):
+    return {"nodeSelectorTerms": [{"matchExpressions": list(requirements)}]}
+
+
+def test_a_device_is_named_with_what_its_driver_and_its_kubelet_need():
+    tolerations = [{"key": "sick", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 30}]
+    conditions = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
+    search = Search(
+        device_class(),
+        claim("one", exactly(adminAccess=True, tolerations=tolerations)),
+        resource_slice("here", [{"name": "gpu-0", **conditions}]),
+    )
+
+    assert search.results(HERE) == [
+        {
+            "devices": {
+                "results": [
+                    {
+                        "request": "r0",
+                        "driver": DRIVER,
+                        "pool": "here",
+                        "device": "gpu-0",
+                        "adminAccess": True,
+                        "tolerations": tolerations,
+                        **conditions,
+                    }
+                ]
+            },
+            "nodeSelector": ONLY_HERE,
+        }
+    ]
+
+
+def test_the_configuration_of_a_class_is_told_once_for_all_its_requests():
+    search = Search(
+        configured("gpu", opaque(1), opaque(2)),
+        configured("other", opaque(3)),
+        device_class("plain"),
+        claim(
+            "one",
+            exactly("a"),
+            exactly("b", device_class="other"),
+            exactly("c"),
+            exactly("d", device_class="plain"),
+        ),
+        resource_slice("here", 4),
+    )
+
+    assert search.results(HERE)[0]["devices"]["config"] == [
+        {"source": "FromClass", "requests": ["a", "c"], **opaque(1)},
+        {"source": "FromClass", "requests": ["a", "c"], **opaque(2)},
+        {"source": "FromClass", "requests": ["b"], **opaque(3)},
+    ]
+
+
+def test_the_configuration_is_that_of_the_class_that_was_chosen():
+    search = Search(
+        configured("none", opaque(1)),
+        configured("some", opaque(2)),
+        claim("one", first_available("r0", "none", "some")),
+        resource_slice("here", 1),
+    )
+    search.add(device_class("none", "false"))
+
+    assert search.results(HERE)[0]["devices"]["config"] == [
+        {"source": "FromClass", "requests": ["r0/s1"], **opaque(2)}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("requests", "times"),
+    [
+        pytest.param([], 1, id="for all requests"),
+        pytest.param(["a"], 1, id="for one"),
+        pytest.param(["a", "b"], 2, id="for each of two"),
+        pytest.param(["b/s0"], 0, id="for an alternative that was not chosen"),
+        pytest.param(["b/s1"], 1, id="for the alternative that was"),
+        pytest.param(["a", "b", "b/s1"], 2, id="for a request and its alternative"),
+    ],
+)
+def test_the_configuration_of_a_claim_follows_that_of_classes(requests: Any, times: int):
+    config = {"requests": requests, **OPAQUE} if requests else OPAQUE
+    search = Search(
+        configured("gpu", opaque(1)),
+        device_class("none", "false"),
+        claim("one", exactly("a"), first_available("b", "none", "gpu"), config=[config]),
+        resource_slice("here", 2),
+    )
+
+    first, *others = search.results(HERE)[0]["devices"]["config"]
+
+    assert first["source"] == "FromClass"
+    assert others == [{"source": "FromClaim", **config}] * times
+
+
+@pytest.mark.parametrize(
+    ("slices", "where"),
+    [
+        pytest.param([part("s", 1, [{"name": "gpu-0"}], allNodes=True)], None, id="everywhere"),
+        pytest.param([part("s", 1, [{"name": "gpu-0"}], node="here")], ONLY_HERE, id="on one node"),
+        pytest.param(
+            [part("s", 1, [{"name": "gpu-0", "bindsToNode": True}], allNodes=True)],
+            ONLY_HERE,
+            id="on the node that it is bound to",
+        ),
+        pytest.param(
+            [part("s", 1, [{"name": "gpu-0"}], nodeSelector=on(requirement("zone", "a")))],
+            on(requirement("zone", "a")),
+            id="on some nodes",
+        ),
+        pytest.param(
+            [
+                part(
+                    "s",
+                    1,
+                    [{"name": "gpu-0", "nodeSelector": on(requirement("row", "1"))}],
+                    perDeviceNodeSelection=True,
+                )
+            ],
+            on(requirement("row", "1")),
+            id="where the device says",
+        ),
+    ],
+)
+def test_a_claim_is_available_where_its_devices_are(slices: Any, where: Any):
+    search = Search(device_class(), claim("one"), *slices)
+
+    assert search.results(HERE)[0].get("nodeSelector") == where
+
+
+def test_devices_of_several_places_are_available_where_all_of_them_are():
+    places = [
+        on(requirement("zone", "a", "b"), requirement("row", "1")),
+        on(requirement("row", "1"), requirement("zone", "b", "a")),
+        on(requirement("zone", "a")),
+    ]
+    slices = [
+        part(f"s{number}", 1, [{"name": "gpu-0"}], pool=f"p{number}", nodeSelector=place)
+        for number, place in enumerate(places)
+    ]
+    search = Search(device_class(), claim("one", exactly(count=3)), *slices)
+
+    assert search.results(HERE)[0]["nodeSelector"] == on(
+        requirement("zone", "a", "b"), requirement("row", "1"), requirement("zone", "a")
+    )
+
+    search.add(claim("two"))
+    search.add(part("s3", 1, [{"name": "gpu-0"}], pool="p3", node="here"))
+
+    assert search.results(HERE)[1]["nodeSelector"] == ONLY_HERE
+
+
+def test_a_slice_of_several_terms_fails_the_attempt():
+    selector = {"nodeSelectorTerms": on(requirement("zone", "a"))["nodeSelectorTerms"] * 2}
+    search = Search(device_class(), claim("one"), part("s", 1, [{"name": "gpu-0"}], nodeSelector=selector))
+
+    assert search.devices(HERE) == (
+        "create NodeSelector for claim one: unsupported ResourceSlice.NodeSelector with 2 terms"
+    )

@@ -1,0 +1,177 @@
+"""What is said of many nodes is found out once, and again when something changed that matters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.testing.devices import (
+    DRIVER,
+    allocation,
+    device_class,
+    exactly,
+    resource_claim,
+    resource_slice,
+)
+from tests.builders import node
+from tests.snapshots import cache_of, snapshot_of
+from tests.unit.plugins.dynamic_resources.structured.searching import Search, claim, device, part, selecting
+
+NO_ROOM = "cannot allocate all claims"
+NODES = [node(f"n{number}", labels={"zone": f"z{number % 2}"}) for number in range(10)]
+
+
+def searching(*slices: Any) -> Search:
+    return Search(device_class(), claim("one"), *slices)
+
+
+def steps(search: Search, cache: Any) -> int:
+    """Return how many steps it takes to judge all nodes."""
+    before = search.steps
+    search.judge(cache.snapshot())
+    return search.steps - before
+
+
+def of_nodes():
+    return [resource_slice(each.name) for each in NODES]
+
+
+def test_nodes_that_see_the_same_devices_are_searched_once():
+    one = searching(part("s", 1, [{"name": "gpu-0"}], allNodes=True))
+    zones = [
+        {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [each]}]}]}
+        for each in ("z0", "z1")
+    ]
+    two = searching(
+        *(
+            part(f"s{place}", 1, [{"name": "gpu-0"}], pool=f"p{place}", nodeSelector=zone)
+            for place, zone in enumerate(zones)
+        )
+    )
+
+    assert steps(two, cache_of(NODES)) == 2 * steps(one, cache_of(NODES))
+
+
+def test_nodes_whose_own_devices_will_not_do_are_searched_once():
+    local = [resource_slice(each.name, driver="other.example.com") for each in NODES]
+    search = searching(*local, part("s", 1, [{"name": "gpu-0"}], allNodes=True))
+    search.add(device_class("gpu", f'device.driver == "{DRIVER}"'))
+    alone = searching(part("s", 1, [{"name": "gpu-0"}], allNodes=True))
+
+    assert steps(search, cache_of(NODES)) == steps(alone, cache_of(NODES))
+
+
+def test_nothing_is_searched_again_for_the_next_pod_that_asks_the_same():
+    search, cache = searching(*of_nodes()), cache_of(NODES)
+    steps(search, cache)
+    search.claims[:] = []
+    search.add(claim("another"))
+
+    assert steps(search, cache) == 0
+    assert set(search.judge(cache.snapshot()).values()) == {""}
+
+
+def test_a_pod_that_asks_otherwise_is_searched_for():
+    search, cache = searching(*of_nodes()), cache_of(NODES)
+    steps(search, cache)
+    search.claims[:] = []
+    search.add(claim("another", exactly(count=2)))
+
+    assert set(search.judge(cache.snapshot()).values()) == {NO_ROOM}
+
+
+def test_only_nodes_are_searched_again_whose_devices_were_taken():
+    search, cache = searching(*of_nodes()), cache_of(NODES)
+    all_steps = steps(search, cache)
+    search.add(resource_claim("taken", allocated=allocation("gpu-0", node="n3")))
+
+    assert 0 < steps(search, cache) < all_steps / 5
+    assert [name for name, words in search.judge(cache.snapshot()).items() if words] == ["n3"]
+
+    search.allocated.set("uid-of-default-taken", None)
+
+    assert set(search.judge(cache.snapshot()).values()) == {""}
+
+
+def test_an_allocation_that_stays_as_it_is_changes_nothing():
+    taken = resource_claim("taken", allocated=allocation("gpu-0", node="n3"))
+    search, cache = searching(*of_nodes(), taken), cache_of(NODES)
+    steps(search, cache)
+    search.add({**taken, "status": {**taken["status"], "reservedFor": []}})
+
+    assert steps(search, cache) == 0
+
+
+def test_only_nodes_are_searched_again_whose_slices_changed():
+    search, cache = searching(*of_nodes()), cache_of(NODES)
+    search.judge(cache.snapshot())
+
+    search.add(resource_slice("n4", 0))
+
+    assert [name for name, words in search.judge(cache.snapshot()).items() if words] == ["n4"]
+
+    del search.slices[next(iter(search.slices))]
+
+    assert [name for name, words in search.judge(cache.snapshot()).items() if words] == ["n0", "n4"]
+
+
+def test_a_class_that_changed_is_asked_anew():
+    search, cache = searching(*of_nodes()), cache_of(NODES)
+    search.judge(cache.snapshot())
+
+    search.add(device_class("gpu", 'device.driver == "none"'))
+
+    assert set(search.judge(cache.snapshot()).values()) == {NO_ROOM}
+
+
+def test_nodes_that_come_change_and_go_are_judged_as_they_are():
+    zone = {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z1"]}]}]
+    }
+    search = searching(part("s", 1, [{"name": "gpu-0"}], nodeSelector=zone), resource_slice("late"))
+    cache = cache_of(NODES)
+
+    def fits() -> set[str]:
+        return {name for name, words in search.judge(cache.snapshot()).items() if not words}
+
+    assert fits() == {"n1", "n3", "n5", "n7", "n9"}
+
+    cache.add_node(node("late"))
+    cache.remove_node("n3")
+    cache.add_node(node("n1", labels={"zone": "z0"}))
+    cache.add_node(node("n2", labels={"zone": "z1"}))
+
+    assert fits() == {"late", "n2", "n5", "n7", "n9"}
+
+
+def test_some_nodes_of_the_cluster_are_judged_alone():
+    search, snapshot = searching(resource_slice("n1"), resource_slice("n8")), snapshot_of(*NODES)
+    rows = snapshot.all_rows[[8, 2]]
+
+    index, table = search.allocator().judge(snapshot, rows, search.claims)
+    taken, _ = search.allocator().judge(snapshot.take(rows), snapshot.all_rows[:2], search.claims)
+
+    assert table[index[8]] is None
+    assert table[index[2]].words == NO_ROOM
+    assert [bool(place) for place in taken] == [False, True]
+
+
+def test_an_error_names_the_claim_that_it_is_about():
+    faulty = exactly(selectors=selecting(f'device.attributes["{DRIVER}"].missing'))
+    search = Search(device_class(), claim("one", faulty), *of_nodes())
+    snapshot = snapshot_of(*NODES)
+    assert all(words.startswith("claim default/one: ") for words in search.judge(snapshot).values())
+
+    search.claims[:] = []
+    search.add(claim("two", faulty))
+
+    assert all(words.startswith("claim default/two: ") for words in search.judge(snapshot).values())
+
+
+def test_a_device_that_changed_is_asked_about_anew():
+    fast = exactly(selectors=selecting(f'device.attributes["{DRIVER}"].fast'))
+    search = Search(device_class(), claim("one", fast), resource_slice("n0", [device("gpu-0", fast=False)]))
+    assert search.devices(NODES[0]) == "none"
+
+    search.add(resource_slice("n0", [device("gpu-0", fast=True)]))
+
+    assert search.devices(NODES[0]) == [["gpu-0"]]

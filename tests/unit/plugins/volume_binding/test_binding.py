@@ -1,0 +1,552 @@
+"""What is assumed, written and waited for once a pod has a node, and what ends that."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from plugins.volumes.storage import CLAIMS, VOLUMES
+from scheduler.cycle.event_bus import EventBus
+from scheduler.errors import ApiError
+from scheduler.framework import SKIP, ActionType, ClusterEvent, Code, CycleState, EventResource, Status
+from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_DELETE
+from scheduler.testing.fakes import FakeApi
+from scheduler.testing.storage import claim, csi_node, only_on, storage_class, volume
+from tests.builders import node, pod
+from tests.unit.plugins.volume_binding.stage import HOST, LOCAL, ZONE, Stage, using
+from tests.virtual_time import LoopClock
+from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+CLASSES = (storage_class("local", provisioner=LOCAL), storage_class("made"))
+
+
+def versioned(obj: dict[str, Any], version: int, **metadata: Any) -> dict[str, Any]:
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(version), **metadata}}
+
+
+def local(name: str, host: str, version: int = 1, **spec: Any) -> dict[str, Any]:
+    """Return a volume as the API server shows it, with fields that scheduling knows nothing of."""
+    found = volume(
+        name,
+        phase="Available",
+        nodeAffinity=only_on(HOST, host),
+        storageClassName="local",
+        local={"path": "/"},
+        **spec,
+    )
+    return versioned(found, version, managedFields=[{"manager": "kubectl"}])
+
+
+def to_bind(name: str, version: int = 2) -> dict[str, Any]:
+    return versioned(claim(name, class_name="local"), version)
+
+
+def to_make(name: str, version: int = 3) -> dict[str, Any]:
+    return versioned(claim(name, class_name="made"), version)
+
+
+DB = using("old", "new", name="db")
+OLD, NEW, PV = to_bind("old"), to_make("new"), local("pv", "n1")
+
+
+# Reserve.
+
+
+def test_what_is_reserved_is_seen_by_everybody_and_given_back():
+    stage = Stage(*CLASSES, OLD, NEW, PV)
+    state = stage.reserved(DB, "n1")
+
+    held = stage.shown(VOLUMES, "pv")
+    assert held["spec"]["claimRef"] == {
+        "kind": "PersistentVolumeClaim",
+        "apiVersion": "v1",
+        "namespace": "default",
+        "name": "old",
+        "uid": "uid-of-claim-old",
+        "resourceVersion": "2",
+    }
+    assert held["metadata"]["annotations"] == {"pv.kubernetes.io/bound-by-controller": "yes"}
+    assert stage.shown(CLAIMS, "default/new")["metadata"]["annotations"] == {SELECTED_NODE: "n1"}
+    assert stage.shown(CLAIMS, "default/old") == OLD
+    assert PV["metadata"].get("annotations") is None, "what the API server sent stays as it is"
+
+    stage.plugin.unreserve(state, DB, "n1")
+
+    assert stage.shown(VOLUMES, "pv") == PV
+    assert stage.shown(CLAIMS, "default/new") == NEW
+
+
+def test_a_volume_that_one_pod_reserved_is_none_for_the_next():
+    stage = Stage(*CLASSES, OLD, to_bind("other"), PV, local("pv-2", "n2"))
+    first = stage.reserved(using("old", name="first"), "n1")
+    assert stage.feasible(using("other")) == {"n2"}
+
+    stage.plugin.unreserve(first, pod("first"), "n1")
+    assert stage.feasible(using("other")) == {"n1", "n2"}
+
+
+def test_what_another_pod_has_reserved_by_then_is_not_given_back():
+    stage = Stage(*CLASSES, OLD, to_bind("other"), PV)
+    first = stage.reserved(using("old", name="first"), "n1")
+    stage.show({**PV, "metadata": {**PV["metadata"], "resourceVersion": "9"}})  # the watch knows better
+    second = using("other", name="second")
+    stage.reserved(second, "n1")
+    stage.plugin.unreserve(first, pod("first"), "n1")
+
+    assert stage.shown(VOLUMES, "pv")["spec"]["claimRef"]["name"] == "other"
+
+
+def test_two_pods_of_one_claim_share_what_the_first_reserved():
+    stage = Stage(*CLASSES, OLD, PV)
+    stage.reserved(using("old", name="first"), "n1")
+    second = using("old", name="second")
+    state = stage.reserved(second, "n1")
+    stage.plugin.unreserve(state, second, "n1")
+
+    assert stage.shown(VOLUMES, "pv")["spec"]["claimRef"]["name"] == "old"
+
+
+def test_a_volume_held_for_its_claim_keeps_saying_that_somebody_else_bound_it():
+    held = local("pv", "n1", claimRef={"namespace": "default", "name": "old"})
+    stage = Stage(*CLASSES, OLD, held)
+    stage.reserved(using("old"), "n1")
+
+    found = stage.shown(VOLUMES, "pv")
+    assert found["spec"]["claimRef"]["uid"] == "uid-of-claim-old"
+    assert "pv.kubernetes.io/bound-by-controller" not in found["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("objects", "waiting"),
+    [
+        pytest.param([], pod("web"), id="no claims"),
+        pytest.param([claim("old", "pv"), volume("pv")], using("old"), id="claims that are bound"),
+    ],
+)
+def test_there_is_nothing_to_wait_for(objects: Any, waiting: Any):
+    stage = Stage(*CLASSES, *objects)
+    state, _ = stage.judged(waiting)
+    stage.plugin.reserve(state, waiting, "n1")
+
+    assert stage.plugin.pre_bind_pre_flight(state, waiting, "n1") is SKIP
+    stage.plugin.unreserve(state, waiting, "n1")
+
+
+def test_a_pod_whose_nodes_were_never_judged_is_let_go():
+    stage, state = Stage(), CycleState()
+    stage.plugin.reserve(state, DB, "n1")
+
+    assert stage.plugin.pre_bind_pre_flight(state, DB, "n1") is SKIP
+    stage.plugin.unreserve(state, DB, "n1")
+
+
+# PreBind.
+
+
+class Writes(FakeApi):
+    """Writes that get a version each, as the API server gives it; `before_answering` happens meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_answering: Any = lambda _answer: None
+
+    async def api_write(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, **_options: Any
+    ) -> Mapping[str, Any]:
+        assert body is not None
+        await asyncio.sleep(0)
+        await super().api_write(method, path, body)
+        answer: dict[str, Any] = copy.deepcopy(dict(body))
+        answer["metadata"]["resourceVersion"] = str(100 + len(self.written))
+        self.before_answering(answer)
+        return answer
+
+
+class Live:
+    """A pod being bound: `db` with claims `old`, for which there is a volume, and `new`, on node n1.
+
+    Attributes:
+        bus: who spreads events.
+        answers: what the API server has answered, by name.
+    """
+
+    def __init__(self, *objects: dict[str, Any], waiting: Any = DB, bind_timeout_seconds: int = 600) -> None:
+        self.bus, self.writes, self.waiting = EventBus(), Writes(), waiting
+        self.stage = Stage(
+            *CLASSES,
+            *(objects or (OLD, NEW, PV)),
+            writer=self.writes,
+            happenings=self.bus,
+            clock=LoopClock(),
+            bind_timeout_seconds=bind_timeout_seconds,
+        )
+        self.state = self.stage.reserved(waiting, "n1")
+        assert self.stage.plugin.pre_bind_pre_flight(self.state, waiting, "n1") is None
+        self.task = asyncio.ensure_future(self.stage.plugin.pre_bind(self.state, waiting, "n1"))
+
+    def show(self, obj: dict[str, Any]) -> None:
+        """Let the watch show an object."""
+        self.stage.show(obj)
+        resource = EventResource(
+            obj["kind"] if obj["apiVersion"] == "v1" else f"storage.k8s.io/{obj['kind']}"
+        )
+        self.bus.happened(ClusterEvent(resource, ActionType.UPDATE), None, obj)
+
+    def remove(self, kind: str, key: str) -> None:
+        gone = self.stage.table.watch_kind(kind).pop(key)
+        resource = EventResource(gone["kind"])
+        self.bus.happened(ClusterEvent(resource, ActionType.DELETE), gone, None)
+
+    async def written(self) -> None:
+        """Wait until all is written."""
+        await asyncio.sleep(1)
+        assert not self.task.done()
+
+    @property
+    def result(self) -> Status | None:
+        return self.task.result()
+
+
+def bound_claim(name: str, volume_name: str, version: int, **annotations: str) -> dict[str, Any]:
+    made = claim(name, volume_name, class_name="local", annotations=annotations)
+    return versioned(made, version)
+
+
+def claimed(version: int = 101, **reference: Any) -> dict[str, Any]:
+    """Return the volume as it is once it names its claim."""
+    wanted = {"namespace": "default", "name": "old", "uid": "uid-of-claim-old", **reference}
+    return local("pv", "n1", version, claimRef=wanted)
+
+
+def placed(version: int = 102, **fields: Any) -> dict[str, Any]:
+    """Return the other claim as it is once it names its node."""
+    made = claim("new", class_name="made", annotations={SELECTED_NODE: "n1"}, **fields)
+    return versioned(made, version)
+
+
+@virtually
+async def test_volumes_and_then_claims_are_written_whole():
+    live = Live()
+    await live.written()
+
+    (put, path, body), (put_too, path_too, body_too) = live.writes.written
+    assert (put, path) == ("PUT", "/api/v1/persistentvolumes/pv")
+    assert body is not None
+    assert body_too is not None
+    assert body["spec"]["local"] == {"path": "/"}
+    assert body["metadata"]["managedFields"] == [{"manager": "kubectl"}]
+    assert body["metadata"]["resourceVersion"] == "1"
+    assert body["spec"]["claimRef"]["name"] == "old"
+    assert (put_too, path_too) == ("PUT", "/api/v1/namespaces/default/persistentvolumeclaims/new")
+    assert body_too["metadata"]["resourceVersion"] == "3"
+    assert body_too["metadata"]["annotations"] == {SELECTED_NODE: "n1"}
+    live.task.cancel()
+
+
+@virtually
+async def test_objects_out_of_a_list_are_written_with_their_kind():
+    nameless = {field: value for field, value in PV.items() if field not in {"kind", "apiVersion"}}
+    live = Live(OLD, NEW, PV)
+    live.task.cancel()
+    stage = Stage(*CLASSES, OLD, writer=live.writes, happenings=live.bus, clock=LoopClock())
+    stage.table.watch_kind(VOLUMES)["pv"] = nameless
+    only_old = using("old", name="web")
+    state = stage.reserved(only_old, "n1")
+    running = asyncio.ensure_future(stage.plugin.pre_bind(state, only_old, "n1"))
+    await asyncio.sleep(1)
+
+    body = live.writes.written[-1][2]
+    assert body is not None
+    assert (body["apiVersion"], body["kind"]) == ("v1", "PersistentVolume")
+    running.cancel()
+
+
+@virtually
+async def test_a_pod_waits_until_all_its_claims_are_bound():
+    live = Live()
+    await live.written()
+    live.show(claimed())
+    live.show(placed())
+    await asyncio.sleep(100)
+    live.show(bound_claim("old", "pv", 200))
+    await asyncio.sleep(100)
+    assert not live.task.done()
+
+    live.show(versioned(volume("made", nodeAffinity=only_on(ZONE, "a")), 201))
+    live.show(bound_claim("new", "made", 202, **{SELECTED_NODE: "n1"}))
+
+    assert await live.task is None
+    assert asyncio.get_running_loop().time() == 201
+
+
+@virtually
+async def test_a_volume_whose_event_comes_after_the_claims_is_waited_for():
+    live = Live(NEW, waiting=using("new", name="db"))
+    await live.written()
+    live.show(bound_claim("new", "made", 202, **{SELECTED_NODE: "n1"}))
+    await asyncio.sleep(10)
+    assert not live.task.done()
+    live.show(versioned(volume("made"), 201))
+
+    assert await live.task is None
+
+
+@virtually
+async def test_events_of_before_the_write_mean_nothing():
+    live = Live()
+    await live.written()
+    live.show(local("pv", "n1", 50))
+    live.show(to_make("new", 51))
+    await asyncio.sleep(10)
+    assert not live.task.done(), "neither of them says that something was taken back"
+
+    live.show(claimed())
+    live.show(placed())
+    live.show(bound_claim("old", "pv", 200))
+    live.show(versioned(volume("made"), 201))
+    live.show(bound_claim("new", "made", 202, **{SELECTED_NODE: "n1"}))
+    assert await live.task is None
+
+
+def moved(live: Live) -> None:
+    live.stage.table.update_node(node("n1", labels={ZONE: "a", HOST: "renamed"}))
+    live.bus.happened(ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_LABEL), node("n1"), node("n1"))
+
+
+def node_gone(live: Live) -> None:
+    live.bus.happened(NODE_DELETE, node("n1"), None)
+    live.stage.table.remove_node("n1")
+
+
+def pod_gone(live: Live) -> None:
+    row = live.stage.table.row_of("n1")
+    assert row is not None
+    gone = live.stage.table.remove_pod(row, DB.uid)
+    live.bus.happened(ASSIGNED_POD_DELETE, gone, None)
+
+
+def provisioned_elsewhere(live: Live) -> None:
+    live.show(versioned(volume("made", nodeAffinity=only_on(HOST, "n2")), 201))
+    live.show(bound_claim("old", "pv", 202))
+    live.show(bound_claim("new", "made", 203, **{SELECTED_NODE: "n1"}))
+
+
+def bound_old(live: Live) -> None:
+    live.show(bound_claim("old", "pv", 150))
+
+
+MISMATCH = 'node affinity doesn\'t match node "n1": no matching NodeSelectorTerms'
+ENDS = [
+    pytest.param(
+        lambda live: live.show(local("pv", "n1", 200)), 'ClaimRef got reset for pv "pv"', id="unbound again"
+    ),
+    pytest.param(
+        lambda live: live.show(claimed(200, uid="")), 'ClaimRef got reset for pv "pv"', id="held, not bound"
+    ),
+    pytest.param(
+        lambda live: live.remove(VOLUMES, "pv"),
+        'failed to check binding: persistentvolumes "pv" not found',
+        id="the volume is gone",
+    ),
+    pytest.param(
+        lambda live: live.remove(CLAIMS, "default/old"),
+        'failed to check binding: persistentvolumeclaims "default/old" not found',
+        id="the claim is gone",
+    ),
+    pytest.param(
+        lambda live: (bound_old(live), live.remove(CLAIMS, "default/new")),
+        'failed to check provisioning pvc: persistentvolumeclaims "default/new" not found',
+        id="the claim to be provisioned is gone",
+    ),
+    pytest.param(
+        lambda live: (bound_old(live), live.show(to_make("new", 200))),
+        'selectedNode annotation reset for PVC "new"',
+        id="all annotations are gone",
+    ),
+    pytest.param(
+        lambda live: (
+            bound_old(live),
+            live.show(versioned(claim("new", class_name="made", annotations={"a": "b"}), 200)),
+        ),
+        'provisioning failed for PVC "new"',
+        id="the selected node is taken back",
+    ),
+    pytest.param(provisioned_elsewhere, f'pv "made" {MISMATCH}', id="provisioned elsewhere"),
+    pytest.param(moved, f'pv "pv" {MISMATCH}', id="the node has other labels"),
+    pytest.param(node_gone, 'failed to get node "n1": node "n1" not found', id="the node is gone"),
+    pytest.param(pod_gone, 'pod does not exist any more: pod "db" not found', id="the pod is gone"),
+]
+
+
+@pytest.mark.parametrize(("what_happens", "message"), ENDS)
+@virtually
+async def test_what_ends_the_wait(what_happens: Any, message: str):
+    live = Live()
+    await live.written()
+    live.show(claimed())
+    live.show(placed())
+    await asyncio.sleep(1)
+    what_happens(live)
+    status = await live.task
+
+    assert status is not None
+    assert (status.code, status.message) == (Code.ERROR, f"binding volumes: {message}")
+    assert asyncio.get_running_loop().time() == 2, "it is seen at once"
+
+
+@virtually
+async def test_a_volume_that_the_nodes_driver_cannot_have_ends_the_wait():
+    source = {"csi": None, "awsElasticBlockStore": {"volumeID": "aws://nonsense"}}
+    live = Live(NEW, csi_node("n1", {}, migrated=["kubernetes.io/aws-ebs"]), waiting=using("new", name="db"))
+    await live.written()
+    live.show(versioned(volume("made", **source), 201))
+    live.show(bound_claim("new", "made", 202, **{SELECTED_NODE: "n1"}))
+    status = await live.task
+
+    assert status is not None
+    assert status.message.startswith("binding volumes: could not translate pv: failed to translate")
+
+
+@pytest.mark.parametrize("seconds", [0, 5])
+@virtually
+async def test_the_wait_has_an_end(seconds: int):
+    live = Live(bind_timeout_seconds=seconds)
+    status = await live.task
+
+    assert status is not None
+    assert status.message == "binding volumes: context deadline exceeded"
+    assert asyncio.get_running_loop().time() == seconds
+
+
+CONFLICT = ApiError(409, "Conflict", "the object has been modified")
+
+
+@pytest.mark.parametrize("error", [CONFLICT, ApiError(0, "Timeout", "no answer")])
+@virtually
+async def test_a_write_that_fails_ends_it_and_what_was_not_written_is_given_back(error: ApiError):
+    live = Live()
+    live.writes.refusals = [error]
+    status = await live.task
+
+    assert status is not None
+    assert (status.code, status.message, status.error) == (Code.ERROR, str(error), error)
+    live.stage.plugin.unreserve(live.state, DB, "n1")
+    assert live.stage.shown(VOLUMES, "pv") == PV
+    assert live.stage.shown(CLAIMS, "default/new") == NEW
+    assert not live.writes.written
+
+
+@virtually
+async def test_what_was_written_stays_as_it_was_answered_until_the_watch_shows_it():
+    live = Live()
+    live.writes.refusals = [None, CONFLICT]
+    assert await live.task is not None
+    live.stage.plugin.unreserve(live.state, DB, "n1")
+    live.show(local("pv", "n1", 50))
+
+    assert live.stage.shown(VOLUMES, "pv")["spec"]["claimRef"]["name"] == "old"
+    assert live.stage.shown(VOLUMES, "pv")["metadata"]["resourceVersion"] == "101"
+    assert live.stage.shown(CLAIMS, "default/new") == NEW
+    live.show(local("pv", "n1", 200))
+    assert "claimRef" not in live.stage.shown(VOLUMES, "pv")["spec"]
+
+
+@virtually
+async def test_an_answer_that_comes_after_newer_events_changes_nothing():
+    live = Live(OLD, PV, waiting=using("old", name="db"))
+    live.writes.before_answering = lambda _: (
+        live.show(claimed(150)),
+        live.show(bound_claim("old", "pv", 151)),
+    )
+
+    assert await live.task is None
+    assert live.stage.shown(VOLUMES, "pv")["metadata"]["resourceVersion"] == "150"
+
+
+@virtually
+async def test_a_volume_that_is_deleted_while_it_is_written_does_not_come_back():
+    live = Live(OLD, PV, waiting=using("old", name="db"))
+    live.writes.before_answering = lambda _: live.remove(VOLUMES, "pv")
+    status = await live.task
+
+    assert status is not None
+    assert status.message == 'binding volumes: failed to check binding: persistentvolumes "pv" not found'
+    assert live.stage.shown(VOLUMES, "pv") is None
+
+
+@virtually
+async def test_a_pod_that_went_while_its_volumes_were_written_is_not_waited_for():
+    live = Live()
+    live.writes.before_answering = lambda answer: (
+        pod_gone(live) if answer["kind"] == "PersistentVolume" else None
+    )
+    status = await live.task
+
+    assert status is not None
+    assert status.message == 'binding volumes: pod does not exist any more: pod "db" not found'
+
+
+@virtually
+async def test_a_wait_that_is_broken_off_gives_back_what_was_not_written():
+    live = Live()
+    await live.written()
+    live.task.cancel()
+    await asyncio.sleep(1)
+    live.stage.plugin.unreserve(live.state, DB, "n1")
+
+    assert live.task.cancelled()
+    assert live.stage.shown(VOLUMES, "pv")["spec"]["claimRef"]["name"] == "old", "that is written"
+    assert not live.bus._waiting_for
+
+
+@virtually
+async def test_another_pods_assumption_about_a_shared_claim_is_no_news_for_the_first():
+    live = Live(NEW, waiting=using("new", name="db"))
+    await live.written()
+    second = using("new", name="second")
+    state = live.stage.reserved(second, "n1")
+    live.stage.plugin.unreserve(state, second, "n1")  # which shows what the watch has shown: nothing yet
+    live.show(versioned(csi_node("n1", {}), 500))
+    await asyncio.sleep(10)
+    assert not live.task.done()
+
+    live.show(placed())
+    live.show(versioned(volume("made"), 201))
+    live.show(bound_claim("new", "made", 202, **{SELECTED_NODE: "n1"}))
+    assert await live.task is None
+
+
+@virtually
+async def test_a_volume_that_is_not_shown_as_it_was_written_is_waited_for():
+    live = Live(OLD, PV, waiting=using("old", name="db"))
+    await live.written()
+    live.stage.table.watch_kind(VOLUMES).restore("pv")
+    live.show(bound_claim("old", "pv", 150))
+    await asyncio.sleep(10)
+    assert not live.task.done()
+    live.show(claimed())
+
+    assert await live.task is None
+
+
+@virtually
+async def test_a_claim_that_has_a_volume_and_is_not_done_is_waited_for():
+    live = Live(OLD, PV, waiting=using("old", name="db"))
+    await live.written()
+    live.show(claimed())
+    half = versioned(claim("old", class_name="local", volumeName="pv"), 150)
+    live.show(half)
+    await asyncio.sleep(10)
+    assert not live.task.done()
+    assert BIND_COMPLETED not in half["metadata"]["annotations"]
+    live.show(bound_claim("old", "pv", 151))
+
+    assert await live.task is None

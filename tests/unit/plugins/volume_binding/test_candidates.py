@@ -1,0 +1,149 @@
+"""What would do for a demand is kept, and looked at again only where something changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugins.volume_binding import candidates
+from plugins.volume_binding.candidates import KeptCandidates, VolumeDemand
+from plugins.volume_binding.places import NONE
+from plugins.volumes.storage import VOLUMES
+from scheduler.objects.decode import typed_object
+from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
+from scheduler.snapshot import ClusterTable
+from scheduler.testing.storage import claim, only_on, volume, watch_storage
+from tests.builders import node
+
+HOST = "kubernetes.io/hostname"
+
+
+def demand(size: str = "1Gi") -> VolumeDemand:
+    return VolumeDemand.of(
+        typed_object(claim("data", class_name="local", storage=size), PersistentVolumeClaim)
+    )
+
+
+def offered(name: str, host: str, size: str = "1Gi", **spec: Any) -> dict[str, Any]:
+    spec = {"capacity": {"storage": size}, "storageClassName": "local", **spec}
+    return volume(name, phase="Available", nodeAffinity=only_on(HOST, host), **spec)
+
+
+class Shelf:
+    """Candidates for one demand on nodes n1 and n2; counts how often a volume is looked at."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.table, self.kept, self.looked_at = ClusterTable(), KeptCandidates(), 0
+        for name in ("n1", "n2"):
+            self.table.add_node(node(name))
+        watch_storage(self.table)
+        is_met_by = VolumeDemand.is_met_by
+
+        def counted(own: VolumeDemand, each: PersistentVolume) -> bool:
+            self.looked_at += 1
+            return is_met_by(own, each)
+
+        monkeypatch.setattr(VolumeDemand, "is_met_by", counted)
+
+    def put(self, *volumes: dict[str, Any]) -> None:
+        watch_storage(self.table, *volumes)
+
+    def best(self, size: str = "1Gi") -> list[str]:
+        """Look, and return the best volume of each node; "" for none."""
+        self.looked_at = 0
+        found = self.kept.of(demand(size), self.table.watch_kind(VOLUMES))
+        numbers = found.first(self.table.snapshot())[0].tolist()
+        return ["" if number == NONE else found.names[number] for number in numbers]
+
+
+@pytest.fixture
+def shelf(monkeypatch: pytest.MonkeyPatch) -> Shelf:
+    return Shelf(monkeypatch)
+
+
+def test_pods_alike_look_at_what_changed_only(shelf: Shelf):
+    shelf.put(*(offered(f"v{number}", f"n{1 + number % 2}") for number in range(100)))
+    assert shelf.best() == ["v0", "v1"]
+    assert shelf.looked_at == 100
+
+    assert shelf.best() == ["v0", "v1"]
+    assert shelf.looked_at == 0
+
+    shelf.put(offered("v0", "n1", claimRef={"name": "other"}))
+    assert shelf.best() == ["v10", "v1"]
+    assert shelf.looked_at == 1
+
+    shelf.put(offered("v0", "n1"))
+    assert shelf.best() == ["v0", "v1"]
+    assert shelf.looked_at == 1
+
+
+def test_what_is_taken_and_given_back_finds_its_place_again(shelf: Shelf):
+    shelf.put(offered("small", "n1"), offered("large", "n1", "2Gi"))
+    volumes = shelf.table.watch_kind(VOLUMES)
+    assert shelf.best()[0] == "small"
+    volumes.assume("small", offered("small", "n1", claimRef={"name": "data"}))
+    assert shelf.best()[0] == "large"
+    volumes.restore("small")
+
+    assert shelf.best()[0] == "small"
+
+
+CHANGES = [
+    pytest.param([offered("new", "n1", "1Gi")], ["new", ""], id="a volume that comes"),
+    pytest.param([offered("old", "n1", "9Gi"), offered("b", "n1", "5Gi")], ["b", ""], id="one that grew"),
+    pytest.param([offered("old", "n2", "3Gi")], ["", "old"], id="one that is elsewhere"),
+    pytest.param([offered("old", "n1", "512Mi")], ["", ""], id="one that is too small now"),
+    pytest.param(
+        [offered("old", "n1", "3Gi", storageClassName="other")], ["", ""], id="one of another class"
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "expected"), CHANGES)
+def test_changes_of_any_kind_are_taken_in(changes: Any, expected: list[str], shelf: Shelf):
+    shelf.put(offered("old", "n1", "3Gi"))
+    assert shelf.best() == ["old", ""]
+    shelf.put(*changes)
+
+    assert shelf.best() == expected
+
+
+def test_a_volume_that_is_gone_is_no_candidate(shelf: Shelf):
+    shelf.put(offered("old", "n1"), offered("other", "n1"))
+    assert shelf.best()[0] == "old"
+    del shelf.table.watch_kind(VOLUMES)["old"]
+
+    assert shelf.best()[0] == "other"
+
+
+def test_after_more_changes_than_are_remembered_all_are_looked_at(shelf: Shelf):
+    shelf.put(offered("old", "n1"))
+    shelf.best()
+    for _ in range(5000):
+        shelf.put(offered("busy", "n2"))
+
+    assert shelf.best() == ["old", "busy"]
+    assert shelf.looked_at == 2
+
+
+def test_bound_volumes_of_the_class_cost_a_new_demand_nothing(shelf: Shelf):
+    shelf.put(*(offered(f"bound-{n}", "n1", claimRef={"name": f"c{n}"}) for n in range(50)))
+    shelf.put(offered("free", "n2"))
+
+    assert shelf.best() == ["", "free"]
+    assert shelf.looked_at == 1
+
+
+def test_demands_not_made_for_long_are_forgotten(shelf: Shelf, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(candidates, "_MOST_DEMANDS", 2)
+    shelf.put(offered("v", "n1", "9Gi"))
+    for size in ("1Gi", "2Gi", "1Gi", "3Gi"):
+        shelf.best(size)
+    assert len(shelf.kept._kept) == 2
+
+    shelf.best("1Gi")
+    assert shelf.looked_at == 0
+    shelf.best("2Gi")
+    assert shelf.looked_at == 1

@@ -1,0 +1,168 @@
+"""Which events wake a pod that VolumeBinding rejected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.framework import ActionType, EventResource, QueueingHint
+from scheduler.testing.storage import claim, csi_driver, csi_node, storage_capacity, storage_class
+from tests.builders import pod
+from tests.unit.plugins.running import hint
+from tests.unit.plugins.volume_binding.stage import DRIVER, ZONE, Stage, ephemeral, using
+
+INLINE = pod("web", volumes=[{"name": "v", "csi": {"driver": DRIVER}}])
+WEB = using("data")
+EBS = ["kubernetes.io/aws-ebs"]
+
+
+def room(capacity: str | None, **more: Any) -> Any:
+    return storage_capacity("room", "made", capacity, **more)
+
+
+HINTS = [
+    pytest.param(EventResource.STORAGE_CLASS, WEB, None, storage_class("made"), True, id="a class came"),
+    pytest.param(
+        EventResource.STORAGE_CLASS,
+        WEB,
+        storage_class("made", topologies=[{ZONE: ["a"]}]),
+        storage_class("made", topologies=[{ZONE: ["a", "b"]}]),
+        True,
+        id="a class allows other places",
+    ),
+    pytest.param(
+        EventResource.STORAGE_CLASS,
+        WEB,
+        {**storage_class("made"), "allowedTopologies": None},
+        {**storage_class("made"), "parameters": {"x": "y"}},
+        False,
+        id="a class that allows the same places",
+    ),
+    pytest.param(EventResource.PERSISTENT_VOLUME_CLAIM, WEB, None, claim("data"), True, id="its claim came"),
+    pytest.param(
+        EventResource.PERSISTENT_VOLUME_CLAIM, WEB, claim("data"), claim("data"), True, id="its claim changed"
+    ),
+    pytest.param(
+        EventResource.PERSISTENT_VOLUME_CLAIM,
+        ephemeral(),
+        None,
+        claim("web-scratch"),
+        True,
+        id="the claim of its ephemeral volume came",
+    ),
+    pytest.param(EventResource.PERSISTENT_VOLUME_CLAIM, WEB, None, claim("other"), False, id="another claim"),
+    pytest.param(
+        EventResource.PERSISTENT_VOLUME_CLAIM,
+        WEB,
+        None,
+        claim("data", namespace="other"),
+        False,
+        id="a claim of another namespace",
+    ),
+    pytest.param(EventResource.CSI_NODE, WEB, None, csi_node("n1", {}), True, id="drivers came to a node"),
+    pytest.param(
+        EventResource.CSI_NODE,
+        WEB,
+        csi_node("n1", {}),
+        csi_node("n1", {}, migrated=EBS),
+        True,
+        id="a driver took over a plugin's work",
+    ),
+    pytest.param(
+        EventResource.CSI_NODE,
+        WEB,
+        csi_node("n1", {DRIVER: 1}, migrated=EBS),
+        csi_node("n1", {DRIVER: 9}, migrated=EBS),
+        False,
+        id="a driver can attach more",
+    ),
+    pytest.param(
+        EventResource.CSI_DRIVER,
+        INLINE,
+        csi_driver(),
+        csi_driver(storage_capacity=False),
+        True,
+        id="the driver of an inline volume tells no more what room it has",
+    ),
+    pytest.param(
+        EventResource.CSI_DRIVER,
+        INLINE,
+        csi_driver(),
+        csi_driver(storage_capacity=None),
+        True,
+        id="nor says whether it does",
+    ),
+    pytest.param(
+        EventResource.CSI_DRIVER,
+        INLINE,
+        csi_driver(storage_capacity=False),
+        csi_driver(),
+        False,
+        id="a driver begins to tell",
+    ),
+    pytest.param(
+        EventResource.CSI_DRIVER,
+        INLINE,
+        csi_driver("other"),
+        csi_driver("other", storage_capacity=False),
+        False,
+        id="another driver",
+    ),
+    pytest.param(
+        EventResource.CSI_DRIVER,
+        WEB,
+        csi_driver(),
+        csi_driver(storage_capacity=False),
+        False,
+        id="the driver of a claim's class, which upstream does not think of",
+    ),
+    pytest.param(EventResource.CSI_STORAGE_CAPACITY, WEB, None, room("0"), True, id="room came"),
+    pytest.param(
+        EventResource.CSI_STORAGE_CAPACITY, WEB, room("1Gi"), room("2Gi"), True, id="there is more room"
+    ),
+    pytest.param(
+        EventResource.CSI_STORAGE_CAPACITY, WEB, room("2Gi"), room("1Gi"), False, id="there is less room"
+    ),
+    pytest.param(
+        EventResource.CSI_STORAGE_CAPACITY, WEB, room("1Gi"), room("1073741824"), False, id="the same room"
+    ),
+    pytest.param(
+        EventResource.CSI_STORAGE_CAPACITY, WEB, room(None), room("0"), True, id="something is said of room"
+    ),
+    pytest.param(
+        EventResource.CSI_STORAGE_CAPACITY, WEB, room("1Gi"), room(None), False, id="nothing is said any more"
+    ),
+    pytest.param(
+        EventResource.CSI_STORAGE_CAPACITY,
+        WEB,
+        room("1Gi", maximumVolumeSize="1Gi"),
+        room("9Gi", maximumVolumeSize="1Gi"),
+        False,
+        id="more room, but in small pieces",
+    ),
+]
+
+
+@pytest.mark.parametrize(("resource", "waiting", "old", "new", "helps"), HINTS)
+def test_an_event_wakes_whom_it_may_help(resource: Any, waiting: Any, old: Any, new: Any, helps: bool):
+    expected = QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    assert hint(Stage().plugin, resource, waiting, old, new) is expected
+
+
+def test_the_events_are_upstreams():
+    both = ActionType.ADD | ActionType.UPDATE
+    registered = {each.event.resource: each.event.action for each in Stage().plugin.events()}
+
+    assert registered == {
+        EventResource.STORAGE_CLASS: both,
+        EventResource.PERSISTENT_VOLUME_CLAIM: both,
+        EventResource.PERSISTENT_VOLUME: both,
+        EventResource.NODE: ActionType.ADD | ActionType.UPDATE_NODE_LABEL,
+        EventResource.CSI_NODE: both,
+        EventResource.CSI_DRIVER: ActionType.UPDATE,
+        EventResource.CSI_STORAGE_CAPACITY: both,
+    }
+    hints = {each.event.resource for each in Stage().plugin.events() if each.hint is None}
+    assert hints == {EventResource.PERSISTENT_VOLUME, EventResource.NODE}

@@ -1,0 +1,473 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from plugins.volumes.attached import AttachedVolumes
+from plugins.volumes.node_volume_limits import NodeVolumeLimits
+from scheduler.framework import SKIP, ActionType, EventResource, QueueingHint
+from scheduler.testing.storage import (
+    DRIVER,
+    claim,
+    csi_node,
+    mounted,
+    storage_class,
+    volume,
+    volume_attachment,
+    watch_storage,
+)
+from tests.builders import node, pod
+from tests.unit.plugins.volumes.clusters import asked, cluster_of, judged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.snapshot import ClusterTable
+
+FULL = "Unschedulable: node(s) exceed max volume count"
+EBS, GCE = "ebs.csi.aws.com", "pd.csi.storage.gke.io"
+
+
+def bound(*names: str) -> list[Any]:
+    """Claims, each bound to a volume of its name."""
+    return [each for name in names for each in (claim(name, name), volume(name))]
+
+
+def on_a(name: str, *claims: str, **fields: Any) -> Any:
+    return pod(name, node="a", volumes=mounted(*claims), **fields)
+
+
+@pytest.mark.parametrize("source", ["emptyDir", "iscsi", "rbd", "csi", "nfs", "image"])
+def test_pods_without_volumes_that_count_are_skipped_and_alike(source: str):
+    each = pod("p", volumes=[{"name": "v", source: {}}])
+
+    assert judged(NodeVolumeLimits(), each, cluster_of()) is SKIP
+    assert NodeVolumeLimits().signature(each) == ()
+
+
+@pytest.mark.parametrize(
+    "source", ["persistentVolumeClaim", "ephemeral", "azureFile", "vsphereVolume", "cinder"]
+)
+def test_pods_with_others_are_not(source: str):
+    each = pod("p", volumes=[{"name": "v", source: {}}])
+
+    assert NodeVolumeLimits().signature(each) is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "there", "wanted", "refused"),
+    [
+        pytest.param(2, ["x"], ["y"], False, id="one more fits"),
+        pytest.param(1, ["x"], ["y"], True, id="one more does not"),
+        pytest.param(2, ["x"], ["y", "z"], True, id="two more do not"),
+        pytest.param(0, [], ["y"], True, id="none at all"),
+        pytest.param(0, [], [], False, id="none is needed"),
+        pytest.param(None, ["x"], ["y"], False, id="no limit"),
+        pytest.param(1, ["x"], ["x"], False, id="the volume is there already"),
+        pytest.param(1, ["x", "y"], ["x"], False, id="also where the limit is passed"),
+        pytest.param(2, ["x"], ["x", "y"], False, id="one of the two is there"),
+        pytest.param(1, [], ["y", "y"], False, id="one volume mounted twice"),
+    ],
+)
+def test_a_node_that_cannot_attach_all_volumes_is_refused(
+    limit: int | None, there: list[str], wanted: list[str], refused: bool
+):
+    table = cluster_of(*bound("x", "y", "z"), csi_node("a", {DRIVER: limit}), pods=(on_a("u", *there),))
+
+    found = judged(NodeVolumeLimits(), pod("p", volumes=mounted(*wanted)), table)
+
+    assert found == (SKIP if not wanted else {"a": FULL} if refused else {})
+
+
+def test_pods_that_share_a_volume_attach_it_once():
+    users = on_a("one", "x"), on_a("two", "x")
+    table = cluster_of(*bound("x", "y"), csi_node("a", {DRIVER: 2}), pods=users)
+
+    assert judged(NodeVolumeLimits(), pod("p", volumes=mounted("y")), table) == {}
+
+
+def test_each_driver_has_its_own_limit():
+    objects = [claim("x", "x"), volume("x", driver="one"), claim("y", "y"), volume("y", driver="two")]
+    table = cluster_of(*objects, csi_node("a", {"one": 1, "two": 1}), pods=(on_a("u", "x"),))
+
+    assert judged(NodeVolumeLimits(), pod("p", volumes=mounted("y")), table) == {}
+
+
+@pytest.mark.parametrize(
+    ("attachment", "refused"),
+    [
+        pytest.param(volume_attachment("v", node="a", volume="x"), True, id="it takes a place"),
+        pytest.param(volume_attachment("v", node="b", volume="x"), False, id="on another node"),
+        pytest.param(volume_attachment("v", node="a", volume="x", attacher="other"), False, id="by another"),
+        pytest.param(volume_attachment("v", node="a", volume="x", attacher=""), False, id="by nobody"),
+        pytest.param(volume_attachment("v", node="a", volume=None), False, id="an inline volume"),
+        pytest.param(volume_attachment("v", node="a", volume="gone"), False, id="a volume that is gone"),
+        pytest.param(volume_attachment("v", node="a", volume="nfs"), False, id="a volume without a driver"),
+    ],
+)
+def test_volumes_that_are_attached_without_a_pod_count(attachment: Any, refused: bool):
+    others = volume("nfs", csi=None, nfs={"server": "s"})
+    table = cluster_of(*bound("x", "y"), others, csi_node("a", {DRIVER: 1}), attachment)
+
+    found = judged(NodeVolumeLimits(), pod("p", volumes=mounted("y")), table)
+
+    assert found == ({"a": FULL} if refused else {})
+
+
+def test_a_volume_that_is_attached_for_a_pod_counts_once():
+    attachment = volume_attachment("v", node="a", volume="x")
+    objects = [*bound("x", "y"), csi_node("a", {DRIVER: 2}), attachment]
+
+    assert (
+        judged(
+            NodeVolumeLimits(), pod("p", volumes=mounted("y")), cluster_of(*objects, pods=(on_a("u", "x"),))
+        )
+        == {}
+    )
+
+
+def test_the_attachment_of_the_pods_own_volume_takes_a_place_all_the_same():
+    """As upstream: only volumes of pods are taken off what the new pod needs."""
+    objects = [*bound("x"), csi_node("a", {DRIVER: 1}), volume_attachment("v", node="a", volume="x")]
+
+    assert judged(NodeVolumeLimits(), pod("p", volumes=mounted("x")), cluster_of(*objects)) == {"a": FULL}
+
+
+@pytest.mark.parametrize(
+    ("provisioner", "driver", "counts"),
+    [
+        pytest.param(DRIVER, DRIVER, True, id="a driver"),
+        pytest.param("kubernetes.io/aws-ebs", EBS, True, id="an in-tree plugin whose driver does its work"),
+        pytest.param("kubernetes.io/azure-file", "file.csi.azure.com", False, id="one that is not migrated"),
+        pytest.param("kubernetes.io/no-provisioner", DRIVER, False, id="nobody"),
+    ],
+)
+def test_a_volume_that_is_still_to_be_made_counts_for_who_will_make_it(
+    provisioner: str, driver: str, counts: bool
+):
+    objects = [
+        storage_class("c", provisioner=provisioner), claim("x", class_name="c"), csi_node("a", {driver: 0})
+    ]  # fmt: skip
+
+    found = judged(NodeVolumeLimits(), pod("p", volumes=mounted("x")), cluster_of(*objects))
+
+    assert found == ({"a": FULL} if counts else {})
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        pytest.param([claim("x")], id="no class"),
+        pytest.param([claim("x", class_name="c")], id="a class that is not there"),
+        pytest.param([claim("x", "x"), volume("x", csi=None, nfs={})], id="a volume without a driver"),
+        pytest.param([claim("x", "x"), volume("x", csi={"driver": DRIVER})], id="a volume without a handle"),
+        pytest.param(
+            [
+                claim("x", "x"),
+                volume("x", csi=None, azureDisk={"diskURI": "u", "kind": "Dedicated"}),
+            ],
+            id="a volume that cannot be translated",
+        ),
+        pytest.param([claim("x", "x"), volume("x", csi=None, vsphereVolume={})], id="not migrated"),
+    ],
+)
+def test_what_no_driver_attaches_does_not_count(objects: list[Any]):
+    limits = csi_node("a", {DRIVER: 0, "disk.csi.azure.com": 0, "csi.vsphere.vmware.com": 0})
+
+    assert judged(NodeVolumeLimits(), pod("p", volumes=mounted("x")), cluster_of(*objects, limits)) == {}
+
+
+def test_a_claim_whose_volume_is_gone_counts_for_its_class():
+    objects = [claim("x", "gone", class_name="c"), storage_class("c"), csi_node("a", {DRIVER: 0})]
+
+    assert judged(NodeVolumeLimits(), pod("p", volumes=mounted("x")), cluster_of(*objects)) == {"a": FULL}
+
+
+@pytest.mark.parametrize(
+    ("source", "limits", "refused"),
+    [
+        pytest.param({"awsElasticBlockStore": {"volumeID": "d"}}, {EBS: 0}, True, id="ebs"),
+        pytest.param({"gcePersistentDisk": {"pdName": "d"}}, {GCE: 0}, True, id="gce"),
+        pytest.param({"azureDisk": {"diskURI": "d"}}, {"disk.csi.azure.com": 0}, True, id="azure"),
+        pytest.param({"cinder": {"volumeID": "d"}}, {"cinder.csi.openstack.org": 0}, True, id="cinder"),
+        pytest.param({"portworxVolume": {"volumeID": "d"}}, {"pxd.portworx.com": 0}, True, id="portworx"),
+        pytest.param({"azureFile": {}}, {"file.csi.azure.com": 0}, False, id="azure file is not migrated"),
+        pytest.param({"gcePersistentDisk": {"pdName": "d"}}, {EBS: 0}, False, id="another driver"),
+    ],
+)
+def test_disks_of_in_tree_plugins_count_for_their_drivers(source: Any, limits: Any, refused: bool):
+    inline = pod("p", volumes=[{"name": "v", **source}])
+    claimed = pod("q", volumes=mounted("x"))
+    table = cluster_of(claim("x", "x"), volume("x", csi=None, **source), csi_node("a", limits))
+
+    assert judged(NodeVolumeLimits(), inline, table) == ({"a": FULL} if refused else {})
+    assert judged(NodeVolumeLimits(), claimed, table) == ({"a": FULL} if refused else {})
+
+
+def test_an_ephemeral_volume_counts_through_the_claim_that_the_pod_owns():
+    wants = pod("p", volumes=[{"name": "v", "ephemeral": {}}])
+    objects = [claim("p-v", "x", owner=wants), volume("x"), csi_node("a", {DRIVER: 0})]
+
+    assert judged(NodeVolumeLimits(), wants, cluster_of(*objects)) == {"a": FULL}
+
+
+ALL_NODES = ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("volumes", "objects", "where", "answer"),
+    [
+        pytest.param(
+            mounted("x"),
+            [],
+            ALL_NODES,
+            'UnschedulableAndUnresolvable: looking up PVC default/x: persistentvolumeclaim "x" not found',
+            id="no claim",
+        ),
+        pytest.param(mounted(""), [], ALL_NODES, "Error: PersistentVolumeClaim had no name", id="no name"),
+        pytest.param(
+            [{"name": "v", "ephemeral": {}}],
+            [claim("p-v")],
+            ALL_NODES,
+            "Error: PVC default/p-v was not created for pod default/p (pod is not owner)",
+            id="somebody else's claim",
+        ),
+        pytest.param(
+            [{"name": "v", "azureDisk": {"kind": "Dedicated"}}],
+            [],
+            ("a",),
+            "Error: converting volume(v) from inline to csi: kind(Dedicated) is not supported in csi migration",
+            id="a disk that cannot be translated, where it would be",
+        ),
+        pytest.param(
+            [{"name": "v", "azureDisk": {"kind": "Dedicated"}}, *mounted("x")],
+            [],
+            ("b",),
+            'UnschedulableAndUnresolvable: looking up PVC default/x: persistentvolumeclaim "x" not found',
+            id="the first of several faults, by node",
+        ),
+    ],
+)
+def test_a_pod_whose_volumes_make_no_sense_is_told_so_of_each_node(
+    volumes: Any, objects: list[Any], where: tuple[str, ...], answer: str
+):
+    found = judged(NodeVolumeLimits(), pod("p", volumes=volumes), cluster_of(*objects, csi_node("a", {})))
+
+    assert {name: told for name, told in found.items() if told == answer} == dict.fromkeys(where, answer)
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        pytest.param({"other": 5}, True, id="a node with a limit, of whatever driver"),
+        pytest.param({DRIVER: None}, False, id="a node without limits"),
+    ],
+)
+def test_a_node_whose_pods_volumes_make_no_sense_cannot_be_judged(limits: Any, told: bool):
+    astray = pod("u", node="a", volumes=[{"name": "v", "ephemeral": {}}])
+    table = cluster_of(*bound("x"), claim("u-v"), csi_node("a", limits), pods=(astray,))
+
+    found = judged(NodeVolumeLimits(), pod("p", volumes=mounted("x")), table)
+
+    words = "Error: PVC default/u-v was not created for pod default/u (pod is not owner)"
+    assert found == ({"a": words} if told else {})
+
+
+def test_a_claim_that_a_pod_on_a_node_has_lost_does_not_count():
+    table = cluster_of(*bound("x"), csi_node("a", {DRIVER: 1}), pods=(on_a("u", "lost"),))
+
+    assert judged(NodeVolumeLimits(), pod("p", volumes=mounted("x")), table) == {}
+
+
+# Nodes are counted again only where something changed.
+
+
+OWNER = pod("w", node="c", volumes=[{"name": "s", "ephemeral": {}}])
+
+
+def put(*objects: Any) -> Callable[[ClusterTable], None]:
+    return lambda table: watch_storage(table, *objects)
+
+
+def remove(kind: str, key: str) -> Callable[[ClusterTable], None]:
+    return lambda table: table.watch_kind(kind).__delitem__(key)
+
+
+def add(each: Any) -> Callable[[ClusterTable], None]:
+    return lambda table: table.add_pod(0, each)
+
+
+@pytest.mark.parametrize(
+    ("change", "rows"),
+    [
+        pytest.param(add(pod("plain", node="a")), [], id="a pod without volumes"),
+        pytest.param(add(pod("tmp", node="a", volumes=[{"name": "t", "emptyDir": {}}])), [], id="with files"),
+        pytest.param(add(on_a("new", "y")), [0], id="a pod with a volume"),
+        pytest.param(lambda table: table.remove_pod(1, "uid-of-default-u"), [1], id="a pod that goes"),
+        pytest.param(put(claim("x", "x", storage="2Gi")), [1], id="a claim in use"),
+        pytest.param(put(claim("w-s", "y", owner=OWNER)), [2], id="a claim that was made for a pod"),
+        pytest.param(put(claim("y", "y", storage="2Gi")), [], id="a claim that nobody uses"),
+        pytest.param(put(volume("x")), [1, 2], id="a volume in use, and attached elsewhere"),
+        pytest.param(remove("v1/persistentvolumes", "x"), [1, 2], id="a volume that goes"),
+        pytest.param(put(volume("y")), [], id="a volume that nobody uses"),
+        pytest.param(put(storage_class("c")), [1], id="a class of a claim in use"),
+        pytest.param(put(storage_class("d")), [], id="another class"),
+        pytest.param(put(csi_node("a", {})), [0], id="a CSINode"),
+        pytest.param(put(csi_node("gone", {})), [], id="a CSINode without a node"),
+        pytest.param(put(volume_attachment("v", node="a", volume="y")), [0, 2], id="a volume that moves"),
+        pytest.param(remove("storage.k8s.io/v1/volumeattachments", "v"), [2], id="a volume that is detached"),
+        pytest.param(lambda table: table.update_node(node("b", cpu="7")), [1], id="a node"),
+        pytest.param(
+            lambda table: table.remove_node("a"), [0], id="a node that goes, whose row another takes"
+        ),
+    ],
+)
+def test_only_nodes_that_something_happened_to_are_counted_again(
+    change: Callable[[ClusterTable], None], rows: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    user = pod("u", node="b", volumes=mounted("x"))
+    table = cluster_of(
+        claim("x", "x", class_name="c"), volume("x"), *bound("y"),
+        csi_node("b", {DRIVER: 1}), volume_attachment("v", node="c", volume="x"),
+        pods=(user, OWNER), nodes=(node("a"), node("b"), node("c")),
+    )  # fmt: skip
+    plugin, wants = NodeVolumeLimits(), pod("p", volumes=mounted("y"))
+    judged(plugin, wants, table)
+    counted: list[int] = []
+    on_node = AttachedVolumes.on_node
+
+    def noting(row: int, *rest: Any) -> Any:
+        counted.append(row)
+        return on_node(row, *rest)
+
+    monkeypatch.setattr(AttachedVolumes, "on_node", staticmethod(noting))
+
+    change(table)
+    found = judged(plugin, wants, table)
+
+    assert sorted(counted) == rows
+    assert found == judged(NodeVolumeLimits(), wants, table)
+
+
+def test_another_cluster_is_counted_from_the_start():
+    plugin, wants = NodeVolumeLimits(), pod("p", volumes=mounted("x"))
+
+    for limit, expected in ((0, {"a": FULL}), (1, {}), (0, {"a": FULL})):
+        table = cluster_of(*bound("x"), csi_node("a", {DRIVER: limit}))
+        assert judged(plugin, wants, table) == expected
+
+
+def test_after_more_changes_than_are_remembered_all_is_counted_again():
+    table = cluster_of(*bound("x"), csi_node("a", {DRIVER: 0}))
+    plugin, wants = NodeVolumeLimits(), pod("p", volumes=mounted("x"))
+    assert judged(plugin, wants, table) == {"a": FULL}
+
+    watch_storage(table, csi_node("a", {DRIVER: 1}))
+    for _ in range(5000):
+        watch_storage(table, csi_node("b", {}))
+
+    assert judged(plugin, wants, table) == {}
+
+
+# Hints.
+
+ADD, UPDATE, DELETE = ActionType.ADD, ActionType.UPDATE, ActionType.DELETE
+WANTS = pod("p", volumes=mounted("x"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "helps"),
+    [
+        pytest.param({DRIVER: 1}, {DRIVER: 2}, True, id="more"),
+        pytest.param({DRIVER: 1}, {DRIVER: 1}, False, id="the same"),
+        pytest.param({DRIVER: 2}, {DRIVER: 1}, False, id="fewer"),
+        pytest.param({}, {DRIVER: 1}, True, id="a driver came"),
+        pytest.param(
+            {}, {DRIVER: None}, False, id="a driver without a limit came, which upstream takes for none"
+        ),
+        pytest.param({DRIVER: 1}, {DRIVER: None}, False, id="the limit went, likewise"),
+        pytest.param({DRIVER: None}, {DRIVER: 1}, True, id="there is a limit now"),
+        pytest.param({"other": 1, DRIVER: 9}, {"other": 2, DRIVER: 1}, True, id="more of any driver"),
+    ],
+)
+def test_a_node_that_can_attach_more_wakes_pods(before: Any, after: Any, helps: bool):
+    found = asked(
+        NodeVolumeLimits(), EventResource.CSI_NODE, UPDATE, WANTS, csi_node("n", before), csi_node("n", after)
+    )
+
+    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+
+
+def test_any_new_csi_node_wakes_pods():
+    assert asked(NodeVolumeLimits(), EventResource.CSI_NODE, ADD, WANTS, None, csi_node("n", {})) is None
+
+
+@pytest.mark.parametrize(
+    ("gone", "helps"),
+    [
+        pytest.param(pod("g", node="n", volumes=mounted("y")), True, id="a claim"),
+        pytest.param(pod("g", node="n", volumes=[{"name": "v", "ephemeral": {}}]), True, id="of its own"),
+        pytest.param(
+            pod("g", node="n", volumes=[{"name": "v", "azureFile": {}}]), True, id="an in-tree volume"
+        ),
+        pytest.param(
+            pod("g", node="n", volumes=[{"name": "v", "rbd": {}}]), False, id="a disk without a driver"
+        ),
+        pytest.param(
+            pod("g", node="n", volumes=[{"name": "v", "csi": {}}]), False, id="an inline CSI volume"
+        ),
+        pytest.param(pod("g", node="n"), False, id="no volumes"),
+        pytest.param(pod("g", volumes=mounted("y")), False, id="nowhere"),
+        pytest.param(
+            pod("g", volumes=mounted("y"), status={"nominatedNodeName": "n"}), True, id="expected somewhere"
+        ),
+    ],
+)
+def test_a_pod_that_goes_wakes_others_if_its_volumes_took_places(gone: Any, helps: bool):
+    found = asked(NodeVolumeLimits(), EventResource.POD, DELETE, WANTS, gone, None)
+
+    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+
+
+@pytest.mark.parametrize(
+    ("added", "helps"),
+    [
+        pytest.param(claim("x"), True, id="its claim"),
+        pytest.param(claim("p-v"), True, id="the one made for it"),
+        pytest.param(claim("y"), False, id="another"),
+        pytest.param(claim("x", namespace="other"), False, id="of another namespace"),
+    ],
+)
+def test_a_new_claim_wakes_the_pod_that_uses_it(added: Any, helps: bool):
+    waiting = pod("p", volumes=[*mounted("x"), {"name": "v", "ephemeral": {}}])
+    plugin, kind = NodeVolumeLimits(), EventResource.PERSISTENT_VOLUME_CLAIM
+
+    assert asked(plugin, kind, ADD, waiting, None, added) is (
+        QueueingHint.QUEUE if helps else QueueingHint.SKIP
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "attacher", "helps"),
+    [
+        pytest.param(
+            {"persistentVolumeClaim": {"claimName": "x"}}, "any", True, id="a claim, of whatever driver"
+        ),
+        pytest.param({"ephemeral": {}}, "any", False, id="a claim of its own, which upstream forgets"),
+        pytest.param({"gcePersistentDisk": {"pdName": "d"}}, GCE, True, id="a disk of that driver"),
+        pytest.param({"gcePersistentDisk": {"pdName": "d"}}, EBS, False, id="of another driver"),
+        pytest.param({"azureFile": {}}, "file.csi.azure.com", True, id="a plugin that is not migrated"),
+        pytest.param({"azureFile": {}}, EBS, False, id="which is another driver's"),
+        pytest.param({"azureDisk": {"kind": "Shared"}}, EBS, True, id="a disk that cannot be translated"),
+        pytest.param({"emptyDir": {}}, DRIVER, False, id="files"),
+    ],
+)
+def test_a_volume_that_is_detached_wakes_pods_it_may_make_room_for(source: Any, attacher: str, helps: bool):
+    waiting = pod("p", volumes=[{"name": "v", **source}])
+    detached = volume_attachment("v", node="a", volume="x", attacher=attacher)
+    plugin, kind = NodeVolumeLimits(), EventResource.VOLUME_ATTACHMENT
+
+    assert asked(plugin, kind, DELETE, waiting, detached, None) is (
+        QueueingHint.QUEUE if helps else QueueingHint.SKIP
+    )

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugins.volumes.volume_restrictions import VolumeRestrictions
+from scheduler.framework import SKIP, ActionType, CycleState, EventResource, QueueingHint
+from scheduler.testing.storage import claim, mounted
+from tests.builders import pod
+from tests.unit.plugins.volumes.clusters import asked, cluster_of, judged, refusals
+
+DISK = "Unschedulable: node(s) had no available disk"
+ONE_POD = (
+    "Unschedulable: node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
+    "in-use by another pod"
+)
+
+RWOP = claim("data", modes=["ReadWriteOncePod"])
+RWO = claim("data")
+
+
+def disk(kind: str, **fields: Any) -> list[dict[str, Any]]:
+    return [{"name": "v", kind: fields}]
+
+
+def gce(name: str = "d", **fields: Any) -> list[dict[str, Any]]:
+    return disk("gcePersistentDisk", pdName=name, **fields)
+
+
+def rbd(*monitors: str, pool: str = "rbd", image: str = "i", **fields: Any) -> list[dict[str, Any]]:
+    return disk("rbd", monitors=list(monitors), pool=pool, image=image, **fields)
+
+
+@pytest.mark.parametrize(
+    "volumes",
+    [
+        pytest.param([], id="no volumes"),
+        pytest.param(disk("emptyDir"), id="files"),
+        pytest.param(disk("azureDisk", diskURI="d"), id="a disk nobody checks"),
+        pytest.param(disk("ephemeral"), id="a claim of its own"),
+        pytest.param(mounted("data"), id="a claim that is free"),
+    ],
+)
+def test_a_pod_whose_volumes_can_be_nobody_elses_is_skipped(volumes: Any):
+    table = cluster_of(RWOP, pods=(pod("on-a", node="a", volumes=mounted("other")),))
+
+    assert judged(VolumeRestrictions(), pod("p", volumes=volumes), table) is SKIP
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "conflict"),
+    [
+        pytest.param(gce(), gce(), True, id="gce: both write"),
+        pytest.param(gce(readOnly=True), gce(), True, id="gce: the other writes"),
+        pytest.param(gce(), gce(readOnly=True), True, id="gce: this one writes"),
+        pytest.param(gce(readOnly=True), gce(readOnly=True), False, id="gce: nobody writes"),
+        pytest.param(gce(), gce("e"), False, id="gce: another disk"),
+        pytest.param(
+            disk("awsElasticBlockStore", volumeID="d", readOnly=True),
+            disk("awsElasticBlockStore", volumeID="d", readOnly=True),
+            True,
+            id="ebs: never shared",
+        ),
+        pytest.param(
+            disk("awsElasticBlockStore", volumeID="d"), gce("d"), False, id="another kind of the same name"
+        ),
+        pytest.param(
+            disk("iscsi", iqn="d", targetPortal="x"),
+            disk("iscsi", iqn="d", targetPortal="y"),
+            True,
+            id="iscsi: one iqn",
+        ),
+        pytest.param(
+            disk("iscsi", iqn="d", readOnly=True),
+            disk("iscsi", iqn="d", readOnly=True),
+            False,
+            id="iscsi: nobody writes",
+        ),
+        pytest.param(rbd("a", "b"), rbd("b", "c"), True, id="rbd: one monitor in common"),
+        pytest.param(rbd("a"), rbd("b"), False, id="rbd: no monitor in common"),
+        pytest.param(rbd(), rbd(), False, id="rbd: no monitors"),
+        pytest.param(rbd("a"), rbd("a", pool="p"), False, id="rbd: another pool"),
+        pytest.param(rbd("a"), rbd("a", image="j"), False, id="rbd: another image"),
+        pytest.param(rbd("a", readOnly=True), rbd("a", readOnly=True), False, id="rbd: nobody writes"),
+        pytest.param([*gce("e"), *gce("d")], [*gce("f"), *gce("d")], True, id="one of several"),
+    ],
+)
+def test_a_node_where_the_same_disk_is_in_use_is_refused(wanted: Any, there: Any, conflict: bool):
+    table = cluster_of(pods=(pod("on-a", node="a", namespace="other", volumes=there),))
+
+    found = judged(VolumeRestrictions(), pod("p", volumes=wanted), table)
+
+    assert found == ({"a": DISK} if conflict else {})
+
+
+def test_a_claim_that_is_not_there_refuses_the_pod():
+    found = judged(VolumeRestrictions(), pod("p", volumes=mounted("data", "nowhere")), cluster_of(RWO))
+
+    assert found == 'UnschedulableAndUnresolvable: persistentvolumeclaim "nowhere" not found'
+
+
+@pytest.mark.parametrize(
+    ("data", "user", "refused"),
+    [
+        pytest.param(RWOP, pod("u", node="a", volumes=mounted("data")), True, id="for one pod, in use"),
+        pytest.param(RWO, pod("u", node="a", volumes=mounted("data")), False, id="for one node"),
+        pytest.param(
+            RWOP, pod("u", node="a", namespace="x", volumes=mounted("data")), False, id="of another namespace"
+        ),
+        pytest.param(RWOP, pod("u", node="a", volumes=mounted("other")), False, id="another claim"),
+        pytest.param(
+            claim("u-v", modes=["ReadWriteOncePod"]),
+            pod("u", node="a", volumes=[{"name": "v", "ephemeral": {}}]),
+            False,
+            id="made for another pod, which upstream does not count",
+        ),
+    ],
+)
+def test_a_claim_for_one_pod_is_refused_everywhere_while_it_is_in_use(data: Any, user: Any, refused: bool):
+    wants = pod("p", volumes=mounted(data["metadata"]["name"]))
+
+    found = judged(VolumeRestrictions(), wants, cluster_of(data, pods=(user,)))
+
+    assert found == ({"a": ONE_POD, "b": ONE_POD} if refused else SKIP)
+
+
+def test_of_two_reasons_the_disk_is_told():
+    volumes = [*mounted("data"), *gce()]
+    table = cluster_of(RWOP, pods=(pod("on-a", node="a", volumes=volumes),))
+
+    assert judged(VolumeRestrictions(), pod("p", volumes=volumes), table) == {"a": DISK, "b": ONE_POD}
+
+
+def test_the_node_whose_pod_leaves_with_the_claim_is_free():
+    user = pod("user", node="b", volumes=mounted("data"))
+    wants, table = pod("p", volumes=mounted("data")), cluster_of(RWOP, pods=(user,))
+    snapshot, state, plugin = table.snapshot(), CycleState(), VolumeRestrictions()
+    plugin.pre_filter(state, wants, snapshot)
+    twin = state.clone()
+
+    plugin.remove_pods(twin, wants, [(1, user)], snapshot)
+
+    assert refusals(plugin, twin, wants, snapshot) == {"a": ONE_POD}
+    assert refusals(plugin, state, wants, snapshot) == {"a": ONE_POD, "b": ONE_POD}
+    plugin.add_pods(twin, wants, [(1, user)], snapshot)
+    assert refusals(plugin, twin, wants, snapshot) == {"a": ONE_POD, "b": ONE_POD}
+
+
+def test_pods_that_come_and_go_are_counted_by_the_claims_name_whatever_their_namespace():
+    """Upstream compares names alone there; so one that goes frees the claim of another namespace."""
+    user, other = (
+        pod(name, node="a", namespace=namespace, volumes=mounted("data"))
+        for name, namespace in (("user", "default"), ("other", "x"))
+    )
+    wants, table = pod("p", volumes=mounted("data")), cluster_of(RWOP, pods=(user, other))
+    snapshot, state, plugin = table.snapshot(), CycleState(), VolumeRestrictions()
+    plugin.pre_filter(state, wants, snapshot)
+
+    plugin.remove_pods(state, wants, [(0, other)], snapshot)
+
+    assert refusals(plugin, state, wants, snapshot) == {"b": ONE_POD}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "gone", "helps"),
+    [
+        pytest.param(gce(), gce(), True, id="it had the disk"),
+        pytest.param(gce(readOnly=True), gce(readOnly=True), False, id="they could have shared it"),
+        pytest.param(mounted("data"), mounted("data"), True, id="it had the claim, of whatever mode"),
+        pytest.param(mounted("data"), mounted("other"), False, id="it had another claim"),
+        pytest.param(mounted("data"), [], False, id="it had no volumes"),
+    ],
+)
+def test_a_pod_that_goes_wakes_those_that_want_what_it_had(waiting: Any, gone: Any, helps: bool):
+    found = [
+        asked(
+            VolumeRestrictions(),
+            EventResource.POD,
+            ActionType.DELETE,
+            pod("p", volumes=waiting),
+            pod("gone", node="n", namespace=namespace, volumes=gone),
+            None,
+        )
+        for namespace in ("default", "other")
+    ]
+
+    assert found == [QueueingHint.QUEUE if helps else QueueingHint.SKIP, QueueingHint.SKIP]
+
+
+@pytest.mark.parametrize(
+    ("added", "helps"),
+    [
+        pytest.param(claim("data"), True, id="its claim"),
+        pytest.param(claim("other"), False, id="another"),
+        pytest.param(claim("data", namespace="x"), False, id="of another namespace"),
+        pytest.param(claim("p-v1"), False, id="the one made for it"),
+    ],
+)
+def test_a_new_claim_wakes_the_pod_that_names_it(added: Any, helps: bool):
+    waiting = pod("p", volumes=[*mounted("data"), {"name": "v1", "ephemeral": {}}])
+    plugin, kind = VolumeRestrictions(), EventResource.PERSISTENT_VOLUME_CLAIM
+
+    found = asked(plugin, kind, ActionType.ADD, waiting, None, added)
+
+    assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+
+
+def test_any_new_node_wakes_a_pod():
+    plugin = VolumeRestrictions()
+
+    assert asked(plugin, EventResource.NODE, ActionType.ADD, pod("p"), None, None) is None
+
+
+def test_pods_without_storage_are_all_alike():
+    files = pod("p", volumes=[{"name": "t", "projected": {}}])
+
+    assert VolumeRestrictions().signature(files) == VolumeRestrictions().signature(pod("q")) == ()
+    assert VolumeRestrictions().signature(pod("r", volumes=mounted("data"))) is None

@@ -1,0 +1,378 @@
+"""Claims for devices: made, reserved, given back and deleted; in virtual time on a store without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.drivers.devices import DeviceDrivers, DeviceOptions
+from tests.unit.simulator.a_store import AStore, node, pod
+from tests.unit.simulator.definitions import running
+from tests.virtually import virtually
+
+CLAIMS, TEMPLATES, SLICES = "resourceclaims", "resourceclaimtemplates", "resourceslices"
+DRIVER = "gpu.example.com"
+FINALIZER = "resource.kubernetes.io/delete-protection"
+
+Object = dict[str, Any]
+
+
+def device_spec() -> Object:
+    return {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]}}
+
+
+def claim(name: str) -> Object:
+    return {"metadata": {"name": name}, "spec": device_spec()}
+
+
+def template(name: str) -> Object:
+    return {"metadata": {"name": name}, "spec": {"metadata": {"labels": {"a": "b"}}, "spec": device_spec()}}
+
+
+def wanting(name: str, **asked: str) -> Object:
+    """Return a pod with a claim called `gpu`."""
+    return pod(name, resourceClaims=[{"name": "gpu", **asked}])
+
+
+def allocate(store: AStore, name: str, *pods: str, node_name: str = "n1", **result: Any) -> None:
+    """Do what the scheduler does with a claim: allocate and reserve it."""
+    store.patch(CLAIMS, name, {"metadata": {"finalizers": [FINALIZER]}})
+    on_node = {"key": "metadata.name", "operator": "In", "values": [node_name]}
+    device = {"request": "gpu", "driver": DRIVER, "pool": node_name, "device": "d0"} | result
+    allocation = {
+        "devices": {"results": [device]},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [on_node]}]},
+    }
+    status = {"allocation": allocation, "reservedFor": [consumer(store, one) for one in pods]}
+    store.patch(CLAIMS, name, {"status": status}, subresource="status")
+
+
+def consumer(store: AStore, name: str) -> Object:
+    return {"resource": "pods", "name": name, "uid": store.get("pods", name)["metadata"]["uid"]}
+
+
+def made_for(store: AStore, name: str) -> str:
+    """Return the claim that a pod's status names."""
+    (status,) = store.get("pods", name)["status"]["resourceClaimStatuses"]
+    assert status["name"] == "gpu"
+    return str(status["resourceClaimName"])
+
+
+def phase(store: AStore, name: str) -> str:
+    return str(store.get("pods", name)["status"]["phase"])
+
+
+def messages(store: AStore, name: str) -> list[str]:
+    return [str(one["message"]) for one in store.list("events", fields=f"involvedObject.name={name}")]
+
+
+@virtually
+async def test_a_pod_gets_a_claim_from_its_template_and_is_told_its_name():
+    store = AStore()
+    async with running(store):
+        store.create(TEMPLATES, template("t"))
+        store.create("pods", wanting("p", resourceClaimTemplateName="t"))
+        await asyncio.sleep(1)
+        name = made_for(store, "p")
+        assert name.startswith("p-gpu-")
+        metadata = store.get(CLAIMS, name)["metadata"]
+        assert metadata["labels"] == {"a": "b"}
+        assert metadata["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
+        (owner,) = metadata["ownerReferences"]
+        assert (owner["kind"], owner["name"], owner["controller"]) == ("Pod", "p", True)
+
+
+@virtually
+async def test_a_pod_waits_for_its_template():
+    store = AStore()
+    async with running(store):
+        store.create("pods", wanting("p", resourceClaimTemplateName="t"))
+        await asyncio.sleep(1)
+        assert messages(store, "p") == [
+            'PodResourceClaim gpu: resource claim template "t": resourceclaimtemplate.resource.k8s.io "t" not found'
+        ]
+        store.create(TEMPLATES, template("t"))
+        await asyncio.sleep(1)
+        assert store.find(CLAIMS, made_for(store, "p")) is not None
+
+
+@virtually
+async def test_a_claim_that_was_deleted_by_accident_is_made_again():
+    store = AStore()
+    async with running(store):
+        store.create(TEMPLATES, template("t"))
+        store.create("pods", wanting("p", resourceClaimTemplateName="t"))
+        await asyncio.sleep(1)
+        first = made_for(store, "p")
+        store.delete(CLAIMS, first)
+        await asyncio.sleep(1)
+        assert made_for(store, "p") != first
+
+
+@virtually
+async def test_a_generated_claim_goes_with_its_pod():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create(TEMPLATES, template("t"))
+        store.create("pods", wanting("p", resourceClaimTemplateName="t"))
+        await asyncio.sleep(1)
+        allocate(store, made_for(store, "p"), "p")
+        store.bind("p", "n1")
+        await asyncio.sleep(3)
+        assert phase(store, "p") == "Running"
+        store.delete("pods", "p")
+        await asyncio.sleep(5)
+        assert store.list(CLAIMS) == []
+
+
+@virtually
+async def test_a_generated_claim_goes_when_its_pod_has_ended():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create(TEMPLATES, template("t"))
+        done = wanting("p", resourceClaimTemplateName="t")
+        done["metadata"]["annotations"] = {"simulator/run-seconds": "5"}
+        store.create("pods", done | {"spec": done["spec"] | {"restartPolicy": "Never"}})
+        await asyncio.sleep(1)
+        allocate(store, made_for(store, "p"), "p")
+        store.bind("p", "n1")
+        await asyncio.sleep(3)
+        assert len(store.list(CLAIMS)) == 1
+        await asyncio.sleep(5)
+        assert phase(store, "p") == "Succeeded"
+        assert store.list(CLAIMS) == []
+
+
+@virtually
+async def test_a_shared_claim_is_deallocated_with_its_last_consumer():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create(CLAIMS, claim("c"))
+        for name in ("p", "q"):
+            store.create("pods", wanting(name, resourceClaimName="c"))
+        allocate(store, "c", "p", "q")
+        for name in ("p", "q"):
+            store.bind(name, "n1")
+        await asyncio.sleep(3)
+        store.delete("pods", "p")
+        await asyncio.sleep(3)
+        status = store.get(CLAIMS, "c")["status"]
+        assert status["reservedFor"] == [consumer(store, "q")]
+        assert "allocation" in status
+
+        store.delete("pods", "q")
+        await asyncio.sleep(3)
+        found = store.get(CLAIMS, "c")
+        assert found["status"] == {}
+        assert "finalizers" not in found["metadata"]
+
+
+@virtually
+async def test_a_claim_in_use_is_deleted_only_when_its_consumer_is_gone():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create(CLAIMS, claim("c"))
+        store.create("pods", wanting("p", resourceClaimName="c"))
+        allocate(store, "c", "p")
+        store.bind("p", "n1")
+        store.delete(CLAIMS, "c")
+        await asyncio.sleep(5)
+        assert "deletionTimestamp" in store.get(CLAIMS, "c")["metadata"]
+        store.delete("pods", "p")
+        await asyncio.sleep(5)
+        assert store.find(CLAIMS, "c") is None
+
+
+@virtually
+async def test_a_reservation_for_a_pod_that_never_was_is_taken_back():
+    store = AStore()
+    async with running(store):
+        store.create(CLAIMS, claim("c"))
+        store.create("pods", wanting("p", resourceClaimName="c"))
+        allocate(store, "c", "p")
+        stranger = {"resource": "pods", "name": "p", "uid": "another"}
+        store.patch(CLAIMS, "c", {"status": {"reservedFor": [stranger]}}, subresource="status")
+        await asyncio.sleep(1)
+        assert store.get(CLAIMS, "c")["status"] == {}
+
+
+@virtually
+async def test_an_allocated_claim_is_reserved_for_a_pod_that_came_to_its_node_by_itself():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create(CLAIMS, claim("c"))
+        store.create("pods", wanting("p", resourceClaimName="c"))
+        allocate(store, "c", "p")
+        store.create("pods", wanting("q", resourceClaimName="c"))
+        store.bind("q", "n1")
+        await asyncio.sleep(1)
+        assert store.get(CLAIMS, "c")["status"]["reservedFor"] == [consumer(store, "p"), consumer(store, "q")]
+
+
+@virtually
+async def test_the_claim_for_extended_resources_goes_with_its_pod():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create("pods", pod("p"))
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "controller": True}
+        owner["uid"] = store.get("pods", "p")["metadata"]["uid"]
+        extended = claim("p-extended")
+        extended["metadata"] |= {
+            "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+            "ownerReferences": [owner],
+        }
+        store.create(CLAIMS, extended)
+        allocate(store, "p-extended", "p")
+        mapping = {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "gpu"}
+        status = {"resourceClaimName": "p-extended", "requestMappings": [mapping]}
+        patch = {"status": {"extendedResourceClaimStatus": status}}
+        store.patch("pods", "p", patch, subresource="status")
+        store.bind("p", "n1")
+        await asyncio.sleep(3)
+        assert phase(store, "p") == "Running"
+        store.delete("pods", "p")
+        await asyncio.sleep(5)
+        assert store.list(CLAIMS) == []
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["not_allocated", "allocated_elsewhere"])
+@virtually
+async def test_a_pod_starts_only_when_its_devices_are_allocated_on_its_node(elsewhere: bool):
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create(CLAIMS, claim("c"))
+        store.create("pods", wanting("p", resourceClaimName="c"))
+        if elsewhere:
+            allocate(store, "c", "p", node_name="n2")
+        store.bind("p", "n1")
+        await asyncio.sleep(5)
+        assert phase(store, "p") == "Pending"
+        problem = "its devices are not on node n1" if elsewhere else "not allocated"
+        assert messages(store, "p") == [
+            f"Failed to prepare dynamic resources: prepare dynamic resources: ResourceClaim c: {problem}"
+        ]
+        if not elsewhere:
+            allocate(store, "c", "p")
+            await asyncio.sleep(1)
+            assert phase(store, "p") == "Running"
+
+
+@virtually
+async def test_a_pod_starts_only_when_its_devices_are_reserved_for_it():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store, controllers=False):
+        store.create(CLAIMS, claim("c"))
+        for name in ("p", "other"):
+            store.create("pods", wanting(name, resourceClaimName="c"))
+        allocate(store, "c", "other")
+        store.bind("p", "n1")
+        await asyncio.sleep(5)
+        assert phase(store, "p") == "Pending"
+        assert "is not allowed to use ResourceClaim c" in messages(store, "p")[0]
+
+
+@virtually
+async def test_a_pod_starts_once_its_volume_is_bound():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}
+    async with running(store):
+        store.create("pods", pod("p", volumes=[volume]))
+        store.bind("p", "n1")
+        await asyncio.sleep(5)
+        assert phase(store, "p") == "Pending"
+        assert 'persistentvolumeclaims "c" not found' in messages(store, "p")[0]
+
+        asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        store.create("persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": asked})
+        await asyncio.sleep(1)
+        assert messages(store, "p")[-1].endswith("error processing PVC default/c: PVC is not bound")
+        spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
+        store.create("persistentvolumes", {"metadata": {"name": "v"}, "spec": spec})
+        await asyncio.sleep(1)
+        assert phase(store, "p") == "Running"
+
+
+def devices(count: int) -> list[Object]:
+    return [{"name": f"gpu-{place}"} for place in range(count)]
+
+
+def drivers(store: AStore, **options: Any) -> DeviceDrivers:
+    return DeviceDrivers(store, DeviceOptions(**options))
+
+
+@virtually
+async def test_a_driver_says_which_devices_a_node_has_for_as_long_as_it_is_there():
+    store = AStore()
+    of_nodes = drivers(store)
+    async with running(store, devices=of_nodes):
+        of_nodes.publish("n1", DRIVER, devices(100))
+        assert store.list(SLICES) == []
+        store.create("nodes", node("n1"))
+        await asyncio.sleep(1)
+        found = store.list(SLICES, fields="spec.nodeName=n1")
+        assert sorted(len(one["spec"]["devices"]) for one in found) == [36, 64]
+        pool = {"name": "n1", "generation": 1, "resourceSliceCount": 2}
+        assert [one["spec"]["pool"] for one in found] == [pool, pool]
+
+        of_nodes.publish("n1", DRIVER, devices(1))
+        (left,) = store.list(SLICES)
+        assert left["spec"]["pool"] == {"name": "n1", "generation": 2, "resourceSliceCount": 1}
+        store.delete("nodes", "n1")
+        await asyncio.sleep(1)
+        assert store.list(SLICES) == []
+
+
+@virtually
+async def test_a_slice_can_be_withdrawn():
+    store = AStore()
+    store.create("nodes", node("n1"))
+    of_nodes = drivers(store)
+    of_nodes.publish("n1", DRIVER, devices(2))
+    of_nodes.publish("n1", "nic.example.com", devices(1))
+    of_nodes.withdraw("n1", DRIVER)
+    (left,) = store.list(SLICES)
+    assert left["spec"]["driver"] == "nic.example.com"
+    with pytest.raises(KeyError, match="node 'n2' has no devices"):
+        of_nodes.withdraw("n2")
+
+
+@pytest.mark.parametrize(("fails", "expected"), [(False, ["ready"]), (True, ["broken"])], ids=["well", "not"])
+@virtually
+async def test_conditions_that_a_device_is_bound_under_come_about(fails: bool, expected: list[str]):
+    store = AStore()
+    of_nodes = drivers(store, seconds=10, fails=frozenset({"n1"} if fails else ()))
+    async with running(store, devices=of_nodes):
+        store.create(CLAIMS, claim("c"))
+        store.create("pods", wanting("p", resourceClaimName="c"))
+        conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+        allocate(store, "c", "p", **conditions)
+        await asyncio.sleep(9)
+        assert "devices" not in store.get(CLAIMS, "c")["status"]
+        await asyncio.sleep(2)
+        (device,) = store.get(CLAIMS, "c")["status"]["devices"]
+        assert (device["driver"], device["pool"], device["device"]) == (DRIVER, "n1", "d0")
+        assert [one["type"] for one in device["conditions"]] == expected
+
+
+def test_an_allocation_is_not_changed_and_not_reserved_without():
+    store = AStore()
+    store.create(CLAIMS, claim("c"))
+    store.create("pods", wanting("p", resourceClaimName="c"))
+    patch = {"status": {"reservedFor": [consumer(store, "p")]}}
+    with pytest.raises(StatusError, match="may not be specified when `allocated` is not set"):
+        store.patch(CLAIMS, "c", patch, subresource="status")
+    allocate(store, "c", "p")
+    with pytest.raises(StatusError, match="field is immutable"):
+        allocate(store, "c", "p", device="d1")
