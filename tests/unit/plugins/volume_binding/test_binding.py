@@ -17,6 +17,7 @@ from scheduler.testing.fakes import FakeApi
 from scheduler.testing.storage import claim, csi_node, only_on, storage_class, volume
 from tests.builders import node, pod
 from tests.unit.plugins.volume_binding.stage import HOST, LOCAL, ZONE, Stage, using
+from tests.unit.queue.cluster import Cluster
 from tests.virtual_time import LoopClock
 from tests.virtually import virtually
 
@@ -179,7 +180,7 @@ class Live:
     """
 
     def __init__(self, *objects: dict[str, Any], waiting: Any = DB, bind_timeout_seconds: int = 600) -> None:
-        self.bus, self.writes, self.waiting = EventBus(), Writes(), waiting
+        self.bus, self.writes, self.waiting = EventBus(Cluster().queue), Writes(), waiting
         self.stage = Stage(
             *CLASSES,
             *(objects or (OLD, NEW, PV)),
