@@ -20,6 +20,7 @@ from tests.faults.actors.garbling import Garbling
 from tests.faults.actors.kubelets import Kubelets
 from tests.faults.actors.nodes import Nodes
 from tests.faults.actors.restarts import DaemonRestarts, ServerRestarts
+from tests.faults.actors.volumes import Volumes
 from tests.faults.actors.workload import Workload
 from tests.faults.checks import check_always, check_in_the_end, check_stopped
 from tests.faults.logs import watching_logs
@@ -42,6 +43,7 @@ _SOMETIMES: tuple[tuple[float, type[Actor]], ...] = (
     (0.3, ServerRestarts),
     (0.5, DaemonRestarts),
     (0.5, Garbling),
+    (0.5, Volumes),
 )
 _POKE_SECONDS = 90.0
 _IDENTITY = re.compile(r'(?<="holderIdentity":")[^"]*')

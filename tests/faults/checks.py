@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from tests.faults.stage import Stage
     from tests.faults.story import PodRecord
 
+_KINDS = {
+    "v1/persistentvolumeclaims": "persistentvolumeclaims",
+    "v1/persistentvolumes": "persistentvolumes",
+}
+"""Kinds of plugins that are written to, and what they are called at the server."""
 _TICK = 1e-3
 """Times in the API are cut to microseconds, or less."""
 _PLACES_IN_THE_END = {Place.UNSCHEDULABLE}
@@ -60,6 +65,7 @@ def check_in_the_end(stage: Stage) -> None:
     _check_queue(stage, life)
     for each in stage.lives.running:
         _check_picture(stage, each)
+        _check_storage(stage, each)
     _check_nothing_is_left(stage, life)
 
 
@@ -227,6 +233,37 @@ def _check_picture(stage: Stage, life: Life) -> None:
         for name, node in life.nodes.items()
     }
     _compare(stage, "nodes", known_nodes, stage.store.list("nodes"))
+
+
+def _check_storage(stage: Stage, life: Life) -> None:
+    """No volume has two claims and no claim two volumes; what the daemon knows is what the server says."""
+    holders: dict[str, str] = {}
+    for claim in stage.store.list("persistentvolumeclaims"):
+        volume_name = claim["spec"].get("volumeName")
+        if not volume_name:
+            continue
+        if volume_name in holders:
+            stage.find(f"{_key(claim)} and {holders[volume_name]} have the same volume {volume_name}")
+        holders[volume_name] = _key(claim)
+        volume = stage.store.find("persistentvolumes", volume_name)
+        if volume is None or volume["spec"].get("claimRef", {}).get("uid") != claim["metadata"]["uid"]:
+            stage.find(f"{_key(claim)} has the volume {volume_name}, which is not for it")
+    for volume in stage.store.list("persistentvolumes"):
+        claim_ref = volume["spec"].get("claimRef", {})
+        holder = holders.get(volume["metadata"]["name"])
+        if holder is None and volume["status"].get("phase") == "Bound":
+            stage.find(f"{volume['metadata']['name']} is bound to {claim_ref}, which does not have it")
+    for kind, resource in _KINDS.items():
+        known = life.daemon.parts.cache.table.objects(kind)
+        if known is None:
+            continue
+        assumed = sorted(known._assumed)
+        if assumed:
+            stage.find(f"{kind}: assumed in the end are {assumed}")
+        versions = {
+            key: (each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for key, each in known.items()
+        }
+        _compare(stage, resource, versions, stage.store.list(resource))
 
 
 def _compare(stage: Stage, what: str, known: Mapping[str, Any], objects: list[Object]) -> None:

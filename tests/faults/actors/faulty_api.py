@@ -20,9 +20,19 @@ _MATCHES: dict[str, Match] = {
     "watches": requests(verb="watch"),
     "watches of pods": requests(verb="watch", resource="pods"),
     "watches of nodes": requests(verb="watch", resource="nodes"),
+    "watches of claims": requests(verb="watch", resource="persistentvolumeclaims"),
+    "watches of volumes": requests(verb="watch", resource="persistentvolumes"),
+    "writes of claims": requests(verb="update", resource="persistentvolumeclaims"),
+    "writes of volumes": requests(verb="update", resource="persistentvolumes"),
 }
-_WRITES = ("bindings", "status patches", "events")
-_WATCHES = ("watches", "watches of pods", "watches of nodes")
+_WRITES = ("bindings", "status patches", "events", "writes of claims", "writes of volumes")
+_WATCHES = (
+    "watches",
+    "watches of pods",
+    "watches of nodes",
+    "watches of claims",
+    "watches of volumes",
+)
 _REFUSALS = (429, 429, 500, 500, 503, 504)
 
 
@@ -63,7 +73,7 @@ class FaultyApi(Actor):
         self._for_a_while(fault, f"{what} are refused with {code}, Retry-After {after}")
 
     def _conflict(self) -> None:
-        what = self.random.choice(("bindings", "status patches"))
+        what = self.random.choice(("bindings", "status patches", "writes of claims", "writes of volumes"))
         fault = self.stage.server.faults.refuse(409, _MATCHES[what], times=self.random.randint(1, 5))
         self._for_a_while(fault, f"{what} are in conflict")
 
