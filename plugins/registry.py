@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from plugins.default_binder import DefaultBinder
-from plugins.dynamic_resources import DynamicResources
+from plugins.dynamic_resources.plugin import DynamicResources
 from plugins.image_locality import ImageLocality
 from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from plugins.node_affinity import NodeAffinity

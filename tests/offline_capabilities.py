@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.app.capabilities import NoApiServer, TableObjects
-from scheduler.clock import SystemClock
+from scheduler.app.capabilities import LoopSleep, NoApiServer, TableObjects
+from scheduler.clock import Clock, SystemClock
 from scheduler.cycle.event_bus import EventBus
+from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.cycle.profiles import Profiles
-from scheduler.framework import ApiWrite, Background, Clock, ClusterObjects, PodBinder, WaitForEvent
+from scheduler.framework import (
+    ApiGet,
+    ApiWrite,
+    Background,
+    ClaimMetrics,
+    ClusterObjects,
+    PodActivator,
+    PodBinder,
+    PodEvents,
+    Sleep,
+    WaitForEvent,
+)
 from scheduler.framework.preemption import Preemptions, VictimReview
 from scheduler.snapshot import ClusterTable
 
@@ -28,6 +40,11 @@ class NoBinder:
 _NOTHING = NoApiServer()
 
 OFFLINE: Mapping[type, object] = {
+    ApiGet: _NOTHING,
+    ClaimMetrics: NoObserver(),
+    PodActivator: EventBus(),
+    PodEvents: _NOTHING,
+    Sleep: LoopSleep(),
     ApiWrite: _NOTHING,
     Background: _NOTHING,
     Clock: SystemClock(),

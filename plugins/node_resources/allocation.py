@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import numpy as np
 
 from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar_resource_name
 from scheduler.snapshot import wrapped
@@ -16,6 +17,7 @@ from scheduler.snapshot import wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from plugins.dynamic_resources.class_totals import ClassTotals
     from scheduler.snapshot import Int64s, NodeInfo, ResourceArrays, Snapshot
 
 
@@ -61,6 +63,7 @@ def usages(
     specs: Iterable[ResourceSpec],
     requests: Sequence[int],
     allocated: ResourceArrays,
+    devices: ClassTotals,
 ) -> list[Usage]:
     """Return the resources that count for a pod.
 
@@ -70,16 +73,25 @@ def usages(
         requests: what the pod asks for of each of them.
         allocated: where to read what cpu and memory the pods on nodes ask for: with or without the least
             amounts that count for pods which ask for none.
+        devices: counts those that nodes have instead of a resource.
     """
     found = []
     for spec, request in zip(specs, requests, strict=True):
+        offered = snapshot.allocatable[spec.name]
         if spec.name in {CPU, MEMORY}:
             taken = allocated[spec.name]
-        elif spec.name == EPHEMERAL_STORAGE or (request and is_scalar_resource_name(spec.name)):
+        elif spec.name == EPHEMERAL_STORAGE:
             taken = snapshot.requested[spec.name]
+        elif request and is_scalar_resource_name(spec.name):
+            taken = snapshot.requested[spec.name]
+            totals = devices.of(snapshot, spec.name)
+            if totals is not None:
+                by_devices = (offered == 0) & (totals.capacity > 0)
+                offered = np.where(by_devices, totals.capacity, offered)
+                taken = np.where(by_devices, totals.taken, taken)
         else:  # an extended resource says nothing about a pod that asks for none
             continue
-        found.append(Usage(spec.name, spec.weight, snapshot.allocatable[spec.name], taken, taken + request))
+        found.append(Usage(spec.name, spec.weight, offered, taken, taken + request))
     return found
 
 
@@ -95,7 +107,7 @@ class NodeUsage(NamedTuple):
 def usages_on(
     node: NodeInfo, specs: Iterable[ResourceSpec], requests: Sequence[int], *, nonzero: bool
 ) -> list[NodeUsage]:
-    """Return what `usages` does of one node.
+    """Return what `usages` does of one node, for a pod that asks for nothing that devices stand for.
 
     Args:
         node: which.

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from plugins.dynamic_resources.class_totals import ClassTotals
+from plugins.dynamic_resources.devices import NEEDS, Devices
 from plugins.node_resources.allocation import DEFAULT_RESOURCES, ResourceSpec, usages, usages_on
 from scheduler.errors import FieldError
 from scheduler.framework import (
     MAX_NODE_SCORE,
     SKIP,
+    ClusterObjects,
     PluginArgs,
     PreScorePlugin,
     ScorePlugin,
@@ -68,13 +71,15 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     name = "NodeResourcesBalancedAllocation"
     api_version = 1
     Args = NodeResourcesBalancedAllocationArgs
+    needs = NEEDS
 
-    def __init__(self, *, args: NodeResourcesBalancedAllocationArgs) -> None:
+    def __init__(self, *, args: NodeResourcesBalancedAllocationArgs, objects: ClusterObjects) -> None:
+        self._devices = ClassTotals(Devices.of(objects))
         self._resources = args.resources or DEFAULT_RESOURCES
         self._known_before: _Before | None = None
 
-    def signature(self, pod: PodInfo) -> Hashable:
-        return self._requests(pod)
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        return None if self._devices.wanted_by(pod) else self._requests(pod)
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         requests = self._requests(pod)
@@ -88,7 +93,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         requests = self._prepared_requests(state, pod)
         if not any(requests):
             return np.zeros(snapshot.n_nodes, dtype=np.int64)
-        used = usages(snapshot, self._resources, requests, snapshot.requested)
+        used = usages(snapshot, self._resources, requests, snapshot.requested, self._devices)
         if not used:
             return np.full(snapshot.n_nodes, _HALF + _HALF // 2, dtype=np.int64)
         capacities = [usage.allocatable for usage in used]
@@ -113,9 +118,11 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     ) -> Int64s:
         """Return how balanced the nodes are without the pod.
 
-        It is the same for all pods that balance the same resources, so it is kept, and computed again where nodes changed.
+        It is the same for all pods that balance the same resources, so it is kept, and computed again where nodes changed;
+        not so where devices count, which come and go without the nodes.
         """
-        changes, resources = snapshot.changes, tuple([usage.name for usage in used])
+        resources = tuple([usage.name for usage in used])
+        changes = snapshot.changes if self._devices.behind.keys().isdisjoint(resources) else None
         known = self._known_before
         if changes is not None and known is not None and known.is_of(changes, resources, snapshot.n_nodes):
             changed = changes.since(known.seen)
@@ -125,7 +132,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
                 known.seen = changes.end
                 return known.values
         values = _balance([usage.allocated for usage in used], capacities, present)
-        self._known_before = None if changes is None else _Before(changes, changes.end, resources, values)
+        if changes is not None:
+            self._known_before = _Before(changes, changes.end, resources, values)
         return values
 
     def _used_on(self, node: NodeInfo, requests: tuple[int, ...]) -> list[NodeUsage]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plugins.dynamic_resources.class_totals import ClassTotals
+from plugins.dynamic_resources.devices import NEEDS, Devices
 from plugins.node_resources.allocation import usages, usages_on
 from plugins.node_resources.scoring_strategy import (
     LEAST_ALLOCATED,
@@ -30,11 +32,11 @@ from scheduler.framework import (
     PASS,
     ActionType,
     ClusterEvent,
+    ClusterObjects,
     Code,
     EventResource,
     EventWithHint,
     FilterPlugin,
-    Needs,
     Outcome,
     Outcomes,
     PluginArgs,
@@ -50,6 +52,7 @@ from scheduler.snapshot import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from scheduler.framework import CycleState
     from scheduler.objects.node import NodeObject
@@ -59,7 +62,6 @@ if TYPE_CHECKING:
 TOO_MANY_PODS = "Too many pods"
 
 _FIRST_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE)
-_DEVICE_CLASSES = "resource.k8s.io/v1/deviceclasses"
 _DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 _PRE_FILTER = "PreFilterNodeResourcesFit"
 _PRE_SCORE = "PreScoreNodeResourcesFit"
@@ -98,9 +100,10 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
     name = "NodeResourcesFit"
     api_version = 1
     Args = NodeResourcesFitArgs
-    needs = Needs(kinds=frozenset({_DEVICE_CLASSES}))  # to hear of them
+    needs = NEEDS
 
-    def __init__(self, *, args: NodeResourcesFitArgs) -> None:
+    def __init__(self, *, args: NodeResourcesFitArgs, objects: ClusterObjects) -> None:
+        self._devices = ClassTotals(Devices.of(objects))
         strategy = args.scoring_strategy
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
@@ -113,7 +116,9 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
             [(point.utilization, point.score) for point in ratio.shape]
         )
 
-    def signature(self, pod: PodInfo) -> Hashable:
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        if self._devices.wanted_by(pod):
+            return None
         return tuple(pod.resources.requests.items()), self._score_requests(pod)
 
     def events(self) -> Sequence[EventWithHint]:
@@ -142,9 +147,9 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
-        requests = pod.resources.requests
-        helps = _fits_empty(requests, new.allocatable) and (
-            old is None or _more_is_offered(requests, old.allocatable, new.allocatable)
+        requests, backed = pod.resources.requests, self._devices.behind.keys()
+        helps = _fits_empty(requests, new.allocatable, backed) and (
+            old is None or _more_is_offered(requests, old.allocatable, new.allocatable, backed)
         )
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
@@ -179,6 +184,8 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         for resource, amount in wanted:
             allocatable = snapshot.allocatable[resource]
             short = amount > allocatable - snapshot.requested[resource]
+            if resource in self._devices.behind:
+                short &= allocatable > 0  # elsewhere it is for DynamicResources to say
             if short.any():
                 reasons.append(f"Insufficient {resource}")
                 lacking.append(short)
@@ -197,6 +204,8 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         is_hopeless = False
         for resource, amount in wanted:
             there = offered.get(resource, 0)
+            if _is_left_to_devices(resource, offered, self._devices.behind.keys()):
+                continue
             if amount > wrapped(there - taken.get(resource, 0)):
                 reasons.append(f"Insufficient {resource}")
                 is_hopeless |= amount > there
@@ -208,7 +217,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
         requests = self._prepared_requests(state, pod)
-        used = usages(snapshot, self._resources, requests, snapshot.nonzero_requested)
+        used = usages(snapshot, self._resources, requests, snapshot.nonzero_requested, self._devices)
         if self._ratio:
             return self._ratio.mean_score(snapshot.n_nodes, used)
         return mean_score(snapshot.n_nodes, used, self._score_all)
@@ -274,14 +283,27 @@ def _outcome(reasons: Sequence[str], lacking: Sequence[bool], hopeless: bool) ->
     return Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE, given)
 
 
-def _fits_empty(requests: Mapping[str, int], allocatable: Mapping[str, int]) -> bool:
+def _fits_empty(
+    requests: Mapping[str, int], allocatable: Mapping[str, int], backed: AbstractSet[str]
+) -> bool:
     """Whether the pod would fit if it were alone; ignored resources count here, as upstream."""
     return allocatable.get(PODS, 0) >= 1 and all(
-        amount <= allocatable.get(name, 0) for name, amount in requests.items() if amount
+        amount <= allocatable.get(name, 0) or _is_left_to_devices(name, allocatable, backed)
+        for name, amount in requests.items()
+        if amount
     )
 
 
-def _more_is_offered(requests: Mapping[str, int], old: Mapping[str, int], new: Mapping[str, int]) -> bool:
+def _more_is_offered(
+    requests: Mapping[str, int], old: Mapping[str, int], new: Mapping[str, int], backed: AbstractSet[str]
+) -> bool:
     return new.get(PODS, 0) > old.get(PODS, 0) or any(
-        amount and new.get(name, 0) > old.get(name, 0) for name, amount in requests.items()
+        new.get(name, 0) > old.get(name, 0) or _is_left_to_devices(name, new, backed)
+        for name, amount in requests.items()
+        if amount
     )
+
+
+def _is_left_to_devices(name: str, allocatable: Mapping[str, int], backed: AbstractSet[str]) -> bool:
+    """Whether a device class stands for a resource and the node has none itself: DynamicResources judges it."""
+    return allocatable.get(name, 0) <= 0 and name in backed

@@ -26,7 +26,16 @@ from scheduler.cycle.preemption import ExtenderReview, NoPreemptions, Preemption
 from scheduler.cycle.profiles import Profiles
 from scheduler.cycle.reporting import Reporter
 from scheduler.cycle.scheduler import Scheduler
-from scheduler.framework import Clock, ClusterObjects, HttpGet, PodActivator, Sleep, WaitForEvent, WaitingPods
+from scheduler.framework import (
+    ClaimMetrics,
+    Clock,
+    ClusterObjects,
+    HttpGet,
+    PodActivator,
+    Sleep,
+    WaitForEvent,
+    WaitingPods,
+)
 from scheduler.framework.preemption import Preemptions, VictimReview
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.runtime.profiles import build_frameworks
@@ -97,6 +106,7 @@ class Parts:
             ConfigurationError: a plugin is unknown, broken, or has bad arguments.
         """
         common: Capabilities = {
+            ClaimMetrics: self.observer,
             Clock: self.clock,
             ClusterObjects: TableObjects(self.cache.table),
             HttpGet: self.web,

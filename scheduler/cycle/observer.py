@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from scheduler.framework import ClaimMetrics
 from scheduler.queue.surroundings import QueueObserver
 from scheduler.runtime.instruments import Instruments, NoInstruments
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from scheduler.framework.queued_pod import QueuedPodInfo
 
 
-class CycleObserver(QueueObserver, Instruments, Protocol):
+class CycleObserver(QueueObserver, Instruments, ClaimMetrics, Protocol):
     """Is told how attempts at pods went, what happened, and what came in vain.
 
     Must neither raise nor change anything. Times are in seconds.
@@ -74,3 +75,6 @@ class NoObserver(NoInstruments):
     def preempted(self, victims: int) -> None: ...
     def preemption_ended(self, result: str, seconds: float) -> None: ...
     def rejected_by_kubelet(self, reason: str) -> None: ...
+    def claim_created(self, status: str) -> None: ...
+    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None: ...
+    def devices_allocated(self, profile: str, driver: str, status: str) -> None: ...

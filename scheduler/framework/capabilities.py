@@ -186,6 +186,23 @@ class PodEvents(Protocol):
 
 
 @runtime_checkable
+class ClaimMetrics(Protocol):
+    """Counts what it takes to give pods their devices."""
+
+    def claim_created(self, status: str) -> None:
+        """A ResourceClaim was to be created: "success" or "failure"."""
+        ...
+
+    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        """A pod waited for a device: until it was ready ("success"), "failed", "timeout" or "error"."""
+        ...
+
+    def devices_allocated(self, profile: str, driver: str, status: str) -> None:
+        """An attempt used a device with binding conditions; it ended as in `devices_awaited`."""
+        ...
+
+
+@runtime_checkable
 class PodActivator(Protocol):
     """Wakes pods that wait."""
 

@@ -88,6 +88,11 @@ class CycleState:
         self._data.pop(key, None)
         self._own.discard(key)
 
+    def clear(self) -> None:
+        """Forget everything that was written."""
+        self._data.clear()
+        self._own.clear()
+
     def take_over(self, other: CycleState) -> None:
         """Share what another state holds, which stays as it is: who changes it here gets a copy."""
         self._data.update(other._data)

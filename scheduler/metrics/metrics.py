@@ -149,6 +149,22 @@ class Metrics:
             "result",
             bounds=exponential_buckets(0.001, 2, 15),
         )
+        self._claims_created = counters(
+            "scheduler_resourceclaim_creates_total",
+            "Number of ResourceClaims that were to be created for extended resources of pods.",
+            "status",
+        )
+        self._devices_allocated = counters(
+            "scheduler_dra_bindingconditions_allocations_total",
+            "Number of devices with binding conditions that attempts used.",
+            "profile driver status",
+        )
+        self._devices_awaited_seconds = histograms(
+            "scheduler_dra_bindingconditions_wait_duration_seconds",
+            "Time in seconds that PreBind waited for devices to be ready.",
+            "profile driver status",
+            bounds=exponential_buckets(0.1, 2, 14),
+        )
         self._incoming = counters(
             "scheduler_queue_incoming_pods_total",
             "Number of pods added to scheduling queues by event and queue type.",
@@ -274,6 +290,15 @@ class Metrics:
         """The victims of one preemption were all told (`success`), or not (`error`)."""
         self._preemption_seconds[result].observe(seconds)
         self._preemption_runs[result].add()
+
+    def claim_created(self, status: str) -> None:
+        self._claims_created[status].add()
+
+    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        self._devices_awaited_seconds[profile, driver, status].observe(seconds)
+
+    def devices_allocated(self, profile: str, driver: str, status: str) -> None:
+        self._devices_allocated[profile, driver, status].add()
 
     # What the queue tells.
 

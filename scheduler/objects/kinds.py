@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.dynamic_resources import DeviceClass, ResourceClaim, ResourceSlice
 from scheduler.objects.storage import (
     CSIDriver,
     CSINode,
@@ -27,5 +28,8 @@ STRUCTS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "storage.k8s.io/v1/csidrivers": CSIDriver,
     "storage.k8s.io/v1/csistoragecapacities": CSIStorageCapacity,
     "storage.k8s.io/v1/volumeattachments": VolumeAttachment,
+    "resource.k8s.io/v1/resourceclaims": ResourceClaim,
+    "resource.k8s.io/v1/resourceslices": ResourceSlice,
+    "resource.k8s.io/v1/deviceclasses": DeviceClass,
 }
 """Kind, as in a plugin's `needs` -> its type; objects that cannot be read as it are no objects of the kind."""

@@ -94,9 +94,11 @@ class Volume(ApiStruct, frozen=True):
 
 
 class PodResourceClaim(ApiStruct, frozen=True):
-    """v1.PodResourceClaim, as far as scheduling reads it."""
+    """v1.PodResourceClaim: a claim by its name, or a template that one is made from."""
 
     name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
 
 
 class PodSpec(ApiStruct, frozen=True):

@@ -92,6 +92,10 @@ class Filtering:
             prepared = self._prepared(state, pod, snapshot)
             plugins, skipped = (self._pre_filter, frozenset[str]()) if prepared is None else prepared
             status = self._pre_filter_all(plugins, skipped, state, pod, snapshot, diagnosis)
+            if prepared is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                # Nobody after the plugin that gave the pod up is asked: PostFilter sees that in what they left.
+                state.clear()
+                status = self._pre_filter_all(self._pre_filter, frozenset(), state, pod, snapshot, diagnosis)
             timing.code = status.code
         return status
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Object = Mapping[str, Any]
 S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _REMEMBERED_CHANGES = 4096
@@ -47,6 +48,7 @@ class Objects(Mapping[str, Object]):
         "_by_namespace",
         "_changed",
         "_changes",
+        "_companions",
         "_objects",
         "_typed",
         "_versions",
@@ -61,6 +63,7 @@ class Objects(Mapping[str, Object]):
         self._changed: deque[str] = deque(maxlen=_REMEMBERED_CHANGES)  # the keys of the last changes
         self._typed: dict[type[msgspec.Struct], dict[str, Any]] = {}
         self._by_index: dict[Index[Any], _Found] = {}
+        self._companions: dict[type, Any] = {}
 
     @property
     def changes(self) -> int:
@@ -107,6 +110,16 @@ class Objects(Mapping[str, Object]):
                 found.add(key, self.typed(index.struct, key))
             self._by_index[index] = found
         return found.by_value.get(value, _NONE)
+
+    def companion(self, kind: type[T], make: Callable[[], T]) -> T:
+        """Return the one value of a type that is kept beside these objects; it is made when somebody first asks.
+
+        So the plugins of all profiles, and those of the configuration after this one, share what they know of them.
+        """
+        if kind not in self._companions:
+            self._companions[kind] = make()
+        found: T = self._companions[kind]
+        return found
 
     def __getitem__(self, key: str) -> Object:
         return self._objects[key]

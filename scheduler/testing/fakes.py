@@ -8,6 +8,7 @@ from scheduler.framework import (
     ApiGet,
     ApiWrite,
     Background,
+    ClaimMetrics,
     Clock,
     HttpGet,
     PodActivator,
@@ -134,6 +135,22 @@ class FakeEvents:
         self.recorded.append(RecordedEvent(regarding.key, type_, reason, action, note))
 
 
+class FakeClaimMetrics:
+    """Implements `ClaimMetrics`; `told` is (method, its arguments) of every call, oldest first."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, tuple[object, ...]]] = []
+
+    def claim_created(self, status: str) -> None:
+        self.told.append(("claim_created", (status,)))
+
+    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        self.told.append(("devices_awaited", (profile, driver, status, seconds)))
+
+    def devices_allocated(self, profile: str, driver: str, status: str) -> None:
+        self.told.append(("devices_allocated", (profile, driver, status)))
+
+
 class FakeActivator:
     """Implements `PodActivator`; `activated` are the uids."""
 
@@ -193,6 +210,7 @@ class Fakes:
         self.api = FakeApi()
         self.background = FakeBackground()
         self.events = FakeEvents()
+        self.claim_metrics = FakeClaimMetrics()
         self.activator = FakeActivator()
         self.happenings = FakeWaitForEvent()
         self.waiting_pods = FakeWaitingPods()
@@ -208,6 +226,7 @@ class Fakes:
             ApiWrite: self.api,
             Background: self.background,
             PodEvents: self.events,
+            ClaimMetrics: self.claim_metrics,
             PodActivator: self.activator,
             WaitForEvent: self.happenings,
             WaitingPods: self.waiting_pods,

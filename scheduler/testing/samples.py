@@ -6,6 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.builders import node, pod
+from scheduler.testing.devices import (
+    allocation,
+    claims_of,
+    device_class,
+    exactly,
+    first_available,
+    resource_claim,
+    resource_slice,
+    watch_devices,
+)
 from scheduler.testing.storage import (
     DRIVER,
     claim,
@@ -81,6 +91,16 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
         claim("to-be-made", class_name="made", storage="5Gi"),
     )
     table.watch_kind("v1/services")["default/web"] = {"spec": {"selector": _WEB}}
+    watch_devices(
+        table,
+        device_class("gpu", extended_resource="example.com/gpu"),
+        device_class("slow"),
+        *(resource_slice(f"node-{number}", number % 3) for number in range(0, n_nodes, 2)),
+        resource_claim("taken", allocated=allocation("gpu-0", node="node-4")),
+        resource_claim("a-gpu"),
+        resource_claim("two-gpus", exactly(count=2)),
+        resource_claim("any-gpu", first_available("r0", "gpu", "slow")),
+    )
     return table
 
 
@@ -115,6 +135,12 @@ def sample_pods() -> list[PodInfo]:
         pod("large", cpu="5", memory="9Gi"),
         pod("impossible", cpu="500", memory="900Gi"),
         pod("gpu", cpu="1", requests={"nvidia.com/gpu": 2}),
+        pod("claims-a-gpu", resourceClaims=claims_of("a-gpu")),
+        pod("claims-gpus", resourceClaims=claims_of("two-gpus", "taken")),
+        pod("claims-any-gpu", resourceClaims=claims_of("any-gpu")),
+        pod("claims-what-is-taken", resourceClaims=claims_of("taken")),
+        pod("claims-what-is-not-there", resourceClaims=claims_of("none")),
+        pod("gpu-by-name", requests={"example.com/gpu": 1}),
         pod("tolerant", cpu="1", tolerations=[{"operator": "Exists"}]),
         pod("tolerates-spot", cpu="1", tolerations=[{"key": "spot", "operator": "Exists", "effect": ""}]),
         pod("in-a-zone", nodeSelector={"topology.kubernetes.io/zone": "zone-1"}),

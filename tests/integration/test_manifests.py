@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import yaml
 
-from scheduler.simulator.faults import binds, streamed_lists
+from scheduler.simulator.faults import binds, requests, streamed_lists
 from scheduler.simulator.server import ApiServer
+from scheduler.testing.devices import claims_of, device_class, resource_claim, resource_slice, unsaved
 from scheduler.testing.storage import claim, mounted, storage_class, volume
 from tests.builders import node_object, pod_object
 from tests.integration.test_prometheus import free_port
@@ -100,6 +101,7 @@ def test_two_replicas_with_the_shipped_roles_work_and_use_every_grant(tmp_path: 
                     await is_read_by_prometheus(it, port)
                     await preempts(it)
                     await has_volumes_bound_and_made(it)
+                    await gives_devices_in_spite_of_conflicts_and_refusals(it)
                     await counts_what_it_says_again(it, first)
                     await until(lambda: ("leases", "update") in it.used())
 
@@ -132,6 +134,26 @@ async def has_volumes_bound_and_made(it: Shipped) -> None:
     create("persistentvolumes", volume("local", storageClassName="local"))
     create("pods", pod_object("with-volumes", cpu="10m", volumes=mounted("local", "made")))
     await until(lambda: it.node_of("with-volumes"))
+
+
+async def gives_devices_in_spite_of_conflicts_and_refusals(it: Shipped) -> None:
+    """A claim that changed is read again; what cannot be bound gives its claim back, and has one that was made deleted."""
+    created = {
+        "deviceclasses": device_class(extended_resource="example.com/gpu"),
+        "resourceslices": resource_slice("n0", 2),
+        "resourceclaims": resource_claim("one"),
+    }
+    for plural, each in created.items():
+        it.server.store.create(f"{plural}.resource.k8s.io", unsaved(each))
+    it.server.faults.refuse(409, requests(verb="update", resource="resourceclaims"), times=1)
+    it.server.faults.refuse(500, binds, times=1)
+    it.server.store.create("pods", pod_object("claiming", cpu="10m", resourceClaims=claims_of("one")))
+    await until(lambda: it.node_of("claiming"))
+    it.server.faults.refuse(500, binds, times=1)
+    amounts = {"limits": {"example.com/gpu": "1"}, "requests": {"example.com/gpu": "1"}}
+    containers = [{"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": amounts}]
+    it.server.store.create("pods", pod_object("asking", containers=containers))
+    await until(lambda: it.node_of("asking"))
 
 
 async def is_read_by_prometheus(it: Shipped, port: int) -> None:

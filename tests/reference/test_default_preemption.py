@@ -28,6 +28,7 @@ from scheduler.runtime.dry_run import DryRun
 from tests.builders import node, pod
 from tests.clusters import Cluster
 from tests.puppets import Filter, framework_of
+from tests.unit.plugins.running import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,7 @@ def plugins() -> list[Plugin]:
     return [
         TaintToleration(),
         NodePorts(),
-        NodeResourcesFit(args=NodeResourcesFit.Args()),
+        made(NodeResourcesFit),
         PodTopologySpread(args=PodTopologySpread.Args()),
         InterPodAffinity(args=InterPodAffinity.Args()),
     ]

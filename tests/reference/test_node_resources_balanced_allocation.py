@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.node_resources.balanced_allocation import (
     NodeResourcesBalancedAllocation,
-    NodeResourcesBalancedAllocationArgs,
 )
 from scheduler.objects.resource_names import is_scalar_resource_name
 from tests.clusters import RESOURCES, Cluster, wild_clusters, wild_pods
 from tests.reference.go import divide, to_int64, wrap
 from tests.reference.one_node import OneNode, one_by_one, scored
+from tests.unit.plugins.running import made
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -65,7 +64,7 @@ def rank(pod: PodInfo, node: OneNode, resources: list[str]) -> int:
 @given(wild_clusters("resources"), wild_pods("resources"), names)
 def test_the_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo, resources: list[str]):
     args = {"resources": [{"name": name} for name in resources]}
-    plugin = NodeResourcesBalancedAllocation(args=msgspec.convert(args, NodeResourcesBalancedAllocationArgs))
+    plugin = made(NodeResourcesBalancedAllocation, **args)
 
     found = scored(plugin, pod, cluster.snapshot())
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.node_resources.fit import NodeResourcesFit, NodeResourcesFitArgs
+from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.objects.resource_names import is_extended_resource_name, is_scalar_resource_name
 from tests.clusters import RESOURCES, Cluster, wild_clusters, wild_pods
 from tests.reference.go import divide, to_int64, wrap
 from tests.reference.one_node import PASSES, OneNode, Verdict, filtered, one_by_one, scored
+from tests.unit.plugins.running import made
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -135,7 +135,7 @@ def rank(pod: PodInfo, node: OneNode, strategy: dict) -> int:
 
 @given(wild_clusters("resources"), wild_pods("resources"), arguments)
 def test_the_filter_says_what_the_loop_says(cluster: Cluster, pod: PodInfo, args: dict):
-    plugin = NodeResourcesFit(args=msgspec.convert(args, NodeResourcesFitArgs))
+    plugin = made(NodeResourcesFit, **args)
 
     found = filtered(plugin, pod, cluster.snapshot())
 
@@ -145,7 +145,7 @@ def test_the_filter_says_what_the_loop_says(cluster: Cluster, pod: PodInfo, args
 
 @given(wild_clusters("resources"), wild_pods("resources"), strategies)
 def test_the_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo, strategy: dict):
-    plugin = NodeResourcesFit(args=msgspec.convert({"scoringStrategy": strategy}, NodeResourcesFitArgs))
+    plugin = made(NodeResourcesFit, scoringStrategy=strategy)
 
     found = scored(plugin, pod, cluster.snapshot())
 

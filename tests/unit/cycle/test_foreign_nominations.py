@@ -12,6 +12,7 @@ from scheduler.objects.pod import PodInfo
 from scheduler.queue import Place
 from tests.builders import node, pod
 from tests.unit.cycle.cluster import Cluster, pod_on, terminating
+from tests.unit.plugins.running import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +35,7 @@ def going() -> PodInfo:
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     """Return a cluster of one node with room for two CPUs."""
-    cluster = Cluster(NodeResourcesFit(args=NodeResourcesFit.Args()), nodes=())
+    cluster = Cluster(made(NodeResourcesFit), nodes=())
     cluster.nodes.on_add(node("n1", cpu="2"))
     yield cluster
     cluster.check()

@@ -49,6 +49,13 @@ ONLY_IN_THE_SOURCE = {
     "scheduler_queueing_hint_execution_duration_seconds": Declared(
         "histogram", frozenset({"plugin", "event", "hint"}), bounds(0.00001, 1.5, 20)
     ),
+    "scheduler_resourceclaim_creates_total": Declared("counter", frozenset({"status"})),
+    "scheduler_dra_bindingconditions_allocations_total": Declared(
+        "counter", frozenset({"profile", "driver", "status"})
+    ),
+    "scheduler_dra_bindingconditions_wait_duration_seconds": Declared(
+        "histogram", frozenset({"profile", "driver", "status"}), bounds(0.1, 2, 14)
+    ),
     "scheduler_volume_scheduling_stage_error_total": Declared("counter", frozenset({"operation"})),
 }
 OURS_TO_NAME = ("custom_scheduler_", "process_", "python_")
@@ -81,6 +88,9 @@ def rarely_told() -> Mapping[str, Family]:
     metrics.permit_wait(Code.SUCCESS, 0.1)
     metrics.hint_asked("NodeAffinity", "NodeAdd", "Queue", 0.1)
     metrics.plugin("NodeAffinity", ExtensionPoint.FILTER, Code.SUCCESS, 0.1)
+    metrics.claim_created("success")
+    metrics.devices_allocated("custom-scheduler", "gpu.example.com", "timeout")
+    metrics.devices_awaited("custom-scheduler", "gpu.example.com", "timeout", 600.0)
     for point in ExtensionPoint:
         metrics.failed("VolumeBinding", point)
         metrics.failed("NodeAffinity", point)

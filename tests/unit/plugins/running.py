@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.framework import SKIP, CycleState, PreFilterPlugin, PreScorePlugin, Status
+from scheduler.app.capabilities import TableObjects
+from scheduler.framework import SKIP, ClusterObjects, CycleState, PreFilterPlugin, PreScorePlugin, Status
 from scheduler.runtime.asking import outcomes_of, scores_of
+from scheduler.runtime.checking import constructor_wants
+from scheduler.snapshot import ClusterTable
 
 if TYPE_CHECKING:
     from scheduler.errors import FieldError
@@ -23,9 +26,12 @@ if TYPE_CHECKING:
     from tests.clusters import Cluster
 
 
-def made(plugin: type[Any], **args: Any) -> Any:
-    """Make a plugin from arguments in the configuration's spelling."""
-    return plugin(args=msgspec.convert(args, plugin.Args))
+def made(plugin: type[Any], *, table: ClusterTable | None = None, **args: Any) -> Any:
+    """Make a plugin from arguments in the configuration's spelling; `table` is the cluster that it reads objects of."""
+    given: dict[str, Any] = {"args": msgspec.convert(args, plugin.Args)}
+    if ClusterObjects in constructor_wants(plugin).values():
+        given["objects"] = TableObjects(table or ClusterTable())
+    return plugin(**given)
 
 
 def faults(args: type[PluginArgs], **given: Any) -> list[str]:

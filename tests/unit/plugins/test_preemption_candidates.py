@@ -14,6 +14,7 @@ from scheduler.runtime.dry_run import DryRun
 from tests.builders import node, pod
 from tests.puppets import framework_of
 from tests.snapshots import snapshot_of
+from tests.unit.plugins.running import made
 
 if TYPE_CHECKING:
     from plugins.preemption.candidates import Search
@@ -24,7 +25,7 @@ POD = pod("p", cpu="2", priority=5)
 
 
 def searched(snapshot: Snapshot, rows: list[int], enough: int) -> Search:
-    fit = NodeResourcesFit(args=NodeResourcesFit.Args())
+    fit = made(NodeResourcesFit)
     filtering, state = framework_of(fit).filtering, CycleState()
     filtering.run_pre_filter(state, POD, snapshot, Diagnosis.blank(snapshot.n_nodes))
     dry_run = DryRun()

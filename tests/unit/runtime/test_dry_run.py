@@ -15,6 +15,7 @@ from scheduler.runtime.points import keeps_rows_apart
 from tests.builders import node, pod
 from tests.puppets import Filter, PreFilter, framework_of
 from tests.snapshots import snapshot_of
+from tests.unit.plugins.running import made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ def dry_run(
     nominated: Mapping[int, Sequence[PodInfo]] | None = None,
     *more: Plugin,
 ) -> Found:
-    plugins = [NodePorts(), NodeResourcesFit(args=NodeResourcesFit.Args()), *more]
+    plugins = [NodePorts(), made(NodeResourcesFit), *more]
     filtering = framework_of(*plugins).filtering
     state = CycleState()
     assert filtering.run_pre_filter(state, preemptor, snapshot, Diagnosis.blank(snapshot.n_nodes)).is_success
@@ -118,7 +119,7 @@ def test_a_plugin_that_is_told_of_pods_must_promise_to_tell_rows_apart() -> None
     class Promises(PreFilter):
         keeps_rows_apart = True
 
-    plugins = [NodePorts(), NodeResourcesFit(args=NodeResourcesFit.Args()), Promises("P")]
+    plugins = [NodePorts(), made(NodeResourcesFit), Promises("P")]
     assert keeps_rows_apart(plugins, pod("web"))
     assert not keeps_rows_apart([PreFilter("Told")], pod("web"))
     assert not keeps_rows_apart([Filter("ClusterWide")], pod("web"))

@@ -544,3 +544,22 @@ def test_what_a_plugin_wrote_at_pre_filter_is_there_at_pre_score_and_score_for_e
             state, of_class(name), snapshot, diagnosis, rows=snapshot.all_rows, nominated={}
         )
         assert framework.scoring.run(state, of_class(name), snapshot, rows).total.tolist() == [7, 7]
+
+
+def test_a_plugin_after_the_one_that_gave_a_pod_up_has_written_nothing_for_any_pod_of_its_class():
+    class Later(Kept, PreFilter, NodeFilter):
+        def pre_filter(self, state: Any, *_: Any) -> None:
+            state.write("Later", True)
+
+    hopeless = Status.unschedulable("never", resolvable=False)
+    first, snapshot = PreFilter("First", answer=None), snapshot_of("n0")
+    framework = framework_of(first, Later())
+
+    def left_by(name: str) -> bool:
+        state, diagnosis = CycleState(), Diagnosis.blank(1)
+        framework.filtering.run_pre_filter(state, of_class(name), snapshot, diagnosis)
+        return "Later" in state
+
+    assert [left_by(name) for name in ("web-0", "web-1", "web-2")] == [True, True, True]
+    first.answer = hopeless
+    assert [left_by(name) for name in ("web-3", "web-4")] == [False, False]

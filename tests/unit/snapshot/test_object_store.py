@@ -163,3 +163,13 @@ def test_an_object_that_cannot_be_read_as_wanted_is_named(store: ObjectStore):
 
     with pytest.raises(ObjectError, match=r"Volume pv: size: expected `str`, got `int`"):
         store.typed(Volume, "pv")
+
+
+def test_a_companion_is_made_once_for_all_who_read_the_objects(store: ObjectStore):
+    first = store.companion(list, lambda: [1])
+    store["shop/web"] = WEB
+    store.clear()
+
+    assert store.companion(list, lambda: [2]) is first
+    assert store.companion(dict, dict) == {}
+    assert ObjectStore().companion(list, lambda: [2]) == [2]

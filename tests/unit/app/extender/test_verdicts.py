@@ -18,6 +18,7 @@ from scheduler.state.nominator import Nominator
 from tests.builders import node, pod
 from tests.puppets import NodeFilter, NodeScore, PreFilter, framework_of
 from tests.snapshots import cache_of
+from tests.unit.plugins.running import made
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -32,7 +33,7 @@ def verdicts_on(cache: Cache, *frameworks: Framework, nominator: Nominator | Non
 
 
 def fit() -> Framework:
-    return framework_of(NodeResourcesFit(args=NodeResourcesFit.Args()))
+    return framework_of(made(NodeResourcesFit))
 
 
 def full_node(name: str, *pods: PodInfo) -> Cache:

@@ -1,0 +1,1 @@
+"""DynamicResources: `plugin` is the plugin; `structured` finds devices, `cel` judges them."""

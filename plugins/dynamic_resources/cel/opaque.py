@@ -1,0 +1,64 @@
+"""Values that only Kubernetes' own functions understand: quantities, versions, addresses and networks.
+
+cel-expr-python has no types for them, so they travel through an expression as bytes: what they are, and a text that is
+the same for equal values, so that `==` is right.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address, ip_interface
+from typing import Any
+
+from plugins.dynamic_resources.cel.semver import Version, parse_version
+from scheduler.objects.quantity import Quantity
+
+NO_SUCH_OVERLOAD = "no such overload"
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Interface | IPv6Interface
+"""An address with the length of its network's prefix, as Go's netip.Prefix."""
+
+Opaque = Quantity | Version | Address | Network
+
+
+@lru_cache(maxsize=4096)
+def to_bytes(value: Opaque) -> bytes:
+    """Return how a value travels; equal values are equal bytes."""
+    if isinstance(value, Quantity):
+        unscaled, exponent = value.unscaled, value.exponent
+        while unscaled and unscaled % 10 == 0:
+            unscaled, exponent = unscaled // 10, exponent + 1
+        return f"kubernetes.Quantity {unscaled} {exponent if unscaled else 0}".encode()
+    if isinstance(value, Version):
+        return f"kubernetes.Semver {value}".encode()
+    if isinstance(value, Network):
+        return f"net.CIDR {value}".encode()
+    return f"net.IP {value}".encode()
+
+
+@lru_cache(maxsize=4096)
+def _from_bytes(carried: bytes) -> Opaque:
+    kind, _, text = carried.decode().partition(" ")
+    if kind == "kubernetes.Quantity":
+        unscaled, exponent = text.split(" ")
+        return Quantity(int(unscaled), int(exponent))
+    if kind == "kubernetes.Semver":
+        return parse_version(text)
+    return ip_interface(text) if kind == "net.CIDR" else ip_address(text)
+
+
+def from_bytes(carried: Any, kind: type[Any] | Any) -> Any:
+    """Return the value that bytes carry.
+
+    Raises:
+        ValueError: it is of another kind, or the bytes carry none.
+    """
+    try:
+        value = _from_bytes(bytes(carried))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise ValueError(NO_SUCH_OVERLOAD) from error
+    # A network is an address too, by Python's classes.
+    if not isinstance(value, kind) or (kind == Address and isinstance(value, Network)):
+        raise ValueError(NO_SUCH_OVERLOAD)
+    return value

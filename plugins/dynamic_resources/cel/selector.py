@@ -1,0 +1,194 @@
+"""One expression, compiled, and what it says of devices."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from plugins.dynamic_resources.cel.environment import environment
+from plugins.dynamic_resources.cel.opaque import to_bytes
+from plugins.dynamic_resources.cel.semver import parse_version
+from plugins.dynamic_resources.cel.wording import compile_error, conversion_error, evaluation_error
+from scheduler.errors import SchedulerError
+from scheduler.objects.quantity import parse_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scheduler.objects.dynamic_resources import Device, DeviceAttribute
+
+_KEPT = 256
+_DEVICE = re.compile(
+    r"""(?P<text>r?(?:\"\"\"(?:.|\n)*?\"\"\"|'''(?:.|\n)*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))"""
+    r"""|(?P<comment>//[^\n]*)"""
+    r"""|(?<![.\w])device\b(?:\s*\.\s*(?P<field>driver|allowMultipleAllocations|attributes|capacity)\b)?"""
+    r"""(?P<looks_up>(?=\s*\[)|\s*\.\s*\??(?P<domain>\w+))?"""
+)
+
+
+class CELError(SchedulerError):
+    """An expression that is none, or that fails for a device; in upstream's words, as they follow `selector #0: `."""
+
+
+class Subject:
+    """A device of a driver as expressions see it; for as long as expressions are asked about it.
+
+    Raises:
+        CELError: an attribute has no value that expressions know.
+    """
+
+    __slots__ = ("allow_multiple_allocations", "attributes", "capacity", "driver")
+
+    def __init__(self, driver: str, device: Device) -> None:
+        self.driver = driver
+        self.allow_multiple_allocations = device.allow_multiple_allocations
+        self.attributes: dict[str, dict[str, Any]] = {}  # domain -> name -> value
+        for name, attribute in device.attributes.items():
+            domain, key = _domain(name, driver)
+            self.attributes.setdefault(domain, {})[key] = _value(name, attribute)
+        self.capacity: dict[str, dict[str, Any]] = {}  # domain -> name -> quantity
+        for name, amount in device.capacity.items():
+            domain, key = _domain(name, driver)
+            self.capacity.setdefault(domain, {})[key] = to_bytes(parse_quantity(amount.value))
+
+
+class Selector:
+    """An expression about devices.
+
+    Raises:
+        CELError: it cannot be compiled.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go, CompileCELExpression.
+    """
+
+    __slots__ = ("_domains", "_evaluate", "_of_drivers", "_reads")
+
+    def __init__(self, expression: str) -> None:
+        known = environment()
+        try:
+            known.compile(expression)  # as it was written, for the words of errors
+            rewritten, self._reads, self._domains = _with_defaults(expression)
+            compiled = known.compile(rewritten)
+        except RuntimeError as error:
+            raise CELError(f"CEL compile error: {compile_error(error)}") from error
+        result = compiled.return_type().name()
+        if result not in {"BOOL", "DYN"}:
+            raise CELError(
+                f"CEL compile error: must evaluate to bool or the unknown type, not {result.lower()}"
+            )
+        self._evaluate = compiled.eval
+        # driver -> what was said of it, of an expression that is about drivers only, as those of most classes.
+        self._of_drivers: dict[str, bool] | None = {} if self._reads == {"device.driver"} else None
+
+    def matches(self, subject: Subject) -> bool:
+        """Say whether a device is one that the expression selects.
+
+        Raises:
+            CELError: it fails, or the result is no bool.
+
+        Source:
+            kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go, DeviceMatches.
+        """
+        said = self._of_drivers
+        if said is None:
+            return self._evaluated(subject)
+        if subject.driver not in said:
+            said[subject.driver] = self._evaluated(subject)
+        return said[subject.driver]
+
+    def _evaluated(self, subject: Subject) -> bool:
+        variables = {name: _VARIABLES[name](subject, self._domains) for name in self._reads}
+        try:
+            found = self._evaluate(data=variables)
+        except RuntimeError as error:
+            raise CELError(f"CEL runtime error: {evaluation_error(str(error))}") from error
+        value = found.value()
+        if value is True or value is False:
+            return bool(value)
+        kind = found.type().name()
+        said = evaluation_error(value) if kind == "ERROR" else conversion_error(kind)
+        raise CELError(f"CEL runtime error: {said}")
+
+
+_VARIABLES: dict[str, Callable[[Subject, Mapping[str, Any]], Any]] = {
+    "device": lambda subject, _: {
+        "driver": subject.driver,
+        "allowMultipleAllocations": subject.allow_multiple_allocations,
+        "attributes": subject.attributes,
+        "capacity": subject.capacity,
+    },
+    "device.driver": lambda subject, _: subject.driver,
+    "device.allowMultipleAllocations": lambda subject, _: subject.allow_multiple_allocations,
+    "device.attributes": lambda subject, _: subject.attributes,
+    "device.attributes_": lambda subject, domains: {subject.driver: {}, **domains, **subject.attributes},
+    "device.capacity": lambda subject, _: subject.capacity,
+    "device.capacity_": lambda subject, domains: {subject.driver: {}, **domains, **subject.capacity},
+}
+
+
+@lru_cache(maxsize=_KEPT)
+def selector(expression: str) -> Selector | CELError:
+    """Return an expression, compiled once; or why it cannot be."""
+    try:
+        return Selector(expression)
+    except CELError as error:
+        return error
+
+
+def _domain(name: str, driver: str) -> tuple[str, str]:
+    """Split a name; without a domain it is in that of the driver."""
+    domain, slash, key = name.partition("/")
+    return (domain, key) if slash else (driver, name)
+
+
+def _value(name: str, attribute: DeviceAttribute) -> Any:
+    """Return an attribute as a value of the language.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go, getAttributeValue.
+    """
+    if attribute.int_value is not None:
+        return attribute.int_value
+    if attribute.bool_value is not None:
+        return attribute.bool_value
+    if attribute.string_value is not None:
+        return attribute.string_value
+    if attribute.version_value is None:
+        raise CELError(f"CEL runtime error: attribute {name}: unsupported attribute value")
+    try:
+        return to_bytes(parse_version(attribute.version_value))
+    except ValueError as error:
+        raise CELError(f"CEL runtime error: attribute {name}: parse semantic version: {error}") from error
+
+
+def _with_defaults(expression: str) -> tuple[str, frozenset[str], dict[str, dict[str, Any]]]:
+    """Prepare an expression for maps that have a domain wherever one is looked up.
+
+    Upstream's maps find an empty map for a domain that a device does not have, yet do not contain it. So what is looked
+    up is looked up in another variable, which has such domains; `in` and iterations see the true one.
+
+    Returns:
+        expression: with these variables.
+        reads: the names of the variables that it may read.
+        domains: those that it may look up, each with no values.
+    """
+    reads: set[str] = set()
+    domains: dict[str, dict[str, Any]] = {}
+
+    def renamed(found: re.Match[str]) -> str:
+        text, field, looks_up = found["text"], found["field"], found["looks_up"]
+        if text:
+            domains[text.lstrip("r").strip("\"'")] = {}
+        if text or found["comment"]:
+            return found[0]
+        name = "device" if field is None else f"device.{field}"
+        if field in {"attributes", "capacity"} and looks_up is not None:
+            name += "_"
+            if found["domain"]:
+                domains[found["domain"]] = {}
+        reads.add(name)
+        return f"{name}{looks_up or ''}"
+
+    return _DEVICE.sub(renamed, expression), frozenset(reads), domains

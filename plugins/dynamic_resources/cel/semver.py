@@ -1,0 +1,116 @@
+"""Semantic versions, semver.org 2.0.0."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import total_ordering
+
+_NUMBERS = frozenset("0123456789")
+_LETTERS = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-")
+_MAX_UINT64 = 2**64 - 1
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version without its build metadata, which has no part in comparisons.
+
+    Attributes:
+        core: major, minor and patch.
+        prerelease: its parts, numbers as numbers; a version without any is greater than one that has some.
+    """
+
+    core: tuple[int, int, int]
+    prerelease: tuple[int | str, ...] = ()
+
+    def __lt__(self, other: Version) -> bool:
+        return self._order() < other._order()
+
+    def __str__(self) -> str:
+        core = ".".join(map(str, self.core))
+        return f"{core}-{'.'.join(map(str, self.prerelease))}" if self.prerelease else core
+
+    def _order(self) -> tuple[tuple[int, int, int], bool, tuple[tuple[bool, int | str], ...]]:
+        """Return what orders versions: numbers come before letters, and what is shorter before what goes on."""
+        parts = tuple((isinstance(part, str), part) for part in self.prerelease)
+        return self.core, not self.prerelease, parts
+
+
+def parse_version(text: str) -> Version:
+    """Read a version.
+
+    Raises:
+        ValueError: it is none; in the words of the library that upstream uses.
+
+    Source:
+        kube-scheduler v1.36, vendor/github.com/blang/semver/v4/semver.go, Parse.
+    """
+    if not text:
+        raise ValueError("Version string empty")
+    parts = text.split(".", 2)
+    if len(parts) != 3:
+        raise ValueError("No Major.Minor.Patch elements found")
+    major, minor = _number(parts[0], "major"), _number(parts[1], "minor")
+    rest, plus, build = parts[2].partition("+")
+    patch, dash, prerelease = rest.partition("-")
+    core = (major, minor, _number(patch, "patch"))
+    read = tuple(_prerelease(part) for part in prerelease.split(".")) if dash else ()
+    for part in build.split(".") if plus else ():
+        if not part:
+            raise ValueError("Build meta data is empty")
+        if not _LETTERS.issuperset(part):
+            raise ValueError(f"Invalid character(s) found in build meta data {json.dumps(part)}")
+    return Version(core, read)
+
+
+def parse_version_tolerantly(text: str) -> Version:
+    """Read a version with what is often written: a `v` before it, zeros before its numbers, fewer than three numbers.
+
+    Raises:
+        ValueError: it is none even so.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/cel/library/semverlib.go, normalizeAndParse.
+    """
+    parts = [_without_leading_zeros(part) for part in text.removeprefix("v").split(".", 2)]
+    if len(parts) < 3:
+        if "+" in parts[-1] or "-" in parts[-1]:
+            raise ValueError("short version cannot contain PreRelease/Build meta data")
+        parts += ["0"] * (3 - len(parts))
+    return parse_version(".".join(parts))
+
+
+def _without_leading_zeros(part: str) -> str:
+    if len(part) < 2:
+        return part
+    left = part.lstrip("0")
+    return left if left and left[0] in _NUMBERS else f"0{left}"
+
+
+def _number(text: str, place: str) -> int:
+    if not _NUMBERS.issuperset(text):
+        raise ValueError(f"Invalid character(s) found in {place} number {json.dumps(text)}")
+    if len(text) > 1 and text[0] == "0":
+        raise ValueError(f"{place.capitalize()} number must not contain leading zeroes {json.dumps(text)}")
+    return _uint64(text)
+
+
+def _prerelease(part: str) -> int | str:
+    if not part:
+        raise ValueError("Prerelease is empty")
+    if _NUMBERS.issuperset(part):
+        if len(part) > 1 and part[0] == "0":
+            raise ValueError(f"Numeric PreRelease version must not contain leading zeroes {json.dumps(part)}")
+        return _uint64(part)
+    if not _LETTERS.issuperset(part):
+        raise ValueError(f"Invalid character(s) found in prerelease {json.dumps(part)}")
+    return part
+
+
+def _uint64(text: str) -> int:
+    if not text:
+        raise ValueError('strconv.ParseUint: parsing "": invalid syntax')
+    if len(text) > 20 or int(text) > _MAX_UINT64:
+        raise ValueError(f'strconv.ParseUint: parsing "{text}": value out of range')
+    return int(text)

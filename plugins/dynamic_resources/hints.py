@@ -1,0 +1,48 @@
+"""Which changes of claims and pods may help a pod that DynamicResources refused.
+
+Source:
+    kube-scheduler v1.36, plugins/dynamicresources/dynamicresources.go, isSchedulableAfterClaimChange and
+    isSchedulableAfterPodChange.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plugins.dynamic_resources.pod_claims import find_claims
+from scheduler.framework import QueueingHint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Objects
+
+
+def after_claim_change(
+    claims: Objects, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any]
+) -> QueueingHint:
+    """Wake a pod whose claim came or got another status, and any whose claims are there when devices become free."""
+    found = find_claims(pod, claims)
+    if isinstance(found, str):
+        return QueueingHint.SKIP
+    before, after = (_status(claim) for claim in (old, new))
+    if "allocation" in before and "allocation" not in after:
+        return QueueingHint.QUEUE
+    is_its_own = any(held.claim.metadata.uid == new["metadata"].get("uid") for held in found)
+    helps = is_its_own and (old is None or before != after)
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def after_pod_change(claims: Objects, pod: PodInfo, _old: PodInfo | None, new: PodInfo) -> QueueingHint:
+    """Wake the pod itself once all its claims are there."""
+    helps = new.uid == pod.uid and not isinstance(find_claims(new, claims), str)
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def _status(claim: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a claim's status; what is empty is as good as absent."""
+    status = (claim or {}).get("status") or {}
+    return {
+        name: value for name, value in status.items() if value or (name == "allocation" and value is not None)
+    }

@@ -1,0 +1,315 @@
+"""Gives pods the devices that they claim: refuses nodes that lack them, and writes the claims of pods that found a node.
+
+Source:
+    kube-scheduler v1.36, plugins/dynamicresources, with the default feature gates.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from plugins.dynamic_resources.args import DynamicResourcesArgs
+from plugins.dynamic_resources.binding import ClaimBinding
+from plugins.dynamic_resources.claim_writes import ClaimWrites
+from plugins.dynamic_resources.devices import NEEDS, Devices
+from plugins.dynamic_resources.extended_resources import (
+    ExtendedResources,
+    is_written,
+    special_claim,
+    wants_devices,
+)
+from plugins.dynamic_resources.hints import after_claim_change, after_pod_change
+from plugins.dynamic_resources.pod_claims import find_claims, is_reserved_for
+from plugins.dynamic_resources.pod_devices import Deadline, PodDevices, is_unready
+from plugins.dynamic_resources.release import ClaimRelease
+from plugins.dynamic_resources.scoring import has_alternatives
+from plugins.dynamic_resources.structured import AllocationError, Allocator, InvalidPoolsError, OutOfTimeError
+from scheduler.errors import SchedulerError
+from scheduler.framework import (
+    SKIP,
+    ActionType,
+    ApiGet,
+    ApiWrite,
+    Background,
+    ClaimMetrics,
+    Clock,
+    ClusterEvent,
+    ClusterObjects,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    PodActivator,
+    PodEvents,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    Sleep,
+    Status,
+    WaitForEvent,
+    default_normalize_score,
+)
+from scheduler.objects.selectors import SelectorError, parse_node_term
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
+    from plugins.dynamic_resources.pod_claims import HeldClaim
+    from scheduler.framework import CycleState, Diagnosis, Outcomes
+    from scheduler.objects.dynamic_resources import DeviceRequest, ResourceClaim
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.selectors import NodeRule
+    from scheduler.snapshot import Int64s, Rows, Snapshot
+
+_STATE = "DynamicResources"
+_NO_DEVICES = PodDevices()
+
+
+class DynamicResources(
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    PostFilterPlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PreBindPlugin,
+):
+    """Gives pods the devices that they claim."""
+
+    name = "DynamicResources"
+    api_version = 1
+    Args = DynamicResourcesArgs
+    needs = NEEDS
+    reads_pods = False
+    keeps_rows_apart = True  # a pod that goes keeps its devices until somebody else gives them back
+
+    def __init__(
+        self,
+        *,
+        args: DynamicResourcesArgs,
+        objects: ClusterObjects,
+        writes: ApiWrite,
+        reads: ApiGet,
+        sleep: Sleep,
+        clock: Clock,
+        background: Background,
+        activator: PodActivator,
+        events: PodEvents,
+        happenings: WaitForEvent,
+        metrics: ClaimMetrics,
+    ) -> None:
+        self._objects = objects
+        self._devices = Devices.of(objects)
+        self._clock = clock
+        self._filter_seconds = args.filter_timeout.seconds
+        self._binding_seconds = args.binding_timeout.seconds
+        self._writes = ClaimWrites(api=writes, reads=reads, objects=objects, sleep=sleep, clock=clock)
+        self._release = ClaimRelease(
+            self._devices,
+            self._writes,
+            background=background,
+            activator=activator,
+            happenings=happenings,
+            sleep=sleep,
+        )
+        self._binding = ClaimBinding(
+            self._devices,
+            self._writes,
+            background=background,
+            activator=activator,
+            events=events,
+            happenings=happenings,
+            metrics=metrics,
+            clock=clock,
+            timeout_seconds=self._binding_seconds,
+        )
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        needs_devices = pod.pod.spec.resource_claims or wants_devices(pod, self._devices.classes)
+        return None if needs_devices else ()
+
+    def events(self) -> Sequence[EventWithHint]:
+        node = ActionType.ADD | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_ALLOCATABLE
+        changed = ActionType.ADD | ActionType.UPDATE
+        generated = ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM
+        claims = self._devices.claims
+        return (
+            EventWithHint(ClusterEvent(EventResource.NODE, node)),
+            EventWithHint(
+                ClusterEvent(EventResource.RESOURCE_CLAIM, changed), partial(after_claim_change, claims)
+            ),
+            EventWithHint(ClusterEvent(EventResource.POD, generated), partial(after_pod_change, claims)),
+            EventWithHint(ClusterEvent(EventResource.DEVICE_CLASS, changed)),
+            EventWithHint(ClusterEvent(EventResource.RESOURCE_SLICE, changed)),
+        )
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        found = find_claims(pod, self._devices.claims)
+        return _refused(found) if isinstance(found, str) else None
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
+        state.write(_STATE, _NO_DEVICES)
+        found = find_claims(pod, self._devices.claims)
+        if isinstance(found, str):
+            return _refused(found)
+        special = special_claim(pod, self._devices)
+        held = found if special is None else [*found, special]
+        if not held:
+            return SKIP
+        places: dict[int, tuple[NodeRule, ...]] = {}
+        for place, each in enumerate(held):
+            both = (each.claim.metadata.uid, pod.uid)
+            if both in self._devices.given_up:
+                self._devices.given_up[both] = True
+                return _refused(f"resource claim {each.claim.key} is in the process of being given back")
+            if each.claim.status.allocation is None:
+                why_not = self._why_not(each.claim, is_special=each is special)
+                if why_not is not None:
+                    return why_not
+                continue
+            selector = each.claim.status.allocation.node_selector
+            if selector is not None:
+                try:
+                    places[place] = tuple(
+                        parse_node_term(term) for term in selector.node_selector_terms if not term.is_empty
+                    )
+                except SelectorError as error:
+                    return Status.failed(str(error), error)
+        state.write(_STATE, self._pod_devices(pod, held, special, places))
+        return None
+
+    def _why_not(self, claim: ResourceClaim, *, is_special: bool) -> Status | None:
+        """Say why a claim cannot be given anything now, whatever the node."""
+        if claim.metadata.uid in self._devices.in_flight:
+            return _refused(f"resource claim {claim.key} is in the process of being allocated")
+        for request in () if is_special else claim.spec.devices.requests:
+            wanted = _classes_of(request)
+            if not wanted:
+                return _refused(f"resource claim {claim.key}, request {request.name}: unknown request type")
+            for name, device_class in wanted:
+                if not device_class:
+                    return Status.failed(f"request {name}: unsupported request type")
+                if self._devices.classes.get(device_class) is None:
+                    return _refused(f"request {name}: device class {device_class} does not exist")
+        return None
+
+    def _pod_devices(
+        self,
+        pod: PodInfo,
+        held: list[HeldClaim],
+        special: HeldClaim | None,
+        places: Mapping[int, tuple[NodeRule, ...]],
+    ) -> PodDevices:
+        now = self._clock.utc_now()
+        deadline = Deadline(self._clock, self._filter_seconds)
+        allocator = None
+        if any(each.claim.status.allocation is None for each in held):
+            devices = self._devices
+            allocator = Allocator(
+                devices.inventory, devices.allocated, devices.classes.get, out_of_time=deadline.is_over
+            )
+        return PodDevices(
+            held=held,
+            special=special and special.claim,
+            extended=special and ExtendedResources.of(pod, self._devices.classes),
+            places=places,
+            unready=frozenset(
+                place
+                for place, each in enumerate(held)
+                if each.claim.status.allocation is not None
+                and is_unready(each.claim, self._binding_seconds, now)
+            ),
+            allocator=allocator,
+            deadline=deadline,
+        )
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        return _of(state).judge(snapshot, rows)
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        """Give devices back that keep the pod from all nodes; the pod is tried again when that is done."""
+        if _STATE not in state:
+            # A plugin before it gave the pod up. Upstream fails here, and so ends PostFilter, in these words.
+            return PostFilterResult(Status.failed("not found"))
+        its = _of(state)
+        if not its.held:
+            return _nothing("no new claims to deallocate")
+        for place in sorted(its.unavailable):
+            held = its.held[place]
+            if all(consumer.uid == pod.uid for consumer in held.claim.status.reserved_for[:2]):
+                self._release.deallocate(held, pod)
+                return _nothing("deallocation of ResourceClaim completed")
+        if its.special is not None and is_written(its.special):
+            self._release.delete(its.held[-1], pod, is_waiting=True)
+            return _nothing("deletion of ResourceClaim completed")
+        return _nothing("still not schedulable")
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s | int:
+        its = _of(state)
+        if its.allocator is None or not any(has_alternatives(held.claim) for held in its.held):
+            return 0
+        its.begin_search()
+        return default_normalize_score(its.points(snapshot, feasible), feasible)
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        its = _of(state)
+        if its.allocator is None:
+            return None
+        snapshot = self._objects.snapshot()
+        row = snapshot.row_of(node_name)
+        try:
+            given = None if row is None else its.reserve(snapshot.nodes[row])
+        except (AllocationError, InvalidPoolsError, OutOfTimeError) as error:
+            return Status.failed(str(error), error)
+        if given is None:
+            return Status.failed("claim allocation not found for node")
+        for place, allocation in given.items():
+            self._devices.begin(its.held[place].claim.metadata.uid, allocation)
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        its = _of(state)
+        for place in its.given:
+            claim = its.reserved_claim(place)
+            if (claim.metadata.uid, pod.uid) not in self._devices.given_up:
+                self._devices.end(claim)
+        for held in its.own:
+            if held.claim.status.allocation is not None and is_reserved_for(held.claim, pod):
+                self._release.unreserve(held.claim, pod)
+        if its.special is not None and is_written(its.held[-1].claim):
+            self._release.delete(its.held[-1], pod, is_waiting=False)
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        return None if _of(state).held else SKIP
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        try:
+            await self._binding.bind(_of(state), pod, node_name)
+        except SchedulerError as error:
+            return Status.failed(str(error), error)
+        return None
+
+
+def _of(state: CycleState) -> PodDevices:
+    return state.read(_STATE, PodDevices) if _STATE in state else _NO_DEVICES
+
+
+def _refused(why: str) -> Status:
+    return Status.unschedulable(why, resolvable=False)
+
+
+def _nothing(why: str) -> PostFilterResult:
+    return PostFilterResult(Status.unschedulable(why))
+
+
+def _classes_of(request: DeviceRequest) -> list[tuple[str, str]]:
+    """Return (name, class) of what a request asks for, or of its alternatives."""
+    if request.exactly is not None:
+        return [(request.name, request.exactly.device_class_name)]
+    return [(f"{request.name}/{each.name}", each.device_class_name) for each in request.first_available]

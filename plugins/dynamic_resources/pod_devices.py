@@ -1,0 +1,254 @@
+"""One attempt at a pod that needs devices: what PreFilter finds out, and what Filter says of nodes by it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from plugins.dynamic_resources.binding_conditions import DeviceBindingError, deadline_of, is_ready
+from plugins.dynamic_resources.extended_resources import is_written
+from plugins.dynamic_resources.scoring import points, points_of_allocated
+from plugins.dynamic_resources.structured import Alternatives, Refusal
+from scheduler.framework import PASS, Code, Outcome, Outcomes
+from scheduler.snapshot import nodes_of_any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from plugins.dynamic_resources.extended_resources import ExtendedResources, NodeClaim
+    from plugins.dynamic_resources.pod_claims import HeldClaim
+    from plugins.dynamic_resources.structured import Allocator, Verdict
+    from scheduler.framework import Clock
+    from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.selectors import NodeRule
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
+
+_REFUSED = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+_STALE: Final = Outcome(_REFUSED, ("cannot schedule extended resource claim",))
+_LACKING: Final = Outcome(_REFUSED, ("cannot fit resource",))
+_ELSEWHERE: Final = Outcome(_REFUSED, ("resourceclaim not available on the node",))
+
+
+@dataclass(slots=True)
+class PodDevices:
+    """What one attempt at a pod knows; clones of a cycle's state share it, since no other pod changes any of it.
+
+    Attributes:
+        held: the pod's own claims in the order of its spec, then the one for extended resources, if it needs any;
+            PreBind puts in what was written.
+        extended: those extended resources.
+        special: the claim for them, as PreFilter found or made it.
+        places: of each claim in `held` that is allocated to some nodes only, which.
+        allocator: gives devices to those that are not allocated; None where all are, and after Reserve.
+        deadline: until when it may search.
+        unready: the claims whose devices failed, or took too long.
+        unavailable: places in `held` of allocated claims that kept the pod from some node.
+        given: place in `held` -> what Reserve gave.
+        node_claim: what Reserve gave devices to instead of `special`.
+    """
+
+    held: list[HeldClaim] = field(default_factory=list)
+    extended: ExtendedResources | None = None
+    special: ResourceClaim | None = None
+    places: Mapping[int, tuple[NodeRule, ...]] = field(default_factory=dict)
+    allocator: Allocator | None = None
+    deadline: Deadline | None = None
+    unready: frozenset[int] = frozenset()
+    unavailable: set[int] = field(default_factory=set)
+    given: dict[int, AllocationResult] = field(default_factory=dict)
+    node_claim: NodeClaim | None = None
+
+    @property
+    def own(self) -> list[HeldClaim]:
+        """The claims that the pod's author asked for."""
+        return self.held if self.special is None else self.held[:-1]
+
+    def begin_search(self) -> None:
+        """Look for devices, for so long as is allowed."""
+        if self.deadline is not None:
+            self.deadline.begin()
+
+    # What a node gives.
+
+    def reserve(self, node: NodeObject) -> Mapping[int, AllocationResult] | None:
+        """Give the pod its devices on a node, and return what; None if it cannot be.
+
+        Raises:
+            AllocationError, InvalidPoolsError, OutOfTimeError: as `Allocator.allocate`.
+        """
+        self.begin_search()
+        given = self._allocate(node)
+        self.allocator = None  # nobody asks again
+        if given and self.special is not None and len(self.held) - 1 in given:
+            self.node_claim = self._node_claim(self._names_on(node))
+        self.given = given or {}
+        return given
+
+    def reserved_claim(self, place: int) -> ResourceClaim:
+        """Return the claim that Reserve gave devices to, as it was then."""
+        is_last = place == len(self.held) - 1
+        return self.special if self.special is not None and is_last else self.held[place].claim
+
+    def _allocate(self, node: NodeObject) -> dict[int, AllocationResult] | None:
+        assert self.allocator is not None, "asked where there is something to allocate"
+        claims = self._claims_to_allocate(self._names_on(node))
+        if not claims:
+            return {}
+        given = self.allocator.allocate(node, list(claims.values()))
+        return None if given is None else dict(zip(claims, given, strict=True))
+
+    def _claims_to_allocate(self, names: frozenset[str]) -> dict[int, ResourceClaim]:
+        """Return the claims to be given devices, by their places.
+
+        Args:
+            names: the extended resources that devices have to provide on the node. Without any there is no claim for
+                them; kube-scheduler has an empty one there if the pod has others, and fails to write it.
+        """
+        claims = {
+            place: held.claim for place, held in enumerate(self.own) if held.claim.status.allocation is None
+        }
+        if names:
+            claims[len(self.held) - 1] = self._node_claim(names).claim
+        return claims
+
+    def _node_claim(self, names: frozenset[str]) -> NodeClaim:
+        assert self.extended is not None, "resources have names"
+        assert self.special is not None, "resources are claimed"
+        return self.extended.claim_for(names, self.special)
+
+    def _names_on(self, node: NodeObject) -> frozenset[str]:
+        return frozenset() if self.extended is None else self.extended.needed_on(node.allocatable)
+
+    # Filter.
+
+    def judge(self, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        """Say which of the rows can give the pod its devices.
+
+        Source:
+            kube-scheduler v1.36, plugins/dynamicresources/dynamicresources.go, Filter.
+        """
+        self.begin_search()
+        verdict = _Verdict(snapshot.n_nodes)
+        for names, group in self._groups(snapshot, rows, verdict):
+            claims = self._claims_to_allocate(names)
+            if not claims and not self.own:
+                continue  # a device plugin gives it all
+            if self.allocator is not None:
+                index, table = self.allocator.judge(snapshot, group, list(claims.values()))
+                passing = verdict.refuse(group, index[group], table)
+                self._refuse_elsewhere(snapshot, passing, verdict)
+            else:
+                self._refuse_elsewhere(snapshot, group, verdict)
+        return verdict.outcomes()
+
+    def points(self, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        """Return (n_nodes,), how well nodes that passed Filter meet what the claims name first."""
+        points_everywhere = sum(
+            points_of_allocated(held.claim) for held in self.held if held.claim.status.allocation is not None
+        )
+        found = np.zeros(snapshot.n_nodes, dtype=np.int64)
+        assert self.allocator is not None, "asked where there is something to allocate"
+        for names, group in self._groups(snapshot, feasible, _Verdict(snapshot.n_nodes)):
+            claims = self._claims_to_allocate(names)
+            if claims or self.own:
+                index, table = self.allocator.judge(snapshot, group, list(claims.values()))
+                of_choice = [points(said.chosen) if isinstance(said, Alternatives) else 0 for said in table]
+                found[group] = points_everywhere + np.array(of_choice, dtype=np.int64)[index[group]]
+        return found
+
+    def _groups(
+        self, snapshot: Snapshot, rows: Rows, verdict: _Verdict
+    ) -> Iterator[tuple[frozenset[str], Rows]]:
+        """Yield rows by the extended resources that devices have to provide there; refuse those where none can."""
+        if self.extended is None or self.special is None:
+            yield frozenset(), rows
+            return
+        if is_written(self.special):
+            # Of an earlier attempt, and perhaps for a node that will not do any more: PostFilter deletes it.
+            verdict.refuse_all(rows, _STALE)
+            return
+        lacks = self.extended.lacking(snapshot, rows)
+        verdict.refuse_all(rows[lacks[rows]], _LACKING)
+        yield from self.extended.groups(snapshot, rows[~lacks[rows]])
+
+    def _refuse_elsewhere(self, snapshot: Snapshot, rows: Rows, verdict: _Verdict) -> None:
+        """Refuse the rows that an allocated claim is not for, and note which claims those are."""
+        refused: Bools = np.zeros(len(rows), dtype=np.bool_)
+        for place, rules in self.places.items():
+            elsewhere = ~nodes_of_any(snapshot, rules)[rows]
+            if elsewhere.any():
+                self.unavailable.add(place)
+                refused |= elsewhere
+        if self.unready and rows.size:
+            self.unavailable |= self.unready
+            refused[:] = True
+        verdict.refuse_all(rows[refused], _ELSEWHERE)
+
+
+class Deadline:
+    """Until when a search may last; one of 0 seconds may for ever."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._end = math.inf
+
+    def begin(self) -> None:
+        """A search begins."""
+        self._end = self._clock.monotonic() + self._seconds if self._seconds else math.inf
+
+    def is_over(self) -> bool:
+        """Say whether the search has to end."""
+        return self._clock.monotonic() > self._end
+
+
+def is_unready(claim: ResourceClaim, timeout_seconds: float, now: datetime) -> bool:
+    """Say whether the devices of an allocated claim failed, or were not ready in time."""
+    try:
+        ready = is_ready(claim)
+    except DeviceBindingError:
+        return True
+    deadline = deadline_of(claim, timeout_seconds)
+    return not ready and deadline is not None and deadline < now
+
+
+class _Verdict:
+    """What is said of nodes, put together group by group."""
+
+    def __init__(self, n_nodes: int) -> None:
+        self._index = np.zeros(n_nodes, dtype=np.uint16)
+        self._table: dict[Outcome, int] = {PASS: 0}
+
+    def refuse_all(self, rows: Rows, outcome: Outcome) -> None:
+        if rows.size:
+            self._index[rows] = self._place_of(outcome)
+
+    def refuse(
+        self,
+        rows: Rows,
+        index: np.ndarray[tuple[int], np.dtype[np.uint16]],
+        table: tuple[Verdict, ...],
+    ) -> Rows:
+        """Take over what was said of rows, `index` of the same length, and return those that pass."""
+        places = np.array(
+            [self._place_of(_outcome(said)) if isinstance(said, Refusal) else 0 for said in table],
+            dtype=np.uint16,
+        )
+        said_of_rows = self._index[rows] = places[index]
+        passing: Rows = rows[said_of_rows == 0]
+        return passing
+
+    def outcomes(self) -> Outcomes:
+        return Outcomes(self._index, tuple(self._table))
+
+    def _place_of(self, outcome: Outcome) -> int:
+        return self._table.setdefault(outcome, len(self._table))
+
+
+def _outcome(refusal: Refusal) -> Outcome:
+    return Outcome(Code.ERROR if refusal.is_error else _REFUSED, (refusal.words,))

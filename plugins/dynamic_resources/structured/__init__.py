@@ -1,0 +1,31 @@
+"""Which devices the claims of a pod can be given on a node.
+
+Source:
+    kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured; of its three variants the one called
+    incubating, which is what the default feature gates choose.
+"""
+
+from plugins.dynamic_resources.structured.allocated import AllocatedDevices, DeviceID
+from plugins.dynamic_resources.structured.allocator import Allocator
+from plugins.dynamic_resources.structured.errors import (
+    AllocationError,
+    Alternatives,
+    InvalidPoolsError,
+    OutOfTimeError,
+    Refusal,
+    Verdict,
+)
+from plugins.dynamic_resources.structured.inventory import Inventory
+
+__all__ = [
+    "AllocatedDevices",
+    "AllocationError",
+    "Allocator",
+    "Alternatives",
+    "DeviceID",
+    "InvalidPoolsError",
+    "Inventory",
+    "OutOfTimeError",
+    "Refusal",
+    "Verdict",
+]

@@ -1,0 +1,317 @@
+"""All devices there are, by the nodes that can use them; kept between pods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import numpy as np
+
+from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, PublishedSlice, Seen, gather_pool
+from plugins.dynamic_resources.structured.requests import Questions
+from scheduler.errors import ObjectError
+from scheduler.objects.dynamic_resources import ResourceSlice
+from scheduler.objects.selectors import LabelRule, NodeRule, SelectorError, parse_node_term
+from scheduler.snapshot.rule_index import RuleIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from plugins.dynamic_resources.structured.allocated import PoolID
+    from plugins.dynamic_resources.structured.verdicts import Layout
+    from scheduler.objects.selectors import NodeSelector
+    from scheduler.snapshot import Objects, Rows, Snapshot
+    from scheduler.snapshot.change_log import ChangeLog
+
+_FORGOTTEN_BEYOND = 20_000
+
+K = TypeVar("K")
+V = TypeVar("V")
+W = TypeVar("W")
+
+
+class Node(Protocol):
+    """What is read of a node: a NodeObject or a NodeInfo will do."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+
+class NodeView:
+    """The pools of devices that some nodes see, in the order in which devices are given; those that are alike share it."""
+
+    __slots__ = ("pools",)
+
+    def __init__(self, pools: Iterable[Pool]) -> None:
+        self.pools = tuple(sorted(pools, key=lambda pool: pool.order))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Choice:
+    """A rule by which nodes see a slice, all of it or, of one that says so for each device, one device."""
+
+    published: PublishedSlice
+    device: PoolDevice | None
+    rule: NodeRule
+
+
+class Inventory:
+    """The devices of all ResourceSlices. The plugin keeps one for the store it reads; it notices what changes there.
+
+    A slice that cannot be read is left out, so that its pool is incomplete.
+
+    Args:
+        slices: what `objects("resource.k8s.io/v1/resourceslices")` gives.
+
+    Attributes:
+        questions: what was asked of these devices, with what was found out.
+    """
+
+    def __init__(self, slices: Objects) -> None:
+        self.questions = Questions()
+        self._objects = slices
+        self._seen = -1
+        # By the names of slices, as all below that hold slices.
+        self._published: dict[str, PublishedSlice] = {}
+        self._by_pool: dict[PoolID, dict[str, PublishedSlice]] = {}
+        self._everywhere: dict[PoolID, dict[str, PublishedSlice]] = {}
+        self._local: dict[str, dict[str, PublishedSlice]] = {}  # node name -> slices for it alone
+        self._choices: dict[str, list[_Choice]] = {}
+        self._by_label: RuleIndex[_Choice] = RuleIndex()
+        self._by_name: dict[str, dict[_Choice, None]] = {}  # node name -> devices for it alone
+        self._faults: dict[str, str] = {}
+
+        self._shared: dict[PoolID, Pool] = {}  # as nodes see them that see only what is everywhere
+        self._built: dict[PoolID, dict[frozenset[Seen], Pool | None]] = {}
+        self._alike: dict[frozenset[_Choice], NodeView] = {}
+        # node name -> its labels when it was looked at, and what it sees
+        self._views: dict[str, tuple[Mapping[str, str], NodeView]] = {}
+        self._layout: tuple[tuple[ChangeLog, int, int], Layout] | None = None
+
+    @property
+    def fault(self) -> str | None:
+        """Why no node's pools can be told; None if they can."""
+        return next(iter(self._faults.values()), None)
+
+    def refresh(self) -> None:
+        """Take in what changed in the store."""
+        objects = self._objects
+        if objects.changes == self._seen:
+            return
+        changed = None if self._seen < 0 else objects.changed_since(self._seen)
+        self._seen = objects.changes
+        self._layout = None
+        touched: set[PoolID] = set()
+        nodes: set[str] = set()
+        everything = False
+        for key in {*self._published, *objects} if changed is None else changed:
+            everything |= key in self._choices
+            for published in (self._remove(key), self._add(key)):
+                if published is not None:
+                    touched.add(published.pool)
+                    nodes.add(published.spec.node_name)
+            everything |= key in self._choices
+        for pool in touched:
+            everything |= self._rebuild(pool)
+            nodes.update(each.spec.node_name for each in self._by_pool.get(pool, {}).values())
+        if everything or len(self._views) > _FORGOTTEN_BEYOND:
+            self._views.clear()
+            self._alike.clear()
+        else:
+            for name in nodes:
+                self._views.pop(name, None)
+
+    def view_of(self, node: Node) -> NodeView:
+        """Return what a node sees."""
+        name, labels = node.name, node.labels
+        known = self._views.get(name)
+        if known is not None and known[0] is labels:
+            return known[1]
+        choices = frozenset(self._choices_for(node)) if self._choices else frozenset()
+        local = self._local.get(name)
+        view = self._view(local.values(), choices) if local else self._shared_view(choices)
+        self._views[name] = (labels, view)
+        return view
+
+    def layout(self, snapshot: Snapshot) -> Layout | None:
+        """Return what all nodes see, made anew when that changed; None of a snapshot that is not of the cluster itself."""
+        log = snapshot.node_changes
+        if log is None:
+            return None
+        stamp = (log, log.end, snapshot.n_nodes)
+        if self._layout is None or self._layout[0] != stamp:
+            self._layout = (stamp, self.views(snapshot, snapshot.all_rows))
+        return self._layout[1]
+
+    def views(self, snapshot: Snapshot, rows: Rows) -> Layout:
+        """Return what some nodes see, each with the rows of those that see it."""
+        alike: dict[NodeView, list[int]] = {}
+        nodes = snapshot.nodes
+        others = np.zeros(snapshot.n_nodes, dtype=np.bool_)
+        others[rows] = True
+        # Nodes without slices of their own see the same if no slice chooses nodes. Of the others each is looked at: what
+        # it sees is kept by its name.
+        for row in rows.tolist() if self._choices else self._rows_with_slices(snapshot, rows):
+            alike.setdefault(self.view_of(nodes[row]), []).append(row)
+            others[row] = False
+        views = {view: np.array(same, dtype=np.intp) for view, same in alike.items()}
+        left = np.flatnonzero(others)
+        if len(left):
+            views[self._shared_view(frozenset())] = left
+        return views
+
+    def _rows_with_slices(self, snapshot: Snapshot, rows: Rows) -> Iterator[int]:
+        if len(rows) < len(self._local):
+            names = snapshot.nodes
+            yield from (row for row in rows.tolist() if names[row].name in self._local)
+            return
+        wanted = None if len(rows) == snapshot.n_nodes else set(rows.tolist())
+        for name in self._local:
+            row = snapshot.row_of(name)
+            if row is not None and (wanted is None or row in wanted):
+                yield row
+
+    def _choices_for(self, node: Node) -> Iterator[_Choice]:
+        name, labels = node.name, node.labels
+        yield from self._by_name.get(name, ())
+        for choice in self._by_label.candidates(labels):
+            if choice.rule.matches(name, labels):
+                yield choice
+
+    def _shared_view(self, choices: frozenset[_Choice]) -> NodeView:
+        view = self._alike.get(choices)
+        if view is None:
+            view = self._alike[choices] = self._view((), choices)
+        return view
+
+    def _view(self, local: Iterable[PublishedSlice], choices: frozenset[_Choice]) -> NodeView:
+        usable: dict[PublishedSlice, set[PoolDevice] | None] = dict.fromkeys(local)
+        for choice in choices:
+            if choice.device is None:
+                usable[choice.published] = None
+            else:
+                devices = usable.setdefault(choice.published, set())
+                assert devices is not None, "the devices of a slice are chosen one by one, or all together"
+                devices.add(choice.device)
+        own: dict[PoolID, list[Seen]] = {}
+        for published, some in usable.items():
+            own.setdefault(published.pool, []).append((published, None if some is None else frozenset(some)))
+        pools = [pool for name, pool in self._shared.items() if name not in own]
+        for name, seen in own.items():
+            pool = self._pool(name, frozenset((*seen, *self._seen_everywhere(name))))
+            if pool is not None:
+                pools.append(pool)
+        return NodeView(pools)
+
+    def _pool(self, name: PoolID, seen: frozenset[Seen]) -> Pool | None:
+        """Return a pool as nodes see it, None if they see nothing of it; those that see the same share it."""
+        built = self._built.setdefault(name, {})
+        if seen not in built:
+            # Upstream takes the number of slices from the first, and looks at those for one node first.
+            relevant = sorted(seen, key=lambda each: (not each[0].is_local, each[0].name))
+            pool = gather_pool(name, relevant, self._by_pool[name])
+            matters = pool is not None and (pool.devices or not pool.gives)
+            built[seen] = pool if matters else None
+        return built[seen]
+
+    def _seen_everywhere(self, name: PoolID) -> list[Seen]:
+        return [(published, None) for published in self._everywhere.get(name, {}).values()]
+
+    def _rebuild(self, name: PoolID) -> bool:
+        """Forget how nodes see a pool; say whether nodes may see it that have no slice of it to themselves."""
+        self._built.pop(name, None)
+        before = self._shared.pop(name, None)
+        everywhere = self._seen_everywhere(name)
+        now = self._pool(name, frozenset(everywhere)) if everywhere else None
+        if now is not None:
+            self._shared[name] = now
+        chosen = any(key in self._choices for key in self._by_pool.get(name, ()))
+        return chosen or before is not None or now is not None
+
+    def _add(self, key: str) -> PublishedSlice | None:
+        try:
+            found = self._objects.typed(ResourceSlice, key)
+        except ObjectError:
+            return None
+        if found is None:
+            return None
+        published = self._published[key] = PublishedSlice(found)
+        self._by_pool.setdefault(published.pool, {})[key] = published
+        spec = published.spec
+        if published.is_local:
+            self._local.setdefault(spec.node_name, {})[key] = published
+        elif spec.shared_counters or spec.all_nodes:
+            self._everywhere.setdefault(published.pool, {})[key] = published
+        else:
+            self._choose(key, published)
+        return published
+
+    def _choose(self, key: str, published: PublishedSlice) -> None:
+        """Note by what rules nodes see a slice; one that has none is of a kind that is not known, and nobody sees it."""
+        try:
+            choices = list(_choices(published))
+        except SelectorError as error:
+            self._faults[key] = f"failed to perform node selection for slice {published.name}: {error}"
+            return
+        if choices:
+            self._choices[key] = choices
+        for choice in choices:
+            self._find(choice)
+
+    def _find(self, choice: _Choice) -> None:
+        if choice.device is not None and choice.device.device.node_name:
+            self._by_name.setdefault(choice.device.device.node_name, {})[choice] = None
+        else:
+            self._by_label.add(LabelRule(choice.rule.labels), choice)
+
+    def _remove(self, key: str) -> PublishedSlice | None:
+        published = self._published.pop(key, None)
+        self._faults.pop(key, None)
+        if published is None:
+            return None
+        _drop(self._by_pool, published.pool, key)
+        _drop(self._everywhere, published.pool, key)
+        _drop(self._local, published.spec.node_name, key)
+        for choice in self._choices.pop(key, ()):
+            if choice.device is not None and choice.device.device.node_name:
+                _drop(self._by_name, choice.device.device.node_name, choice)
+            else:
+                self._by_label.remove(LabelRule(choice.rule.labels), choice)
+        return published
+
+
+def _choices(published: PublishedSlice) -> Iterator[_Choice]:
+    spec = published.spec
+    if spec.node_selector is not None:
+        for rule in _rules(spec.node_selector):
+            yield _Choice(published, None, rule)
+    elif spec.per_device_node_selection:
+        for each in published.devices:
+            device = each.device
+            if device.node_name or device.all_nodes:
+                yield _Choice(published, each, NodeRule())
+            elif device.node_selector is not None:
+                for rule in _rules(device.node_selector):
+                    yield _Choice(published, each, rule)
+
+
+def _rules(selector: NodeSelector) -> Iterator[NodeRule]:
+    """Yield the rules of a selector's terms, any of which is enough; empty ones match nothing.
+
+    Raises:
+        SelectorError: a term is no rule.
+    """
+    for term in selector.node_selector_terms:
+        if not term.is_empty:
+            yield parse_node_term(term)
+
+
+def _drop(places: dict[K, dict[V, W]], place: K, item: V) -> None:
+    """Take an item out of a place, and a place out that is empty."""
+    items = places.get(place)
+    if items is not None and item in items:
+        del items[item]
+        if not items:
+            del places[place]

@@ -1,0 +1,182 @@
+"""Pools of devices as a node sees them.
+
+Source:
+    kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
+    pools_incubating.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from plugins.dynamic_resources.structured.allocated import DeviceID, PoolID
+from plugins.dynamic_resources.structured.amounts import amount_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from plugins.dynamic_resources.cel import CELError
+    from scheduler.objects.dynamic_resources import Device, ResourceSlice, ResourceSliceSpec
+
+Counters = dict[tuple[str, str], int]
+"""Counter set and counter -> an amount."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolDevice:
+    """A device with its place.
+
+    Attributes:
+        id: its name.
+        device: what its driver says of it.
+        spec: of the slice that it is in.
+        takes: what it takes of its pool's counters.
+        verdicts: expression -> whether it selects this device, or why that cannot be said; kept here, so that they go
+            with the slice.
+    """
+
+    id: DeviceID
+    device: Device
+    spec: ResourceSliceSpec
+    takes: Counters
+    verdicts: dict[str, bool | CELError] = field(default_factory=dict)
+
+
+class PublishedSlice:
+    """A ResourceSlice with its devices."""
+
+    __slots__ = ("devices", "name", "pool", "spec")
+
+    def __init__(self, published: ResourceSlice) -> None:
+        spec = self.spec = published.spec
+        self.name = published.metadata.name
+        self.pool = PoolID(spec.driver, spec.pool.name)
+        self.devices = tuple(
+            PoolDevice(DeviceID(spec.driver, spec.pool.name, device.name), device, spec, _taken(device))
+            for device in spec.devices
+        )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only one node sees it: all nodes see counters, whatever the slice says."""
+        return bool(self.spec.node_name) and not self.spec.shared_counters
+
+
+Seen = tuple[PublishedSlice, frozenset[PoolDevice] | None]
+"""A slice of which a node can use devices, and those that it can use; None for all."""
+
+
+class Pool:
+    """A pool as some nodes see it.
+
+    Attributes:
+        id: its name.
+        is_incomplete: whether slices are missing; nothing is given from it until they come.
+        is_invalid: whether its slices contradict each other; nothing is given from it either.
+        devices: those in the slices that are for these nodes, in the order in which they are given.
+        usable: those of them that these nodes can use; None for all.
+        others: devices of slices that are for other nodes; they may take of the same counters.
+        counters: what there is of each counter.
+    """
+
+    __slots__ = (
+        "counters",
+        "devices",
+        "has_binding_conditions",
+        "id",
+        "is_incomplete",
+        "is_invalid",
+        "others",
+        "usable",
+    )
+
+    def __init__(
+        self,
+        pool: PoolID,
+        seen: Sequence[Seen] = (),
+        others: Iterable[PublishedSlice] = (),
+        *,
+        is_incomplete: bool = False,
+    ) -> None:
+        ordered = sorted(seen, key=lambda each: each[0].name)
+        with_devices = [each for each, _ in ordered if not each.spec.shared_counters]
+        self.id = pool
+        self.is_incomplete = is_incomplete
+        self.devices = tuple(device for each in with_devices for device in each.devices)
+        self.usable = _usable(ordered)
+        self.others = tuple(device for each in others for device in each.devices)
+        self.has_binding_conditions = any(each.device.binding_conditions for each in self.devices)
+        sets = [counters for each, _ in ordered for counters in each.spec.shared_counters]
+        self.counters: Counters = {
+            (each.name, name): amount_of(counter.value)
+            for each in sets
+            for name, counter in each.counters.items()
+        }
+        names = {each.name for each in sets}
+        self.is_invalid = (
+            len(names) < len(sets)
+            or len({device.id for device in self.devices}) < len(self.devices)
+            or not all(self._has_counters_of(device, names) for device in (*self.devices, *self.others))
+        )
+        if self.is_invalid:
+            self.has_binding_conditions = False  # upstream looks no further
+
+    @property
+    def gives(self) -> bool:
+        """Whether its devices may be given to claims."""
+        return not (self.is_incomplete or self.is_invalid)
+
+    @property
+    def order(self) -> tuple[bool, PoolID]:
+        """What orders pools: devices with binding conditions are given last."""
+        return self.has_binding_conditions, self.id
+
+    def _has_counters_of(self, device: PoolDevice, sets: set[str]) -> bool:
+        """Say whether there is all that a device takes of."""
+        named = {consumption.counter_set for consumption in device.device.consumes_counters}
+        return named <= sets and device.takes.keys() <= self.counters.keys()
+
+
+def gather_pool(
+    pool: PoolID, relevant: Sequence[Seen], published: Mapping[str, PublishedSlice]
+) -> Pool | None:
+    """Return a pool as nodes see it; None where newer slices, for other nodes, have replaced what they see.
+
+    Args:
+        pool: its name.
+        relevant: the slices that such nodes can use something of; at least one.
+        published: all slices of the pool.
+
+    Source:
+        as of this module, GatherPools.
+    """
+    generation = max(each.spec.pool.generation for each, _ in relevant)
+    seen = [each for each in relevant if each[0].spec.pool.generation == generation]
+    count = seen[0][0].spec.pool.resource_slice_count
+    if len(seen) == count:
+        return Pool(pool, seen)
+    if any(each.spec.pool.generation > generation for each in published.values()):
+        return None
+    current = [each for each in published.values() if each.spec.pool.generation == generation]
+    if len(current) != count:
+        return Pool(pool, is_incomplete=True)
+    mine = {each for each, _ in seen}
+    return Pool(pool, seen, [each for each in current if each not in mine])
+
+
+def _taken(device: Device) -> Counters:
+    taken: Counters = {}
+    for consumption in device.consumes_counters:
+        for name, counter in consumption.counters.items():
+            place = (consumption.counter_set, name)
+            taken[place] = taken.get(place, 0) + amount_of(counter.value)
+    return taken
+
+
+def _usable(seen: Iterable[Seen]) -> frozenset[PoolDevice] | None:
+    if all(usable is None for _, usable in seen):
+        return None
+    return frozenset(
+        device for each, usable in seen for device in (each.devices if usable is None else usable)
+    )

@@ -1,0 +1,277 @@
+"""What the claims of a pod ask for, read once for all nodes, and for all pods that ask for the same."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from plugins.dynamic_resources.cel import CELError, Subject, selector
+from plugins.dynamic_resources.structured.capacity import Consumption, consumption
+from scheduler.objects.dynamic_resources import ExactDeviceRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from plugins.dynamic_resources.structured.inventory import NodeView
+    from plugins.dynamic_resources.structured.pools import Pool, PoolDevice
+    from plugins.dynamic_resources.structured.verdicts import Verdicts
+    from scheduler.objects.dynamic_resources import (
+        DeviceClass,
+        DeviceConstraint,
+        DeviceRequest,
+        DeviceSelector,
+        DeviceSubRequest,
+        DeviceToleration,
+        ResourceClaim,
+        ResourceClaimSpec,
+    )
+
+_VERDICTS_OF_A_DEVICE = 64
+_KEPT_POOLS = 50_000
+
+
+class Candidate:
+    """A device that a request selects, or of which that cannot be said.
+
+    Attributes:
+        pool: where the device is.
+        device: it.
+        consumed: what would be consumed of its capacities.
+        failure: why no selector can say; it is an error once the device is looked at.
+        says_class: whether the failure is one of the class, not of the claim.
+    """
+
+    __slots__ = ("consumed", "device", "failure", "pool", "says_class")
+
+    def __init__(
+        self,
+        pool: Pool,
+        device: PoolDevice,
+        consumed: dict[str, Consumption],
+        failure: str = "",
+        *,
+        says_class: bool = False,
+    ) -> None:
+        self.pool = pool
+        self.device = device
+        self.consumed = consumed
+        self.failure = failure
+        self.says_class = says_class
+
+
+class Wanted:
+    """A request, or one of several that would do.
+
+    Attributes:
+        claim: the place of its claim.
+        name: as results name it, `request` or `request/subrequest`.
+        own_name: its last part.
+        base_name: its first part.
+        names: all by which constraints may name it.
+        device_class: its class; None if there is none, and then `problem` says so.
+        all_devices: whether it wants all devices there are, however many.
+        count: how many it wants otherwise.
+        admin_access: whether it may have devices that are taken, and takes none.
+        tolerations: the taints that are no hindrance.
+        problem: why it cannot be looked at at all; "" if it can.
+    """
+
+    def __init__(
+        self,
+        claim: int,
+        request: ExactDeviceRequest | DeviceSubRequest,
+        names: tuple[str, ...],
+        device_class: DeviceClass | None,
+    ) -> None:
+        self.claim = claim
+        self.name = "/".join(names)
+        self.own_name = names[-1]
+        self.base_name = names[0]
+        self.names = frozenset({names[0], self.name})
+        self.device_class = device_class
+        self.all_devices = request.allocation_mode == "All"
+        self.count = request.count
+        self.admin_access = getattr(request, "admin_access", False)
+        self.tolerations: tuple[DeviceToleration, ...] = request.tolerations
+        self.problem = self._problem(request)
+        self._capacity = request.capacity
+        self._class_selectors = _expressions(device_class.spec.selectors) if device_class else ()
+        self._selectors = _expressions(request.selectors)
+
+    def candidates(self, pool: Pool) -> list[Candidate]:
+        """Return the devices of a pool that the request selects, in the order in which they are given.
+
+        Source:
+            kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
+            allocator_incubating.go, isSelectable.
+        """
+        return [found for device in pool.devices if (found := self._candidate(pool, device)) is not None]
+
+    def _candidate(self, pool: Pool, device: PoolDevice) -> Candidate | None:
+        for expressions, says_class in ((self._class_selectors, True), (self._selectors, False)):
+            for number, expression in enumerate(expressions):
+                verdict = _verdict(device, expression)
+                if isinstance(verdict, CELError):
+                    failure = f"selector #{number}: {verdict}"
+                    return Candidate(pool, device, {}, failure, says_class=says_class)
+                if not verdict:
+                    return None
+        if pool.usable is not None and device not in pool.usable:
+            return None
+        consumed = consumption(device.device, self._capacity)
+        return None if consumed is None else Candidate(pool, device, consumed)
+
+    def _problem(self, request: ExactDeviceRequest | DeviceSubRequest) -> str:
+        """Say what makes a request one that cannot be looked at.
+
+        Source:
+            kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
+            allocator_incubating.go, validateDeviceRequest.
+        """
+        for number, each in enumerate(request.selectors):
+            if each.cel is None:
+                return f"selector #{number}: CEL expression empty (unsupported selector type?)"
+        name = request.device_class_name
+        if not name:
+            return "missing device class name (unsupported request type?)"
+        if self.device_class is None:
+            missing = f'deviceclass.resource.k8s.io "{name}" not found'
+            return f"could not retrieve device class {name}: {missing}"
+        if request.allocation_mode not in {"All", "ExactCount"}:
+            return f"unsupported count mode {request.allocation_mode}"
+        return ""
+
+
+class Question:
+    """What some claims ask for, whoever has them, with what was found out for it about pools.
+
+    Attributes:
+        claims: for each claim, for each of its requests, those that would do, the best first.
+        has_choice: for each claim, for each of its requests, whether it was written as a list of such.
+        constraints: for each claim, those it has.
+        wants_all: whether some request wants all devices; then pools that are incomplete matter.
+        verdicts: what was said of all nodes; None where nothing was, or what is not for other pods.
+    """
+
+    def __init__(self, specs: Sequence[ResourceClaimSpec], classes: Sequence[DeviceClass | None]) -> None:
+        left = iter(classes)
+        self.claims = [
+            [_alternatives(place, request, left) for request in spec.devices.requests]
+            for place, spec in enumerate(specs)
+        ]
+        self.has_choice = [
+            [bool(request.first_available) for request in spec.devices.requests] for spec in specs
+        ]
+        self.constraints: list[tuple[DeviceConstraint, ...]] = [spec.devices.constraints for spec in specs]
+        self.wants_all = any(wanted.all_devices for wanted in self._all())
+        self.verdicts: Verdicts | None = None
+        self._candidates: dict[Pool, dict[Wanted, list[Candidate]]] = {}
+        self._pools: dict[NodeView, tuple[Pool, ...]] = {}
+
+    def candidates(self, wanted: Wanted, pool: Pool) -> list[Candidate]:
+        """Return the devices of a pool that a request selects, see `Wanted.candidates`."""
+        return self._selected(pool)[wanted]
+
+    def pools(self, view: NodeView) -> tuple[Pool, ...]:
+        """Return those pools that a node sees which make a difference: nodes for which they are the same are alike."""
+        known = self._pools.get(view)
+        if known is None:
+            known = self._pools[view] = tuple(pool for pool in view.pools if self._matters(pool))
+        return known
+
+    def forget(self) -> None:
+        """Forget what was found out about pools, if that is much: they may be gone."""
+        if len(self._candidates) > _KEPT_POOLS or len(self._pools) > _KEPT_POOLS:
+            self._candidates.clear()
+            self._pools.clear()
+
+    def _matters(self, pool: Pool) -> bool:
+        if not pool.gives:
+            return pool.is_invalid or self.wants_all
+        return any(self._selected(pool).values())
+
+    def _selected(self, pool: Pool) -> dict[Wanted, list[Candidate]]:
+        selected = self._candidates.get(pool)
+        if selected is None:
+            selected = {wanted: wanted.candidates(pool) for wanted in self._all()}
+            self._candidates[pool] = selected
+        return selected
+
+    def _all(self) -> Iterator[Wanted]:
+        for requests in self.claims:
+            for alternatives in requests:
+                yield from alternatives
+
+
+class Questions:
+    """The last questions that were asked, so that pods of one kind share what was found out."""
+
+    _KEPT = 16
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[Sequence[DeviceClass | None], Question]] = {}
+
+    def of(
+        self, claims: Sequence[ResourceClaim], device_class: Callable[[str], DeviceClass | None]
+    ) -> Question:
+        """Return the question that claims ask."""
+        specs = [claim.spec for claim in claims]
+        classes = [device_class(name) for name in _class_names(specs)]
+        key = msgspec.json.encode(specs)
+        known = self._known.pop(key, None)
+        if known is None or known[0] != classes:
+            known = (classes, Question(specs, classes))
+            if len(self._known) >= self._KEPT:
+                del self._known[next(iter(self._known))]
+        known[1].forget()
+        self._known[key] = known
+        return known[1]
+
+
+def _class_names(specs: Sequence[ResourceClaimSpec]) -> Iterator[str]:
+    for spec in specs:
+        for request in spec.devices.requests:
+            for each in request.first_available or (request.exactly,):
+                yield each.device_class_name if each is not None else ""
+
+
+def _alternatives(claim: int, request: DeviceRequest, classes: Iterator[DeviceClass | None]) -> list[Wanted]:
+    if request.first_available:
+        return [
+            Wanted(claim, each, (request.name, each.name), next(classes)) for each in request.first_available
+        ]
+    exactly = request.exactly or ExactDeviceRequest()
+    return [Wanted(claim, exactly, (request.name,), next(classes))]
+
+
+def _expressions(selectors: Sequence[DeviceSelector]) -> tuple[str, ...]:
+    return tuple(each.cel.expression for each in selectors if each.cel is not None)
+
+
+def _verdict(device: PoolDevice, expression: str) -> bool | CELError:
+    """Say whether an expression selects a device; it is asked once, for as long as the slice is as it is."""
+    verdicts = device.verdicts
+    verdict = verdicts.get(expression)
+    if verdict is None:
+        if len(verdicts) >= _VERDICTS_OF_A_DEVICE:
+            verdicts.clear()
+        verdict = verdicts[expression] = _evaluated(device, expression)
+    return verdict
+
+
+@lru_cache(maxsize=1)
+def _subject(device: PoolDevice) -> Subject:
+    """Return a device as expressions see it; the next expression is mostly about the same."""
+    return Subject(device.id.driver, device.device)
+
+
+def _evaluated(device: PoolDevice, expression: str) -> bool | CELError:
+    compiled = selector(expression)
+    if isinstance(compiled, CELError):
+        return compiled
+    try:
+        return compiled.matches(_subject(device))
+    except CELError as error:
+        return error

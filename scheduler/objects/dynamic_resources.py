@@ -1,0 +1,369 @@
+"""Devices and claims to them, group resource.k8s.io/v1, as far as scheduling reads and writes them.
+
+Quantities stay as they are written; those of slices and claims are checked as they are read, so that
+`parse_quantity` takes them later.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from scheduler.objects.meta import ApiStruct, ObjectMeta
+from scheduler.objects.quantity import parse_quantity
+from scheduler.objects.selectors import NodeSelector
+
+MAX_RESULTS = 32
+"""How many devices one claim can be given."""
+
+# Devices, as drivers publish them.
+
+
+class DeviceAttribute(ApiStruct, frozen=True):
+    """resource.DeviceAttribute: one of the four; lists are of a feature that is off, and read as none of them."""
+
+    int_value: int | None = msgspec.field(default=None, name="int")
+    bool_value: bool | None = msgspec.field(default=None, name="bool")
+    string_value: str | None = msgspec.field(default=None, name="string")
+    version_value: str | None = msgspec.field(default=None, name="version")
+
+
+class CapacityRequestPolicyRange(ApiStruct, frozen=True):
+    """resource.CapacityRequestPolicyRange: from, to, and in which steps."""
+
+    min: str | int | float | None = None
+    max: str | int | float | None = None
+    step: str | int | float | None = None
+
+    def __post_init__(self) -> None:
+        _check_quantities(self.min, self.max, self.step)
+
+
+class CapacityRequestPolicy(ApiStruct, frozen=True):
+    """resource.CapacityRequestPolicy: how much of a capacity may be asked for at a time."""
+
+    default: str | int | float | None = None
+    valid_values: tuple[str | int | float, ...] = ()
+    valid_range: CapacityRequestPolicyRange | None = None
+
+    def __post_init__(self) -> None:
+        _check_quantities(self.default, *self.valid_values)
+
+
+class DeviceCapacity(ApiStruct, frozen=True):
+    """resource.DeviceCapacity."""
+
+    value: str | int | float = 0
+    request_policy: CapacityRequestPolicy | None = None
+
+    def __post_init__(self) -> None:
+        _check_quantities(self.value)
+
+
+class Counter(ApiStruct, frozen=True):
+    """resource.Counter."""
+
+    value: str | int | float = 0
+
+    def __post_init__(self) -> None:
+        _check_quantities(self.value)
+
+
+class CounterSet(ApiStruct, frozen=True):
+    """resource.CounterSet: what the devices of a pool have in common, by name."""
+
+    name: str = ""
+    counters: dict[str, Counter] = msgspec.field(default_factory=dict)
+
+
+class DeviceCounterConsumption(ApiStruct, frozen=True):
+    """resource.DeviceCounterConsumption: what one device takes of one counter set."""
+
+    counter_set: str = ""
+    counters: dict[str, Counter] = msgspec.field(default_factory=dict)
+
+
+class DeviceTaint(ApiStruct, frozen=True):
+    """resource.DeviceTaint."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class Device(ApiStruct, frozen=True):
+    """resource.Device; a name of an attribute or a capacity without a domain is in that of its driver."""
+
+    name: str = ""
+    attributes: dict[str, DeviceAttribute] = msgspec.field(default_factory=dict)
+    capacity: dict[str, DeviceCapacity] = msgspec.field(default_factory=dict)
+    consumes_counters: tuple[DeviceCounterConsumption, ...] = ()
+    node_name: str = ""
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
+    taints: tuple[DeviceTaint, ...] = ()
+    binds_to_node: bool = False
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    allow_multiple_allocations: bool = False
+
+
+class ResourcePool(ApiStruct, frozen=True):
+    """resource.ResourcePool: which pool a slice is part of, of how many slices, in which version of the pool."""
+
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class ResourceSliceSpec(ApiStruct, frozen=True):
+    """resource.ResourceSliceSpec."""
+
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str = ""
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
+    per_device_node_selection: bool = False
+    devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
+
+
+class ResourceSlice(ApiStruct, frozen=True):
+    """resource.ResourceSlice."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+# Classes of devices, and claims to devices.
+
+
+class CELDeviceSelector(ApiStruct, frozen=True):
+    """resource.CELDeviceSelector."""
+
+    expression: str = ""
+
+
+class DeviceSelector(ApiStruct, frozen=True):
+    """resource.DeviceSelector; without an expression it is of a type that is not known."""
+
+    cel: CELDeviceSelector | None = None
+
+
+class OpaqueDeviceConfiguration(ApiStruct, frozen=True):
+    """resource.OpaqueDeviceConfiguration: parameters are the driver's, and only carried."""
+
+    driver: str = ""
+    parameters: Any = None
+
+
+class DeviceClassConfiguration(ApiStruct, frozen=True):
+    """resource.DeviceClassConfiguration."""
+
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClassSpec(ApiStruct, frozen=True):
+    """resource.DeviceClassSpec."""
+
+    selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[DeviceClassConfiguration, ...] = ()
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(ApiStruct, frozen=True):
+    """resource.DeviceClass."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
+class DeviceToleration(ApiStruct, frozen=True):
+    """resource.DeviceToleration."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+    def tolerates(self, taint: DeviceTaint) -> bool:
+        """Say whether the toleration is for a taint; an empty effect or key stands for all of them.
+
+        Source:
+            kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/resourceclaim/devicetoleration.go,
+            ToleratesTaint.
+        """
+        if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
+            return False
+        if self.operator in {"", "Equal"}:
+            return self.value == taint.value
+        return self.operator == "Exists"
+
+
+class CapacityRequirements(ApiStruct, frozen=True):
+    """resource.CapacityRequirements."""
+
+    requests: dict[str, str | int | float] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_quantities(*self.requests.values())
+
+
+class ExactDeviceRequest(ApiStruct, frozen=True):
+    """resource.ExactDeviceRequest."""
+
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: int = 0
+    admin_access: bool = False
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceSubRequest(ApiStruct, frozen=True):
+    """resource.DeviceSubRequest: one of several that would do."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: int = 0
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceRequest(ApiStruct, frozen=True):
+    """resource.DeviceRequest: exactly one thing, or the first that is available of several."""
+
+    name: str = ""
+    exactly: ExactDeviceRequest | None = None
+    first_available: tuple[DeviceSubRequest, ...] = ()
+
+
+class DeviceConstraint(ApiStruct, frozen=True):
+    """resource.DeviceConstraint: an attribute that is the same, or another each time; of all requests or of some."""
+
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class DeviceClaimConfiguration(ApiStruct, frozen=True):
+    """resource.DeviceClaimConfiguration."""
+
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClaim(ApiStruct, frozen=True):
+    """resource.DeviceClaim."""
+
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceClaimConfiguration, ...] = ()
+
+
+class ResourceClaimSpec(ApiStruct, frozen=True):
+    """resource.ResourceClaimSpec."""
+
+    devices: DeviceClaim = DeviceClaim()
+
+
+class DeviceRequestAllocationResult(ApiStruct, frozen=True):
+    """resource.DeviceRequestAllocationResult: one device; a `share_id` tells shares of one device apart."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool = False
+    tolerations: tuple[DeviceToleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: dict[str, str | int | float] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_quantities(*self.consumed_capacity.values())
+
+
+class DeviceAllocationConfiguration(ApiStruct, frozen=True):
+    """resource.DeviceAllocationConfiguration: what the class or the claim says to the driver."""
+
+    source: str = ""
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceAllocationResult(ApiStruct, frozen=True):
+    """resource.DeviceAllocationResult."""
+
+    results: tuple[DeviceRequestAllocationResult, ...] = ()
+    config: tuple[DeviceAllocationConfiguration, ...] = ()
+
+
+class AllocationResult(ApiStruct, frozen=True):
+    """resource.AllocationResult; without a node selector the devices are available everywhere."""
+
+    devices: DeviceAllocationResult = DeviceAllocationResult()
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: str = ""
+
+
+class ResourceClaimConsumerReference(ApiStruct, frozen=True):
+    """resource.ResourceClaimConsumerReference."""
+
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Condition(ApiStruct, frozen=True):
+    """metav1.Condition, as far as scheduling reads it."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class AllocatedDeviceStatus(ApiStruct, frozen=True):
+    """resource.AllocatedDeviceStatus, as far as scheduling reads it."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: tuple[Condition, ...] = ()
+
+
+class ResourceClaimStatus(ApiStruct, frozen=True):
+    """resource.ResourceClaimStatus."""
+
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
+
+
+class ResourceClaim(ApiStruct, frozen=True):
+    """resource.ResourceClaim."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+def _check_quantities(*quantities: str | float | None) -> None:
+    for quantity in quantities:
+        if quantity is not None:
+            parse_quantity(quantity)

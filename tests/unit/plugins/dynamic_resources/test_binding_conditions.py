@@ -1,0 +1,74 @@
+"""When the devices of a claim are ready, when they failed, and until when they may take."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from plugins.dynamic_resources.binding_conditions import (
+    DeviceBindingError,
+    deadline_of,
+    drivers_with_conditions,
+    is_ready,
+    waits_for_conditions,
+)
+from scheduler.objects.dynamic_resources import ResourceClaim
+from scheduler.testing.devices import DRIVER, allocation, resource_claim
+
+WANTED = {"bindingConditions": ["Ready", "Attached"], "bindingFailureConditions": ["Broken"]}
+
+
+def said(*conditions: str, device: str = "gpu-0") -> dict[str, Any]:
+    """What a driver says of a device: `Ready`, `!Ready` for one that is not met."""
+    told = [
+        {"type": each.lstrip("!"), "status": "False" if each[0] == "!" else "True", "reason": "Why", "message": 'so "it" is'}
+        for each in conditions
+    ]  # fmt: skip
+    return {"driver": DRIVER, "pool": "n", "device": device, "conditions": told}
+
+
+def claim(*statuses: dict[str, Any], **allocated: Any) -> ResourceClaim:
+    given = allocation("gpu-0", node="n", **{**WANTED, **allocated})
+    return msgspec.convert(resource_claim("one", allocated=given, devices=statuses), ResourceClaim)
+
+
+@pytest.mark.parametrize(
+    ("each", "ready"),
+    [
+        pytest.param(msgspec.convert(resource_claim("one"), ResourceClaim), False, id="not allocated"),
+        pytest.param(claim(bindingConditions=[]), True, id="nothing to wait for"),
+        pytest.param(claim(), False, id="nothing said yet"),
+        pytest.param(claim(said("Ready", "Attached", device="gpu-1")), False, id="said of another device"),
+        pytest.param(claim(said("Ready")), False, id="one of two"),
+        pytest.param(claim(said("Ready", "!Attached")), False, id="one not met"),
+        pytest.param(claim(said("Ready", "Attached")), True, id="both"),
+        pytest.param(claim(said("Ready", "Attached", "!Broken")), True, id="not broken"),
+    ],
+)
+def test_all_conditions_have_to_be_met(each: ResourceClaim, ready: bool):
+    assert is_ready(each) is ready
+
+
+def test_a_device_that_failed_says_why():
+    with pytest.raises(DeviceBindingError) as raised:
+        is_ready(claim(said("Ready", "Attached", "Broken")))
+
+    assert str(raised.value) == 'device binding failed: claim=one, reason=Why, message="so \\"it\\" is"'
+
+
+def test_time_runs_from_the_allocation_of_devices_that_must_be_made_ready():
+    timestamp = "2026-03-01T08:00:00Z"
+
+    assert deadline_of(claim(timestamp=timestamp), 60.0) == datetime(2026, 3, 1, 8, 1, tzinfo=UTC)
+    assert deadline_of(claim(timestamp=timestamp, bindingConditions=[]), 60.0) is None
+    assert deadline_of(claim(), 60.0) is None
+
+
+def test_who_has_to_be_waited_for():
+    assert waits_for_conditions(claim())
+    assert list(drivers_with_conditions(claim())) == [DRIVER]
+    assert not waits_for_conditions(claim(bindingConditions=[]))
+    assert not waits_for_conditions(msgspec.convert(resource_claim("one"), ResourceClaim))

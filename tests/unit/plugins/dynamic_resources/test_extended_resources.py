@@ -1,0 +1,145 @@
+"""Extended resources that device classes stand for: which class it is, and what a pod's containers ask of it.
+
+The cases of requests and their mappings follow createRequestsAndMappings of kube-scheduler v1.36.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugins.dynamic_resources.device_classes import DEVICE_CLASSES, DeviceClasses
+from plugins.dynamic_resources.extended_resources import ExtendedResources
+from scheduler.objects.dynamic_resources import ResourceClaim
+from scheduler.snapshot import ClusterTable
+from scheduler.testing.devices import device_class, watch_devices
+from tests.builders import pod
+
+GPU, NIC = "example.com/gpu", "example.com/nic"
+IMPLICIT = "deviceclass.resource.kubernetes.io/"
+
+
+def classes(*objects: dict[str, Any]) -> tuple[ClusterTable, DeviceClasses]:
+    table = ClusterTable()
+    watch_devices(table, *objects)
+    return table, DeviceClasses(table.watch_kind(DEVICE_CLASSES))
+
+
+def behind(known: DeviceClasses) -> dict[str, str]:
+    return {name: found.metadata.name for name, found in known.behind.items()}
+
+
+def test_a_class_stands_for_a_resource_of_its_own_name_and_for_the_one_it_names():
+    _, known = classes(device_class("a"), device_class("b", extended_resource=GPU))
+
+    assert behind(known) == {IMPLICIT + "a": "a", IMPLICIT + "b": "b", GPU: "b"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "chosen"),
+    [
+        pytest.param("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "b", id="the newer"),
+        pytest.param("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z", "a", id="the newer, whatever its name"),
+        pytest.param(
+            "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "a", id="of two as old the first by name"
+        ),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True], ids=["in order", "the other way round"])
+def test_of_two_classes_for_one_resource_one_counts(first: str, second: str, chosen: str, turned: bool):
+    both = [
+        device_class("a", extended_resource=GPU, created=first),
+        device_class("b", extended_resource=GPU, created=second),
+    ]
+    _, known = classes(*(reversed(both) if turned else both))
+
+    assert behind(known)[GPU] == chosen
+
+
+def test_what_stands_for_what_follows_the_classes():
+    table, known = classes(device_class("a", extended_resource=GPU))
+    store = table.watch_kind(DEVICE_CLASSES)
+    assert behind(known)[GPU] == "a"
+
+    store["a"] = device_class("a", extended_resource=NIC)
+    assert behind(known) == {IMPLICIT + "a": "a", NIC: "a"}
+
+    del store["a"]
+    assert behind(known) == {}
+
+
+def container(name: str, *, always: bool = False, **amounts: Any) -> dict[str, Any]:
+    """A container that asks for so many of `gpu` and `nic`, beside a cpu."""
+    requests = {"cpu": "1", **{f"example.com/{each}": amount for each, amount in amounts.items()}}
+    restart = {"restartPolicy": "Always"} if always else {}
+    return {"name": name, "resources": {"requests": requests}, **restart}
+
+
+@pytest.mark.parametrize(
+    ("init", "main", "requests", "mappings"),
+    [
+        pytest.param([], [container("m", gpu=2)], {"container-0-request-1": 2}, ["m gpu container-0-request-1"], id="one container"),
+        pytest.param(
+            [], [container("a", gpu=1), container("b", gpu=2)],
+            {"container-0-request-1": 1, "container-1-request-1": 2}, ["a gpu container-0-request-1", "b gpu container-1-request-1"], id="two containers",
+        ),
+        pytest.param(
+            [], [container("m", gpu=1, nic=3)],
+            {"container-0-request-1": 1, "container-0-request-2": 3}, ["m gpu container-0-request-1", "m nic container-0-request-2"], id="two resources",
+        ),
+        pytest.param(
+            [container("i", gpu=1)], [container("m", gpu=2)],
+            {"container-1-request-1": 2}, ["m gpu container-1-request-1", "i gpu container-1-request-1"], id="an init container uses what the main one has",
+        ),
+        pytest.param(
+            [container("i", gpu=5)], [container("m", gpu=2)],
+            {"container-0-request-1": 3, "container-1-request-1": 2},
+            ["m gpu container-1-request-1", "i gpu container-1-request-1", "i gpu container-0-request-1"], id="an init container that needs more",
+        ),
+        pytest.param(
+            [container("i", gpu=2), container("j", gpu=3)], [container("m")],
+            {"container-1-request-1": 3}, ["i gpu container-1-request-1", "j gpu container-1-request-1"], id="init containers share the largest request",
+        ),
+        pytest.param(
+            [container("s", always=True, gpu=1), container("i", gpu=1)], [container("m", gpu=1)],
+            {"container-0-request-1": 1, "container-2-request-1": 1},
+            ["s gpu container-0-request-1", "m gpu container-2-request-1", "i gpu container-2-request-1"], id="a sidecar keeps what it has",
+        ),
+        pytest.param([], [container("m", gpu=0)], {}, [], id="none"),
+        pytest.param([], [container("m", gpu="1500m")], {}, [], id="no whole number"),
+        pytest.param([], [container("m", gpu="2k")], {"container-0-request-1": 2000}, ["m gpu container-0-request-1"], id="a number with a suffix"),
+    ],
+)  # fmt: skip
+def test_each_container_that_asks_has_a_request_and_those_that_end_share(
+    init: list[Any], main: list[Any], requests: dict[str, int], mappings: list[str]
+):
+    _, known = classes(device_class("a", extended_resource=GPU), device_class("b", extended_resource=NIC))
+    asking = pod("p", containers=main, initContainers=init)
+    names = frozenset({GPU, NIC})
+
+    found = ExtendedResources(asking, known.behind, {}).claim_for(names, ResourceClaim())
+
+    exact = {each.name: each.exactly for each in found.claim.spec.devices.requests}
+    assert {name: each.count for name, each in exact.items() if each} == requests
+    assert list(exact) == sorted(exact)
+    told = [
+        f"{each.container_name} {each.resource_name.removeprefix('example.com/')} {each.request_name}"
+        for each in found.mappings
+    ]
+    assert told == mappings
+
+
+def test_a_request_is_for_so_many_devices_of_the_class():
+    _, known = classes(device_class("a", extended_resource=GPU))
+    asking = pod("p", requests={GPU: 2})
+
+    (request,) = (
+        ExtendedResources(asking, known.behind, {})
+        .claim_for(frozenset({GPU}), ResourceClaim())
+        .claim.spec.devices.requests
+    )
+
+    assert request.exactly is not None
+    assert request.exactly.device_class_name == "a"
+    assert request.exactly.allocation_mode == "ExactCount"

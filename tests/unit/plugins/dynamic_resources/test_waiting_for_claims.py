@@ -1,0 +1,235 @@
+"""Why a pod has to wait for its claims, before any node is looked at; and what ends the wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugins.dynamic_resources.plugin import DynamicResources
+from scheduler.framework import SKIP, ActionType, Code, EventResource, QueueingHint, Status
+from scheduler.testing.devices import (
+    CLASS,
+    allocation,
+    claims_of,
+    device_class,
+    exactly,
+    first_available,
+    resource_claim,
+)
+from tests.builders import node, pod
+from tests.unit.plugins.dynamic_resources.kit import Kit
+from tests.unit.plugins.running import hint
+
+WEB = pod("web", resourceClaims=claims_of("one"))
+OTHER = pod("other")
+TEMPLATE = [{"name": "gpu", "resourceClaimTemplateName": "template"}]
+GENERATED = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "web-gpu-xyz"}]}
+UNNEEDED = {"resourceClaimStatuses": [{"name": "gpu"}]}
+
+
+def refused(why: str) -> Status:
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (why,))
+
+
+@pytest.mark.parametrize(
+    ("each", "claims", "why"),
+    [
+        pytest.param(WEB, [], 'could not find ResourceClaim "default/one"', id="not there"),
+        pytest.param(WEB, [resource_claim("one", namespace="elsewhere")], 'could not find ResourceClaim "default/one"', id="in another namespace"),
+        pytest.param(WEB, [resource_claim("one", deleted=True)], 'resourceclaim "one" is being deleted', id="being deleted"),
+        pytest.param(pod("web", resourceClaims=TEMPLATE), [], 'pod "default/web": ResourceClaim not created yet', id="not made yet"),
+        pytest.param(
+            pod("web", resourceClaims=TEMPLATE, status=GENERATED), [resource_claim("web-gpu-xyz", owner=OTHER)],
+            "ResourceClaim default/web-gpu-xyz was not created for Pod default/web (Pod is not owner)", id="made for another pod",
+        ),
+        pytest.param(
+            pod("web", resourceClaims=TEMPLATE, status=GENERATED), [resource_claim("web-gpu-xyz")],
+            "ResourceClaim default/web-gpu-xyz was not created for Pod default/web (Pod is not owner)", id="made for nobody",
+        ),
+        pytest.param(
+            pod("web", resourceClaims=[{"name": "gpu"}]), [],
+            'pod "default/web", spec.resourceClaim "gpu": none of the supported fields are set', id="neither name nor template",
+        ),
+    ],
+)  # fmt: skip
+def test_a_pod_is_kept_out_until_its_claims_are_there(each: Any, claims: list[Any], why: str):
+    kit = Kit(*claims)
+
+    assert kit.plugin.pre_enqueue(each) == refused(why)
+    assert kit.begin(each).pre_filter == refused(why)
+
+
+@pytest.mark.parametrize(
+    ("each", "claims"),
+    [
+        pytest.param(pod("web"), [], id="no claims"),
+        pytest.param(WEB, [resource_claim("one", owner=OTHER)], id="somebody else's, by its name"),
+        pytest.param(pod("web", resourceClaims=TEMPLATE, status=UNNEEDED), [], id="found unnecessary"),
+        pytest.param(
+            pod("web", resourceClaims=TEMPLATE, status=GENERATED),
+            [resource_claim("web-gpu-xyz", owner=pod("web"))],
+            id="made for it",
+        ),
+    ],
+)
+def test_a_pod_whose_claims_are_there_may_be_tried(each: Any, claims: list[Any]):
+    assert Kit(*claims).plugin.pre_enqueue(each) is None
+
+
+@pytest.mark.parametrize("each", [pod("web"), pod("web", resourceClaims=TEMPLATE, status=UNNEEDED)])
+def test_a_pod_that_needs_no_claim_is_nothing_to_it(each: Any):
+    attempt = Kit(node("n")).begin(each)
+
+    assert attempt.pre_filter is SKIP
+    assert attempt.filter()["n"].code is Code.SUCCESS
+    assert attempt.scores() == {"n": 0}
+    assert attempt.reserve("n") is None
+    assert attempt.kit.plugin.pre_bind_pre_flight(attempt.state, each, "n") is SKIP
+    assert attempt.post_filter() == Status.unschedulable("no new claims to deallocate")
+
+
+def test_of_a_pod_that_was_given_up_before_nothing_is_known():
+    kit = Kit(node("n"))
+    attempt = kit.begin(WEB)
+    attempt.state.delete("DynamicResources")
+
+    assert attempt.post_filter() == Status.failed("not found")
+
+
+@pytest.mark.parametrize(
+    ("requests", "status"),
+    [
+        pytest.param([exactly()], refused("request r0: device class gpu does not exist"), id="no class"),
+        pytest.param([first_available("r1", "fast", CLASS)], refused("request r1/s0: device class fast does not exist"), id="no class of an alternative"),
+        pytest.param([exactly(device_class="")], Status.failed("request r0: unsupported request type"), id="class without a name"),
+        pytest.param([{"name": "r0"}], refused("resource claim default/one, request r0: unknown request type"), id="a request for nothing known"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_allocated_anywhere_is_refused_at_once(requests: list[Any], status: Status):
+    attempt = Kit(node("n"), resource_claim("one", *requests)).begin(WEB)
+
+    assert attempt.pre_filter == status
+    assert attempt.post_filter() == Status.unschedulable("no new claims to deallocate")
+
+
+def test_the_classes_of_an_allocated_claim_may_be_gone():
+    claim = resource_claim("one", allocated=allocation("gpu-0", node="n"))
+
+    assert Kit(node("n"), claim).begin(WEB).pre_filter is None
+
+
+def test_a_selector_that_is_none_fails_the_attempt():
+    broken = allocation("gpu-0")
+    term = {"matchExpressions": [{"key": "zone", "operator": "Near"}]}
+    broken["nodeSelector"] = {"nodeSelectorTerms": [term]}
+
+    status = Kit(node("n"), resource_claim("one", allocated=broken)).begin(WEB).pre_filter
+
+    assert status is not None
+    assert status.code is Code.ERROR
+
+
+# Hints.
+
+
+GIVEN = allocation("gpu-0", node="n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "helps"),
+    [
+        pytest.param(None, resource_claim("one"), True, id="it was made"),
+        pytest.param(None, resource_claim("two"), False, id="another was made"),
+        pytest.param(resource_claim("one"), resource_claim("one", allocated=GIVEN), True, id="it was allocated"),
+        pytest.param(resource_claim("two"), resource_claim("two", allocated=GIVEN), False, id="another was allocated"),
+        pytest.param(resource_claim("two", allocated=GIVEN), resource_claim("two"), True, id="another gave its devices back"),
+        pytest.param(resource_claim("one"), resource_claim("one", finalizers=["x"]), False, id="its status is as before"),
+        pytest.param(resource_claim("one", allocated=GIVEN, reserved_for=[OTHER]), resource_claim("one", allocated=GIVEN), True, id="another pod left it"),
+        pytest.param(resource_claim("one"), {**resource_claim("one"), "status": {"reservedFor": [], "devices": None}}, False, id="nothing, written in another way"),
+        pytest.param(resource_claim("one", uid="before"), resource_claim("one", uid="other"), False, id="one of its name that is not there"),
+    ],
+)  # fmt: skip
+def test_a_claim_wakes_pods_that_use_it_and_devices_given_back_wake_all(old: Any, new: Any, helps: bool):
+    kit = Kit(resource_claim("one"))
+
+    answer = hint(kit.plugin, EventResource.RESOURCE_CLAIM, WEB, old, new)
+
+    assert answer is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+
+
+def test_devices_given_back_do_not_wake_a_pod_whose_own_claims_are_missing():
+    plugin = Kit(resource_claim("two")).plugin
+    old, new = resource_claim("two", allocated=GIVEN), resource_claim("two")
+
+    assert hint(plugin, EventResource.RESOURCE_CLAIM, WEB, old, new) is QueueingHint.SKIP
+
+
+@pytest.mark.parametrize(
+    ("new", "helps"),
+    [
+        pytest.param(pod("web", resourceClaims=TEMPLATE, status=GENERATED), True, id="its claim is there"),
+        pytest.param(pod("web", resourceClaims=TEMPLATE), False, id="its claim is not there"),
+        pytest.param(pod("other", resourceClaims=TEMPLATE, status=UNNEEDED), False, id="another pod"),
+    ],
+)
+def test_a_pod_wakes_when_its_own_status_names_its_claims(new: Any, helps: bool):
+    plugin = Kit(resource_claim("web-gpu-xyz", owner=pod("web"))).plugin
+    waiting = pod("web", resourceClaims=TEMPLATE)
+
+    answer = hint(plugin, EventResource.POD, waiting, waiting, new)
+
+    assert answer is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+
+
+def test_it_listens_to_all_that_brings_devices():
+    listened = {each.event.resource: each.event.action for each in Kit().plugin.events()}
+
+    changed = ActionType.ADD | ActionType.UPDATE
+    assert listened == {
+        EventResource.NODE: ActionType.ADD
+        | ActionType.UPDATE_NODE_LABEL
+        | ActionType.UPDATE_NODE_ALLOCATABLE,
+        EventResource.POD: ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+        EventResource.RESOURCE_CLAIM: changed,
+        EventResource.RESOURCE_SLICE: changed,
+        EventResource.DEVICE_CLASS: changed,
+    }
+
+
+# Who costs nothing.
+
+
+def test_pods_that_need_no_devices_are_all_alike():
+    kit = Kit(device_class(CLASS, extended_resource="example.com/gpu"))
+    plain, on_disk = pod("web", cpu="1"), pod("db", requests={"example.com/disk": 1})
+
+    assert kit.plugin.signature(plain) == kit.plugin.signature(on_disk) == ()
+    assert kit.plugin.signature(WEB) is None
+    assert kit.plugin.signature(pod("ai", requests={"example.com/gpu": 1})) is None
+    assert kit.plugin.signature(pod("ai", requests={"deviceclass.resource.kubernetes.io/gpu": 1})) is None
+    assert kit.plugin.signature(pod("ai", requests={"example.com/gpu": 0})) == ()
+
+
+# Arguments.
+
+
+@pytest.mark.parametrize(
+    ("args", "found"),
+    [
+        pytest.param({}, [], id="defaults"),
+        pytest.param({"filterTimeout": "0s", "bindingTimeout": "1s"}, [], id="the least"),
+        pytest.param({"filterTimeout": "-1ns"}, ["filterTimeout: must be zero or positive, was -1ns"], id="a search that ended before it began"),
+        pytest.param({"bindingTimeout": "999ms"}, ["bindingTimeout: must be at least 1 second, was 999ms"], id="less than a second"),
+    ],
+)  # fmt: skip
+def test_arguments(args: dict[str, str], found: list[str]):
+    from scheduler.configuration.args import decode_args
+    from scheduler.errors import ConfigurationError
+
+    try:
+        decode_args(DynamicResources.Args, args, plugin="DynamicResources", path="")
+        told = []
+    except ConfigurationError as error:
+        told = [str(each) for each in error.errors]
+    assert [each.removeprefix(".") for each in told] == found

@@ -1,0 +1,183 @@
+"""NodeResourcesFit and NodeResourcesBalancedAllocation where devices stand for an extended resource."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from plugins.dynamic_resources.class_totals import ClassTotals
+from plugins.dynamic_resources.devices import Devices
+from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from plugins.node_resources.fit import NodeResourcesFit
+from scheduler.app.capabilities import TableObjects
+from scheduler.framework import CycleState, EventResource, QueueingHint
+from scheduler.objects.dynamic_resources import AllocationResult
+from scheduler.testing.devices import (
+    DRIVER,
+    allocation,
+    device_class,
+    resource_claim,
+    resource_slice,
+    watch_devices,
+)
+from tests.builders import node, pod
+from tests.clusters import Cluster
+from tests.unit.plugins.running import hint, made, reasons, scores
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.objects.node import NodeObject
+    from scheduler.snapshot import Snapshot
+
+GPU = "nvidia.com/gpu"
+
+
+class WithDevices(Cluster):
+    """Nodes, and objects of resource.k8s.io."""
+
+    def __init__(self, *nodes: NodeObject, objects: Any) -> None:
+        super().__init__(list(nodes))
+        self.kept = self.table()
+        watch_devices(self.kept, *objects)
+        self.devices = Devices.of(TableObjects(self.kept))
+
+    def snapshot(self) -> Snapshot:
+        return self.kept.snapshot()
+
+
+def with_devices(*nodes: NodeObject, devices: Mapping[str, int], taken: int = 0) -> WithDevices:
+    """A cluster, and how many devices of a class for GPU each node has; `taken` of those of the first are held."""
+    held = [
+        resource_claim(f"held-{number}", allocated=allocation(f"gpu-{number}", node=next(iter(devices))))
+        for number in range(taken)
+    ]
+    slices = [resource_slice(name, number) for name, number in devices.items()]
+    return WithDevices(*nodes, objects=[device_class("any", extended_resource=GPU), *slices, *held])
+
+
+def test_a_resource_that_devices_stand_for_is_theirs_to_judge_where_the_node_has_none():
+    nodes = with_devices(
+        node("none"), node("one", allocatable={GPU: 1}), node("zero", allocatable={GPU: 0}), devices={}
+    )
+    plugin = made(NodeResourcesFit, table=nodes.kept)
+
+    assert reasons(plugin, pod("p", requests={GPU: 2}), nodes) == {"one": (f"Insufficient {GPU}",)}
+    implicit = pod("p", requests={"deviceclass.resource.kubernetes.io/any": 2})
+    assert reasons(plugin, implicit, nodes) == {}
+    unknown = pod("p", requests={"deviceclass.resource.kubernetes.io/other": 2})
+    assert set(reasons(plugin, unknown, nodes)) == {"none", "one", "zero"}
+
+
+def test_one_node_is_judged_as_all_are():
+    nodes = with_devices(node("none"), node("one", allocatable={GPU: 1}), devices={})
+    plugin, state, snapshot = made(NodeResourcesFit, table=nodes.kept), CycleState(), nodes.snapshot()
+    wants = pod("p", requests={GPU: 2})
+    plugin.pre_filter(state, wants, snapshot)
+
+    assert plugin.filter_node(state, wants, snapshot.node_info(0)) is None
+    assert plugin.filter_node(state, wants, snapshot.node_info(1)) is not None
+
+
+def test_pods_that_devices_are_for_are_not_alike():
+    nodes = with_devices(node("n"), devices={})
+    plugin = made(NodeResourcesFit, table=nodes.kept)
+
+    assert plugin.signature(pod("p", requests={GPU: 2})) is None
+    assert plugin.signature(pod("p", requests={GPU: 0})) is not None
+    assert plugin.signature(pod("p", cpu="1")) == made(NodeResourcesFit).signature(pod("p", cpu="1"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "helps"),
+    [
+        pytest.param(None, node("n"), True, id="a new node"),
+        pytest.param(node("n"), node("n"), True, id="a node that did not change but may have devices"),
+        pytest.param(node("n", allocatable={GPU: 3}), node("n", allocatable={GPU: 2}), False, id="one with a device plugin that has less"),
+        pytest.param(None, node("n", allocatable={GPU: 1}), False, id="one whose device plugin has too little"),
+        pytest.param(None, node("n", pods=0), False, id="one without room for pods"),
+    ],
+)  # fmt: skip
+def test_a_node_may_help_by_devices(old: Any, new: Any, helps: bool):
+    plugin = made(NodeResourcesFit, table=with_devices(node("n"), devices={}).kept)
+
+    answer = hint(plugin, EventResource.NODE, pod("p", requests={GPU: 2}), old, new)
+
+    assert answer is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+
+
+STRATEGY = {"type": "MostAllocated", "resources": [{"name": GPU, "weight": 1}]}
+
+
+def test_devices_count_in_scores_where_the_node_has_none_of_the_resource():
+    nodes = with_devices(
+        node("four"), node("eight"), node("bare"), node("plugin", allocatable={GPU: 2}),
+        devices={"four": 4, "eight": 8, "plugin": 8}, taken=2,
+    )  # fmt: skip
+    plugin = made(NodeResourcesFit, table=nodes.kept, scoringStrategy=STRATEGY)
+
+    found = scores(plugin, pod("p", requests={GPU: 1}), nodes)
+
+    assert found == {"four": 75, "eight": 12, "bare": 0, "plugin": 50}
+
+
+def test_devices_in_flight_count_as_taken():
+    nodes = with_devices(node("n"), devices={"n": 4})
+    plugin = made(NodeResourcesFit, table=nodes.kept, scoringStrategy=STRATEGY)
+    given = msgspec.convert(allocation("gpu-0", node="n"), AllocationResult)
+
+    nodes.devices.begin("somebody", given)
+
+    assert scores(plugin, pod("p", requests={GPU: 1}), nodes) == {"n": 50}
+
+
+@pytest.mark.parametrize(
+    ("published", "counts"),
+    [
+        pytest.param(resource_slice("a", 2), {"a": 2, "b": 0}, id="of one node"),
+        pytest.param(resource_slice("gone", 2), {"a": 0, "b": 0}, id="of a node that is gone"),
+        pytest.param(resource_slice(devices=2, allNodes=True), {"a": 2, "b": 2}, id="of all nodes"),
+        pytest.param(
+            resource_slice(devices=2, nodeSelector={"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}]}),
+            {"a": 0, "b": 2}, id="of chosen nodes",
+        ),
+        pytest.param(
+            resource_slice(devices=[{"name": "x", "nodeName": "a"}, {"name": "y", "allNodes": True}, {"name": "z"}], perDeviceNodeSelection=True),
+            {"a": 2, "b": 1}, id="device by device",
+        ),
+        pytest.param(resource_slice("a", [{"name": "x"}, {"name": "broken", "attributes": {"size": {"int": 1}}}]), {"a": 1, "b": 0}, id="of the class"),
+    ],
+)  # fmt: skip
+def test_devices_are_counted_on_the_nodes_that_can_use_them(published: Any, counts: dict[str, int]):
+    few = device_class("few", f'!("size" in device.attributes["{DRIVER}"])', extended_resource=GPU)
+    found = WithDevices(node("a"), node("b"), objects=[few, published])
+
+    totals = ClassTotals(found.devices).of(found.snapshot(), GPU)
+
+    assert totals is not None
+    assert dict(zip("ab", totals.capacity.tolist(), strict=True)) == counts
+
+
+def test_a_node_with_a_device_that_cannot_be_judged_has_none():
+    broken = device_class("few", f'device.attributes["{DRIVER}"].size == 1', extended_resource=GPU)
+    found = WithDevices(node("a"), node("b"), objects=[broken, resource_slice("a", 2)])
+
+    totals = ClassTotals(found.devices).of(found.snapshot(), GPU)
+
+    assert totals is not None
+    assert totals.capacity.tolist() == [0, 0]
+    assert ClassTotals(found.devices).of(found.snapshot(), "example.com/none") is None
+
+
+def test_balance_counts_devices_as_well():
+    nodes = with_devices(
+        node("four", cpu="4"), node("eight", cpu="4"), devices={"four": 4, "eight": 8}, taken=2
+    )
+    resources = [{"name": "cpu", "weight": 1}, {"name": GPU, "weight": 1}]
+    plugin = made(NodeResourcesBalancedAllocation, table=nodes.kept, resources=resources)
+
+    # four: (1/4, 3/4) with the pod, (0, 2/4) without it; eight: (1/4, 1/8) and (0, 0).
+    assert scores(plugin, pod("p", cpu="1", requests={GPU: 1}), nodes) == {"four": 75, "eight": 71}
+    assert plugin.signature(pod("p", requests={GPU: 1})) is None
