@@ -108,6 +108,8 @@ class TasksInBackground:
     async def _carry_out(self, work: Coroutine[Any, Any, None], name: str) -> None:
         try:
             await work
+        except ApiError as error:
+            logger.warning("Work in the background failed", extra={"work": name, "error": str(error)})
         except Exception:
             logger.exception("Work in the background failed", extra={"work": name})
 

@@ -171,10 +171,13 @@ class ObjectStore(Objects, MutableMapping[str, Object]):
     def assume(self, key: str, obj: Object) -> None:
         """Show an object as it will be; it carries the version that it was made from, or that the write gave it.
 
-        Where the API server has shown a newer version in the meantime, that one stays.
+        Where the API server has shown it already, or a newer version in the meantime, that one stays.
         """
         shown_by_server = self._assumed[key] if key in self._assumed else self._objects.get(key)
-        if shown_by_server is not None and resource_version(obj) < resource_version(shown_by_server):
+        if shown_by_server is not None and (
+            obj == shown_by_server or resource_version(obj) < resource_version(shown_by_server)
+        ):
+            self.restore(key)
             return
         self._assumed.setdefault(key, self._objects.get(key))
         self._show(key, obj)
@@ -187,7 +190,8 @@ class ObjectStore(Objects, MutableMapping[str, Object]):
 
     def __setitem__(self, key: str, obj: Object) -> None:
         if key in self._assumed:
-            if resource_version(obj) <= resource_version(self._objects[key]):
+            assumed = self._objects[key]
+            if resource_version(obj) <= resource_version(assumed) and obj != assumed:
                 self._assumed[key] = obj
                 return
             del self._assumed[key]

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from scheduler.simulator.server import ApiServer
 from tests import virtual_time
 from tests.faults.actors.deletions import Deletions
+from tests.faults.actors.devices import Devices
 from tests.faults.actors.faulty_api import FaultyApi
 from tests.faults.actors.foreigners import Foreigners
 from tests.faults.actors.garbling import Garbling
 from tests.faults.actors.kubelets import Kubelets
 from tests.faults.actors.nodes import Nodes
 from tests.faults.actors.restarts import DaemonRestarts, ServerRestarts
+from tests.faults.actors.volumes import Volumes
 from tests.faults.actors.workload import Workload
 from tests.faults.checks import check_always, check_in_the_end, check_stopped
 from tests.faults.logs import watching_logs
@@ -42,6 +44,8 @@ _SOMETIMES: tuple[tuple[float, type[Actor]], ...] = (
     (0.3, ServerRestarts),
     (0.5, DaemonRestarts),
     (0.5, Garbling),
+    (0.5, Volumes),
+    (0.5, Devices),
 )
 _POKE_SECONDS = 90.0
 _IDENTITY = re.compile(r'(?<="holderIdentity":")[^"]*')
@@ -97,7 +101,9 @@ class Plan:
             scheduler_names=["custom-scheduler", "second-scheduler"][: random.choice((1, 1, 2))],
             replicas=random.choice((1, 2)) if elects else 1,
             elects=elects,
-            flushes=random.random() < 0.3,
+            # That a claim gave its devices back is missed if a watch was away until it was gone: as in
+            # kube-scheduler, its end alone wakes nobody.
+            flushes=random.random() < 0.3 or Devices in actors,
         )
 
     @property

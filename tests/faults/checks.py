@@ -11,6 +11,7 @@ from scheduler.app.needs import needs_of
 from scheduler.cycle.scheduling import nominated_others, schedule_pod
 from scheduler.objects.decode import decode_pod
 from scheduler.queue.places import Place
+from scheduler.simulator.controllers.resource_claims import CLAIMS
 from scheduler.state.pod_states import PodState
 from tests.faults.picture import cache_from, differences
 from tests.faults.stage import has_ended, is_pending
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
     from tests.faults.stage import Stage
     from tests.faults.story import PodRecord
 
+_KINDS = {
+    "v1/persistentvolumeclaims": "persistentvolumeclaims",
+    "v1/persistentvolumes": "persistentvolumes",
+    "resource.k8s.io/v1/resourceclaims": "resourceclaims.resource.k8s.io",
+    "resource.k8s.io/v1/resourceslices": "resourceslices.resource.k8s.io",
+}
+"""Kinds of plugins that are written to, and what they are called at the server."""
 _TICK = 1e-3
 """Times in the API are cut to microseconds, or less."""
 _PLACES_IN_THE_END = {Place.UNSCHEDULABLE}
@@ -60,6 +68,7 @@ def check_in_the_end(stage: Stage) -> None:
     _check_queue(stage, life)
     for each in stage.lives.running:
         _check_picture(stage, each)
+        _check_storage(stage, each)
     _check_nothing_is_left(stage, life)
 
 
@@ -163,13 +172,15 @@ def _check_pending(stage: Stage, life: Life) -> None:
     judge = life.judge()
     judge.cache = cache_from(stage.store)
     for kind in needs_of(judge.frameworks.values()).kinds:
-        judge.cache.table.watch_kind(kind).update(life.daemon.parts.cache.table.objects(kind) or {})
+        known = life.daemon.parts.cache.table.objects(kind) or {}
+        for table in (judge.cache.table, judge.parts.cache.table):  # plugins ask the second for objects
+            table.watch_kind(kind).update(known)
     for pod in stage.our_pods():
         if not is_pending(pod):
             continue
         uid, queue = pod["metadata"]["uid"], life.daemon.parts.queue
         place, condition = queue.place_of(uid), _condition(pod)
-        if pod["spec"].get("schedulingGates"):
+        if pod["spec"].get("schedulingGates") or _lacks_device_claims(stage, pod):
             if place is not Place.GATED:
                 stage.find(f"{_key(pod)} is gated, and {place.value}", uid)
             continue
@@ -183,6 +194,18 @@ def _check_pending(stage: Stage, life: Life) -> None:
             stage.find(f"{_key(pod)} would fit on {node}, and says {condition.get('message')}", uid)
         elif stage.plan.flushes and condition.get("message") != message:
             stage.find(f"{_key(pod)} waits because {message!r}, and says {condition.get('message')!r}", uid)
+
+
+def _lacks_device_claims(stage: Stage, pod: Object) -> bool:
+    """Whether a pod waits at PreEnqueue: a claim of devices is not there, or was not made yet."""
+    names = {
+        each["name"]: each.get("resourceClaimName") for each in pod["status"].get("resourceClaimStatuses", ())
+    }
+    return any(
+        (name := each.get("resourceClaimName") or names.get(each["name"])) is None
+        or stage.store.find(CLAIMS, name, pod["metadata"]["namespace"]) is None
+        for each in pod["spec"].get("resourceClaims", ())
+    )
 
 
 def _judge(judge: Daemon, daemon: Daemon, pod: Object) -> tuple[str, str]:
@@ -227,6 +250,50 @@ def _check_picture(stage: Stage, life: Life) -> None:
         for name, node in life.nodes.items()
     }
     _compare(stage, "nodes", known_nodes, stage.store.list("nodes"))
+
+
+def _check_storage(stage: Stage, life: Life) -> None:
+    """No volume has two claims and no claim two volumes; what the daemon knows is what the server says."""
+    holders: dict[str, str] = {}
+    for claim in stage.store.list("persistentvolumeclaims"):
+        volume_name = claim["spec"].get("volumeName")
+        if not volume_name:
+            continue
+        if volume_name in holders:
+            stage.find(f"{_key(claim)} and {holders[volume_name]} have the same volume {volume_name}")
+        holders[volume_name] = _key(claim)
+        volume = stage.store.find("persistentvolumes", volume_name)
+        if volume is None or volume["spec"].get("claimRef", {}).get("uid") != claim["metadata"]["uid"]:
+            stage.find(f"{_key(claim)} has the volume {volume_name}, which is not for it")
+    for volume in stage.store.list("persistentvolumes"):
+        claim_ref = volume["spec"].get("claimRef", {})
+        holder = holders.get(volume["metadata"]["name"])
+        if holder is None and volume["status"].get("phase") == "Bound":
+            stage.find(f"{volume['metadata']['name']} is bound to {claim_ref}, which does not have it")
+    _check_devices(stage)
+    for kind, resource in _KINDS.items():
+        known = life.daemon.parts.cache.table.objects(kind)
+        if known is None:
+            continue
+        assumed = sorted(known._assumed)
+        if assumed:
+            stage.find(f"{kind}: assumed in the end are {assumed}")
+        versions = {
+            key: (each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for key, each in known.items()
+        }
+        _compare(stage, resource, versions, stage.store.list(resource))
+
+
+def _check_devices(stage: Stage) -> None:
+    """No device is allocated twice."""
+    holders: dict[tuple[str, str], str] = {}
+    for claim in stage.store.list("resourceclaims.resource.k8s.io"):
+        status = claim.get("status", {})
+        results = status.get("allocation", {}).get("devices", {}).get("results", ())
+        for device in [(result["pool"], result["device"]) for result in results]:
+            if device in holders:
+                stage.find(f"{device} is allocated to {_key(claim)} and {holders[device]}")
+            holders[device] = _key(claim)
 
 
 def _compare(stage: Stage, what: str, known: Mapping[str, Any], objects: list[Object]) -> None:

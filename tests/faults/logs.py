@@ -32,6 +32,9 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
         "/binding: ",
         "Status(code=<Code.UNSCHEDULABLE",
         "preempted",
+        # What PreBind writes is refused or lost; the pod, its claim or its volume goes; no volume can be made.
+        'running PreBind plugin "VolumeBinding": ',
+        'running PreBind plugin "DynamicResources": ',
     ),
     "Plugin failed": lambda record: _raised_on_purpose(record) or "invalid score 101" in str(record.exc_info),
     "Plugin gave a malformed answer": _says("answer", ON_PURPOSE),

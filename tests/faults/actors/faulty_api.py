@@ -20,9 +20,31 @@ _MATCHES: dict[str, Match] = {
     "watches": requests(verb="watch"),
     "watches of pods": requests(verb="watch", resource="pods"),
     "watches of nodes": requests(verb="watch", resource="nodes"),
+    "watches of claims": requests(verb="watch", resource="persistentvolumeclaims"),
+    "watches of volumes": requests(verb="watch", resource="persistentvolumes"),
+    "watches of device claims": requests(verb="watch", resource="resourceclaims"),
+    "watches of devices": requests(verb="watch", resource="resourceslices"),
+    "writes of device claims": requests(verb="update", resource="resourceclaims"),
+    "writes of claims": requests(verb="update", resource="persistentvolumeclaims"),
+    "writes of volumes": requests(verb="update", resource="persistentvolumes"),
 }
-_WRITES = ("bindings", "status patches", "events")
-_WATCHES = ("watches", "watches of pods", "watches of nodes")
+_WRITES = (
+    "bindings",
+    "status patches",
+    "events",
+    "writes of claims",
+    "writes of volumes",
+    "writes of device claims",
+)
+_WATCHES = (
+    "watches",
+    "watches of pods",
+    "watches of nodes",
+    "watches of claims",
+    "watches of volumes",
+    "watches of device claims",
+    "watches of devices",
+)
 _REFUSALS = (429, 429, 500, 500, 503, 504)
 
 
@@ -63,7 +85,9 @@ class FaultyApi(Actor):
         self._for_a_while(fault, f"{what} are refused with {code}, Retry-After {after}")
 
     def _conflict(self) -> None:
-        what = self.random.choice(("bindings", "status patches"))
+        what = self.random.choice(
+            ("bindings", "status patches", "writes of claims", "writes of volumes", "writes of device claims")
+        )
         fault = self.stage.server.faults.refuse(409, _MATCHES[what], times=self.random.randint(1, 5))
         self._for_a_while(fault, f"{what} are in conflict")
 

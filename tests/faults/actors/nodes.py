@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 ZONES = ("a", "b")
 DEDICATED = "dedicated"
+HOSTNAME = "kubernetes.io/hostname"
 
 _SIZES = (
     ("1", "2Gi"),
@@ -57,7 +58,7 @@ class Nodes(Actor):
                 cpu=cpu,
                 memory=memory,
                 pods=self.random.choice((3, 8, 110, 110)),
-                labels={"zone": self.random.choice(ZONES)},
+                labels={"zone": self.random.choice(ZONES), HOSTNAME: name},
                 taints=taints,
                 unschedulable=self.random.random() < 0.1,
             )

@@ -120,7 +120,9 @@ def test_what_is_assumed_is_shown_until_something_newer_comes(story: list[tuple[
         match happened:
             case "shown":
                 store[key] = shown[key] = obj
-                if key in assumed and number > int(assumed[key]["metadata"]["resourceVersion"]):
+                if key in assumed and (
+                    obj == assumed[key] or number > int(assumed[key]["metadata"]["resourceVersion"])
+                ):
                     del assumed[key]
             case "deleted" if key in store:
                 del store[key]
@@ -128,8 +130,12 @@ def test_what_is_assumed_is_shown_until_something_newer_comes(story: list[tuple[
                 assumed.pop(key, None)
             case "assumed":
                 store.assume(key, obj)
-                if key not in shown or number >= int(shown[key]["metadata"]["resourceVersion"]):
+                if key not in shown or (
+                    number >= int(shown[key]["metadata"]["resourceVersion"]) and obj != shown[key]
+                ):
                     assumed[key] = obj
+                else:
+                    assumed.pop(key, None)
             case "restored":
                 store.restore(key)
                 assumed.pop(key, None)

@@ -1,0 +1,140 @@
+"""Devices come and are withdrawn, claims are shared, made from templates, or come too late."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.controllers.resource_claims import CLAIMS, ResourceClaims
+from scheduler.simulator.drivers.devices import SLICES
+from tests.builders import pod_object
+from tests.faults.actors.actor import Actor
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
+    from scheduler.simulator.apimachinery.objects import Object
+
+DRIVER = "gpu.example.com"
+_CLASS, _TEMPLATE = "gpu", "one-gpu"
+_MOST_CLAIMS = 40
+
+
+class Devices(Actor):
+    """Whoever looks after devices: the stand-in of the controller of claims, a driver, and people."""
+
+    name = "devices"
+    pause_seconds: ClassVar[tuple[float, float]] = (1.0, 8.0)
+
+    def begin(self) -> None:
+        self._count = 0
+        self._generations: dict[str, int] = {}  # node -> of its pool
+        self.stage.on_step(self._passing)
+        store = self.stage.store
+        selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
+        store.create(
+            "deviceclasses.resource.k8s.io", {"metadata": {"name": _CLASS}, "spec": {"selectors": [selector]}}
+        )
+        template = {"metadata": {"name": _TEMPLATE, "namespace": "default"}, "spec": {"spec": self._wish()}}
+        store.create("resourceclaimtemplates.resource.k8s.io", template)
+        self._claims = ResourceClaims(store)
+        self._claims.start()
+        for node in store.list("nodes"):
+            if self.random.random() < 0.6:
+                self._publish(node["metadata"]["name"])
+
+    async def act(self) -> None:
+        self.weighted((6, self._deploy), (3, self._change_slice), (2, self._delete_claim))()
+
+    def end(self) -> None:
+        self._claims.stop()
+
+    def _wish(self) -> Object:
+        exactly = {"deviceClassName": _CLASS, "count": self.random.choice((1, 1, 2))}
+        return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+
+    def _deploy(self) -> None:
+        """Create pods: each with a claim from a template, or all with one that is there before, or comes later."""
+        self._count += 1
+        if len(self.stage.store.list(CLAIMS)) >= _MOST_CLAIMS:
+            return
+        if self.random.random() < 0.5:
+            self._create_pod(f"gpu-{self._count}", {"resourceClaimTemplateName": _TEMPLATE})
+            return
+        name = f"claim-{self._count}"
+        claim = {"metadata": {"name": name, "namespace": "default"}, "spec": self._wish()}
+        late = self.random.choice((0.0, 0.0, 2.0))
+        if late:
+            self.stage.later(late, self.stage.store.create, CLAIMS, claim)
+        else:
+            self.stage.store.create(CLAIMS, claim)
+        for turn in range(self.random.choice((1, 1, 2, 3))):
+            self._create_pod(f"gpu-{self._count}-{turn}", {"resourceClaimName": name})
+
+    def _create_pod(self, name: str, claim: dict[str, str]) -> None:
+        pod = pod_object(name, cpu="50m", scheduler_name=self.random.choice(self.stage.plan.scheduler_names))
+        pod["spec"]["resourceClaims"] = [{"name": "gpu", **claim}]
+        self.tell(f"create {name} with {claim}")
+        self.stage.cluster.add_pods(pod)
+
+    def _change_slice(self) -> None:
+        """Withdraw the devices of a node, or publish others, also of a node that has gone."""
+        node = self.one_of(self.stage.store.list("nodes"))
+        if node is None:
+            return
+        name = node["metadata"]["name"]
+        if self.random.random() < 0.4:
+            self._withdraw(name)
+        else:
+            self._publish(name)
+
+    def _withdraw(self, node_name: str) -> None:
+        if self.stage.store.find(SLICES, node_name) is not None:
+            self.tell(f"withdraw the devices of {node_name}")
+            self.stage.store.delete(SLICES, node_name)
+
+    def _publish(self, node_name: str) -> None:
+        self._withdraw(node_name)
+        generation = self._generations[node_name] = self._generations.get(node_name, 0) + 1
+        devices = [{"name": f"gpu-{number}"} for number in range(self.random.randint(1, 3))]
+        pool = {"name": node_name, "generation": generation, "resourceSliceCount": 1}
+        self.stage.store.create(
+            SLICES,
+            {
+                "metadata": {"name": node_name},
+                "spec": {"driver": DRIVER, "nodeName": node_name, "pool": pool, "devices": devices},
+            },
+        )
+        self.tell(f"{node_name} has {len(devices)} devices")
+
+    def _delete_claim(self) -> None:
+        claim = self.one_of(self.stage.store.list(CLAIMS))
+        if claim is None:
+            return
+        self.tell(f"delete {claim['metadata']['name']}")
+        try:
+            self.stage.store.delete(CLAIMS, claim["metadata"]["name"], "default")
+        except StatusError:
+            return  # it is gone already
+
+    def _passing(self, step: str, pod: PodInfo) -> None:
+        if step != "bound":
+            return
+        now: Any = self.stage.store.find("pods", pod.name, pod.namespace)
+        made = {} if now is None else now["status"].get("resourceClaimStatuses", [])
+        names = {each["name"]: each.get("resourceClaimName") for each in made}
+        for wish in pod.pod.spec.resource_claims:
+            name = wish.resource_claim_name or names.get(wish.name)
+            if name:
+                self._check_reserved(pod, self.stage.store.find(CLAIMS, name, pod.namespace), name)
+
+    def _check_reserved(self, pod: PodInfo, claim: Object | None, name: str) -> None:
+        """A pod is bound when its claims are allocated on its node, and reserved for it."""
+        status = {} if claim is None else claim.get("status", {})
+        results = status.get("allocation", {}).get("devices", {}).get("results", [])
+        if not results:
+            self.stage.find(f"{pod.key} is bound, its claim {name} is not allocated", pod.uid)
+        elsewhere = {result["pool"] for result in results} - {pod.node_name}
+        if elsewhere:
+            self.stage.find(f"{pod.key} is on {pod.node_name}, its devices are on {elsewhere}", pod.uid)
+        if pod.uid not in {each["uid"] for each in status.get("reservedFor", ())}:
+            self.stage.find(f"{pod.key} is bound, its claim {name} is not reserved for it", pod.uid)

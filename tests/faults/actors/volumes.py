@@ -1,0 +1,183 @@
+"""Volumes are added and withdrawn, claims come with pods or too late, and provisioning fails now and then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.controllers.storage_protection import StorageProtection
+from scheduler.simulator.controllers.volumes import VolumeController
+from scheduler.simulator.drivers.provisioner import Provisioner, ProvisionerOptions
+from scheduler.simulator.drivers.provisioning_faults import ProvisioningFault, ProvisioningFaults
+from tests.builders import pod_object
+from tests.faults.actors.actor import Actor
+from tests.faults.actors.nodes import HOSTNAME
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
+    from scheduler.simulator.apimachinery.objects import Object
+
+_CLAIMS, _VOLUMES = "persistentvolumeclaims", "persistentvolumes"
+_LOCAL, _PROVISIONED = "local", "provisioned"
+_PROVISIONERS = {_LOCAL: "kubernetes.io/no-provisioner", _PROVISIONED: "csi.example.com"}
+_SIZES = ("1Gi", "2Gi", "5Gi")
+_MOST_CLAIMS = 40
+
+
+class Volumes(Actor):
+    """Whoever looks after storage: the stand-ins of its controllers, run here so that they outlive the server, and people."""
+
+    name = "volumes"
+    pause_seconds: ClassVar[tuple[float, float]] = (1.0, 8.0)
+
+    def begin(self) -> None:
+        self._count = 0
+        self._faults = ProvisioningFaults()
+        self.stage.on_step(self._passing)
+        store = self.stage.store
+        for name, provisioner in _PROVISIONERS.items():
+            store.create(
+                "storageclasses.storage.k8s.io",
+                {
+                    "metadata": {"name": name},
+                    "provisioner": provisioner,
+                    "volumeBindingMode": "WaitForFirstConsumer",
+                },
+            )
+        options = ProvisionerOptions(seconds=self.random.choice((0.0, 1.0, 30.0)))
+        self._stand_ins = (
+            VolumeController(store),
+            Provisioner(store, options, self._faults),
+            StorageProtection(store),
+        )
+        for each in self._stand_ins:
+            each.start()
+        for _ in range(self.random.randint(0, 4)):
+            self._add_volume()
+
+    async def act(self) -> None:
+        self.weighted(
+            (6, self._deploy),
+            (3, self._add_volume),
+            (2, self._delete_claim),
+            (1, self._delete_volume),
+            (2, self._fail_provisioning),
+        )()
+
+    def end(self) -> None:
+        for each in self._stand_ins:
+            each.stop()
+
+    def _deploy(self) -> None:
+        """Create pods with claims, which are there before, at the same time, or later; some share one."""
+        claims = []
+        for _ in range(self.random.choice((1, 1, 2))):
+            self._count += 1
+            claims.append(f"data-{self._count}")
+        late = self.random.choice((0.0, 0.0, 0.0, 2.0))
+        for name in claims:
+            claim = self._claim(name)
+            if late:
+                self.stage.later(late, self._create_claim, claim)
+            else:
+                self._create_claim(claim)
+        for turn in range(self.random.choice((1, 1, 1, 2))):
+            self._create_pod(f"stateful-{self._count}-{turn}", claims)
+
+    def _claim(self, name: str) -> Object:
+        return {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "accessModes": [self.random.choice(("ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod"))],
+                "storageClassName": self.random.choice((_LOCAL, _PROVISIONED)),
+                "resources": {"requests": {"storage": self.random.choice(_SIZES)}},
+            },
+        }
+
+    def _create_claim(self, claim: Object) -> None:
+        if len(self.stage.store.list(_CLAIMS)) < _MOST_CLAIMS:
+            self.stage.store.create(_CLAIMS, claim)
+
+    def _create_pod(self, name: str, claims: list[str]) -> None:
+        pod = pod_object(name, cpu="50m", scheduler_name=self.random.choice(self.stage.plan.scheduler_names))
+        pod["spec"]["volumes"] = [
+            {"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims
+        ]
+        self.tell(f"create {name} with {', '.join(claims)}")
+        self.stage.cluster.add_pods(pod)
+
+    def _add_volume(self) -> None:
+        node = self.one_of(self.stage.store.list("nodes"))
+        if node is None:
+            return
+        self._count += 1
+        host = {"key": HOSTNAME, "operator": "In", "values": [node["metadata"]["name"]]}
+        self.stage.store.create(
+            _VOLUMES,
+            {
+                "metadata": {"name": f"pv-{self._count}"},
+                "spec": {
+                    "capacity": {"storage": self.random.choice(_SIZES)},
+                    "accessModes": [
+                        self.random.choice(("ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod"))
+                    ],
+                    "storageClassName": _LOCAL,
+                    "local": {"path": "/data"},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [host]}]}},
+                },
+            },
+        )
+        self.tell(f"add pv-{self._count} on {node['metadata']['name']}")
+
+    def _delete_claim(self) -> None:
+        self._delete(_CLAIMS, self.one_of(self.stage.store.list(_CLAIMS)))
+
+    def _delete_volume(self) -> None:
+        volumes = [each for each in self.stage.store.list(_VOLUMES) if "claimRef" not in each["spec"]]
+        self._delete(_VOLUMES, self.one_of(volumes))
+
+    def _delete(self, resource: str, obj: Object | None) -> None:
+        if obj is None:
+            return
+        metadata = obj["metadata"]
+        self.tell(f"delete {metadata['name']}")
+        try:
+            self.stage.store.delete(resource, metadata["name"], metadata.get("namespace", ""))
+        except StatusError:
+            return  # it is gone already
+
+    def _fail_provisioning(self) -> None:
+        node = self.one_of(self.stage.store.list("nodes"))
+        if node is not None:
+            times = self.random.randint(1, 3)
+            self.tell(f"provisioning fails {times} times on {node['metadata']['name']}")
+            self._faults.add(ProvisioningFault(node=node["metadata"]["name"], times=times))
+
+    def _passing(self, step: str, pod: PodInfo) -> None:
+        if step == "bound":
+            for claim in pod.claims:
+                self._check_bound(pod, self.stage.store.find(_CLAIMS, claim.name, pod.namespace), claim.name)
+
+    def _check_bound(self, pod: PodInfo, claim: Object | None, name: str) -> None:
+        """A pod is bound when its claims are, to volumes that its node can reach."""
+        volume_name = "" if claim is None else claim["spec"].get("volumeName", "")
+        volume: Any = self.stage.store.find(_VOLUMES, volume_name) if volume_name else None
+        if claim is None or volume is None:
+            self.stage.find(f"{pod.key} is bound, its claim {name} is not", pod.uid)
+            return
+        if volume["spec"].get("claimRef", {}).get("uid") != claim["metadata"]["uid"]:
+            self.stage.find(f"{pod.key} is bound, {volume_name} is not for its claim {name}", pod.uid)
+        hosts = _hosts(volume)
+        if hosts is not None and pod.node_name not in hosts:
+            self.stage.find(f"{pod.key} is on {pod.node_name}, its volume {volume_name} on {hosts}", pod.uid)
+
+
+def _hosts(volume: Object) -> list[str] | None:
+    """Return the nodes a local volume can be reached from; None for others."""
+    terms = volume["spec"].get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
+    for term in terms:
+        for expression in term.get("matchExpressions", ()):
+            if expression["key"] == HOSTNAME:
+                hosts: list[str] = expression["values"]
+                return hosts
+    return None
