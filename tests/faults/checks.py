@@ -169,12 +169,7 @@ def _authors_of_events(stage: Stage) -> dict[str, Life]:
 
 def _check_pending(stage: Stage, life: Life) -> None:
     """Who waits does so for a reason that is true and told, at the right place."""
-    judge = life.judge()
-    judge.cache = cache_from(stage.store)
-    for kind in needs_of(judge.frameworks.values()).kinds:
-        known = life.daemon.parts.cache.table.objects(kind) or {}
-        for table in (judge.cache.table, judge.parts.cache.table):  # plugins ask the second for objects
-            table.watch_kind(kind).update(known)
+    judge = _informed_judge(stage, life)
     for pod in stage.our_pods():
         if not is_pending(pod):
             continue
@@ -194,6 +189,17 @@ def _check_pending(stage: Stage, life: Life) -> None:
             stage.find(f"{_key(pod)} would fit on {node}, and says {condition.get('message')}", uid)
         elif stage.plan.flushes and condition.get("message") != message:
             stage.find(f"{_key(pod)} waits because {message!r}, and says {condition.get('message')!r}", uid)
+
+
+def _informed_judge(stage: Stage, life: Life) -> Daemon:
+    """Return a daemon that knows what the server says of nodes and pods, and of all else what this life knows."""
+    judge = life.judge()
+    judge.cache = cache_from(stage.store)
+    for kind in needs_of(judge.frameworks.values()).kinds:
+        known = life.daemon.parts.cache.table.objects(kind) or {}
+        for table in (judge.cache.table, judge.parts.cache.table):  # plugins ask the second for objects
+            table.watch_kind(kind).update(known)
+    return judge
 
 
 def _lacks_device_claims(stage: Stage, pod: Object) -> bool:
