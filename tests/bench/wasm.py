@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from plugins.registry import IN_TREE
-from scheduler.configuration import parse
+from scheduler.configuration.load import parse
 from scheduler.cycle.scheduling import schedule_pod
 from scheduler.framework import PodEvents, WaitingPods
 from scheduler.runtime.profiles import build_frameworks

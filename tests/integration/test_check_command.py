@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import pytest
 
-from scheduler.configuration import load, parse
+from scheduler.configuration.load import load, parse
 
 ROOT = Path(__file__).parents[2]
 GROUP = "kubescheduler.config.k8s.io"

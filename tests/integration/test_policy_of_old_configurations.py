@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.app.config_file import POLL_SECONDS, ConfigFile, lease_of
-from scheduler.configuration import LeaderElection, load
+from scheduler.configuration.load import load
+from scheduler.configuration.types import LeaderElection
 from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
 from scheduler.errors import ConfigurationError
 from scheduler.simulator.server import ApiServer
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.app.reloader import Offer
-    from scheduler.configuration import Configuration
+    from scheduler.configuration.load import Configuration
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1alpha1\nkind: KubeSchedulerConfiguration\n"
 BY_CONFIG_MAP = f"{HEAD}algorithmSource: {{policy: {{configMap: {{namespace: default, name: rules}}}}}}\n"

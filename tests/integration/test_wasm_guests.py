@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.configuration import parse
+from scheduler.configuration.load import parse
 from scheduler.errors import ConfigurationError
 from tests import virtual_time
 from tests.builders import node_object, pod_object

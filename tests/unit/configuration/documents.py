@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.configuration import parse
+from scheduler.configuration.load import parse
 from scheduler.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from scheduler.configuration import Configuration
+    from scheduler.configuration.load import Configuration
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.configuration import find_args, parse
+from scheduler.configuration.args import find_args
 from scheduler.configuration.expand import expand
+from scheduler.configuration.load import parse
 from scheduler.errors import ConfigurationError
 from scheduler.framework.points import ExtensionPoint
 from tests.unit.configuration.plugin_points import POINTS
 
 if TYPE_CHECKING:
-    from scheduler.configuration import Configuration
+    from scheduler.configuration.load import Configuration
 
 GROUP = "kubescheduler.config.k8s.io"
 VERSIONS = ("v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1beta3")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.configuration import parse
+from scheduler.configuration.load import parse
 from scheduler.configuration.versions.algorithm_source import PolicyConfigMap, PolicyMissingError
 from scheduler.framework.points import ExtensionPoint
 from tests.unit.configuration.old_versions import args_of, faults_of, head_of, names_at, noted, of, weights_of

@@ -9,8 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.configuration import parse
-from scheduler.configuration.load import examine
+from scheduler.configuration.load import examine, parse
 from scheduler.configuration.versions import OLD_VERSIONS
 from scheduler.configuration.write import converted_yaml
 

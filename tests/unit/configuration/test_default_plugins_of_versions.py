@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scheduler.configuration import Configuration, default
+from scheduler.configuration.load import Configuration, default
 from scheduler.framework.points import ExtensionPoint
 from tests.unit.configuration.old_versions import (
     BEFORE_V1BETA3,

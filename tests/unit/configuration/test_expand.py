@@ -2,16 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.configuration import (
-    EnabledPlugin,
-    Plugin,
-    Plugins,
-    PluginSet,
-    Profile,
-    default,
-    expand,
-    expand_profiles,
-)
+from scheduler.configuration.expand import EnabledPlugin, expand, expand_profiles
+from scheduler.configuration.load import default
+from scheduler.configuration.types import Plugin, Plugins, PluginSet, Profile
 from scheduler.errors import ConfigurationError
 from scheduler.framework.points import ExtensionPoint
 from tests.unit.configuration.documents import parsed

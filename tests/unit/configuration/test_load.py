@@ -5,17 +5,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.configuration import (
-    DEFAULT_ARGS,
-    DEFAULT_PLUGINS,
-    LeaderElection,
-    Note,
-    Plugin,
-    default,
-    load,
-    parse,
-)
-from scheduler.configuration.default_plugins import with_default_args
+from scheduler.configuration.default_plugins import DEFAULT_ARGS, DEFAULT_PLUGINS, with_default_args
+from scheduler.configuration.load import default, load, parse
+from scheduler.configuration.notes import Note
+from scheduler.configuration.types import LeaderElection, Plugin
 from scheduler.errors import ConfigurationError
 from scheduler.objects.durations import Duration
 from tests.unit.configuration.documents import HEAD, parsed

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.configuration import Plugin, PluginSet
 from scheduler.configuration.merge import merge_plugin_set
+from scheduler.configuration.types import Plugin, PluginSet
 
 
 def plugins(text: str) -> tuple[Plugin, ...]:

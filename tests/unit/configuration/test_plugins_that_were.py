@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.configuration import default
+from scheduler.configuration.load import default
 from scheduler.framework.points import ExtensionPoint
 from tests.unit.configuration.old_versions import (
     OLD_WEIGHTS,

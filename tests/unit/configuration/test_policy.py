@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.configuration import Configuration, parse
+from scheduler.configuration.load import Configuration, parse
 from scheduler.configuration.versions.policy_names import PREDICATES, PRIORITIES, TAINTED
 from scheduler.configuration.write import converted_yaml
 from scheduler.framework.points import ExtensionPoint

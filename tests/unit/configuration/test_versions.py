@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.configuration import parse
+from scheduler.configuration.load import parse
 from scheduler.configuration.versions.v1beta1 import NO_SERVICE_AFFINITY
 from scheduler.configuration.write import converted_yaml
 from scheduler.framework.points import ExtensionPoint

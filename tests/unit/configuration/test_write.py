@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.configuration import default, expand, load, parse, to_yaml
+from scheduler.configuration.expand import expand
+from scheduler.configuration.load import default, load, parse
 from scheduler.configuration.types import API_VERSION, KIND
+from scheduler.configuration.write import to_yaml
 from scheduler.configuration.yaml_syntax import write
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError

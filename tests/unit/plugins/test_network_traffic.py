@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from plugins.node_measurements.network_traffic import NetworkTraffic, NetworkTrafficArgs
-from scheduler.configuration import decode_args, find_args, load
+from scheduler.configuration.args import decode_args, find_args
+from scheduler.configuration.load import load
 from scheduler.errors import ConfigurationError
 from scheduler.framework import CycleState
 from tests import virtual_time
@@ -274,7 +275,8 @@ def test_the_shipped_profile_loads_and_scores_with_the_plugin(file: str, plugin:
 
 
 def test_neither_plugin_is_in_the_default_profile() -> None:
-    from scheduler.configuration import default, enabled_names
+    from scheduler.configuration.defaults import enabled_names
+    from scheduler.configuration.load import default
 
     (profile,) = default().settings.profiles
     assert not {"NetworkTraffic", "NodeLoad"} & set(enabled_names(profile.plugins))

@@ -9,7 +9,7 @@ import pytest
 
 from plugins.node_measurements.metrics_api import NODES_PATH
 from plugins.node_measurements.node_load import NodeLoad, NodeLoadArgs
-from scheduler.configuration import decode_args
+from scheduler.configuration.args import decode_args
 from scheduler.errors import ConfigurationError
 from scheduler.framework import CycleState
 from tests import virtual_time

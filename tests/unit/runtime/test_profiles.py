@@ -9,7 +9,7 @@ import pytest
 
 from plugins.default_binder import DefaultBinder
 from plugins.registry import IN_TREE
-from scheduler.configuration import parse
+from scheduler.configuration.load import parse
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.framework import (
     EVERYTHING,

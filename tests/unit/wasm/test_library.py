@@ -11,7 +11,7 @@ import pytest
 
 from plugins.registry import IN_TREE
 from scheduler.app.reloader import named_files
-from scheduler.configuration import parse
+from scheduler.configuration.load import parse
 from scheduler.errors import ConfigurationError
 from scheduler.framework import PodEvents, WaitingPods
 from scheduler.framework.points import ExtensionPoint
