@@ -112,9 +112,15 @@ def verdict(
 
 
 def ranking(
-    plugin: Plugin, pod: PodInfo, snapshot: Snapshot, rows: Rows | None = None, *, clone: bool = False
+    plugin: Plugin,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    rows: Rows | None = None,
+    *,
+    clone: bool = False,
+    normalize: bool = True,
 ) -> object:
-    """Run PreScore, Score and normalisation; the feasible nodes' scores, or how PreScore ended."""
+    """Run PreScore, Score and normalisation, if that is wanted; the feasible nodes' scores, or how PreScore ended."""
     if not isinstance(plugin, ScorePlugin):
         return None
     rows = snapshot.all_rows if rows is None else rows
@@ -126,8 +132,9 @@ def ranking(
     state = state.clone() if clone else state
     scores = scores_of(plugin, state, pod, snapshot, rows)
     _check_scores(scores, snapshot)
-    scores = plugin.normalize(state, pod, scores, rows)
-    _check_scores(scores, snapshot)
+    if normalize:
+        scores = plugin.normalize(state, pod, scores, rows)
+        _check_scores(scores, snapshot)
     return tuple(scores[rows].tolist())
 
 
@@ -177,28 +184,16 @@ def check_a_part_of_the_nodes_gives_that_part_of_the_verdicts(each: Subject) -> 
         if each.plugin.signature(pod) is None:
             continue
         whole = verdict(each.plugin, pod, each.snapshot)
-        raw = _raw_scores(each, pod, each.snapshot)
+        raw = ranking(each.plugin, pod, each.snapshot, normalize=False)
         for part in (rows[::2], rows[:3], rows[-1:]):
             some = verdict(each.plugin, pod, each.snapshot.take(part))
             if whole.outcomes:
                 expected = tuple(whole.outcomes[row] for row in part.tolist())
                 assert some.outcomes == expected, f"{pod}: a node's verdict depends on other nodes"
-            some_raw = _raw_scores(each, pod, each.snapshot.take(part))
-            if raw is not None and some_raw is not None:
-                assert some_raw == [raw[row] for row in part.tolist()], (
-                    f"{pod}: a score depends on other nodes"
-                )
-
-
-def _raw_scores(each: Subject, pod: PodInfo, snapshot: Snapshot) -> list[int] | None:
-    plugin, rows = each.plugin, snapshot.all_rows
-    if not isinstance(plugin, ScorePlugin):
-        return None
-    state = _score_state(plugin, pod, snapshot, rows)
-    if state is None:
-        return None
-    scores: list[int] = scores_of(plugin, state, pod, snapshot, rows).tolist()
-    return scores
+            some_raw = ranking(each.plugin, pod, each.snapshot.take(part), normalize=False)
+            if isinstance(raw, tuple) and isinstance(some_raw, tuple):
+                expected_raw = tuple(raw[row] for row in part.tolist())
+                assert some_raw == expected_raw, f"{pod}: a score depends on other nodes"
 
 
 def _filter_state(plugin: Plugin, pod: PodInfo, snapshot: Snapshot) -> CycleState | None:

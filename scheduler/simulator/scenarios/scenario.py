@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from scheduler.configuration.decode import decode
+from scheduler.configuration.load import read_file
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.canonical_quantity import canonical_quantity
@@ -212,11 +213,7 @@ def load_scenario(path: str | Path) -> Scenario:
         ConfigurationError: all that is wrong with it.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError([FieldError("", f"cannot be read: {error}")], str(path)) from error
-    document = read(text)
+    document = read(read_file(path))
     if document.errors:
         raise ConfigurationError(document.errors, str(path))
     if not isinstance(document.value, dict):
