@@ -97,7 +97,7 @@ def _completed_pod(item: Item) -> PodInfo:
     pod = decode_pod(msgspec.json.encode(obj))
     if item.uid is not None:
         return pod
-    obj = {"spec": {}, **without_nulls(obj, Pod)}
+    obj = without_nulls(obj, Pod)
     try:
         default_pod(obj)
     except (AttributeError, TypeError) as error:  # in parts of a pod that scheduling does not read

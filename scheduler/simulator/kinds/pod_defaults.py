@@ -36,12 +36,12 @@ def default_pod_spec(spec: Object) -> None:
 
 
 def default_pod(pod: Object) -> None:
-    """Fill in what a pod has that a template lacks."""
-    spec = pod["spec"]
+    """Fill in what a pod has that a template lacks; it may be one that no server has read."""
+    spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
     for field in ("containers", "initContainers"):
         for container in spec.get(field, ()):
-            resources = container["resources"]
+            resources = container.setdefault("resources", {})
             limits = resources.get("limits")
             if limits:
                 resources["requests"] = limits | resources.get("requests", {})

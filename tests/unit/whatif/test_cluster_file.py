@@ -128,6 +128,17 @@ def test_a_pod_no_api_server_has_seen_gets_what_one_fills_in() -> None:
     assert [(port.protocol, port.port) for port in found.host_ports] == [("TCP", 80)]
 
 
+def test_containers_may_say_nothing_of_resources() -> None:
+    written = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web"},
+        "spec": {"containers": [{"name": "c", "image": "a"}], "resources": {"limits": {"cpu": "2"}}},
+    }
+
+    assert parse(_json(written), "cluster").pods[0].resources.requests["cpu"] == 2000
+
+
 def test_a_pod_the_api_server_has_seen_is_taken_as_it_is() -> None:
     written = json.loads(json.dumps(POD))
     written["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
