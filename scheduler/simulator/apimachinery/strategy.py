@@ -64,7 +64,7 @@ class Strategy:
         create_on_update: whether PUT creates what is not there.
         returns_deleted: whether DELETE answers with the object instead of a Status.
         has_status: whether the status is written through its own subresource only.
-        schema: the structural schema of custom resources; built-in kinds have a model instead.
+        schema: the structural schema of custom resources; built-in kinds have a type instead.
         scale_paths: of its scale subresource; None for the places built-in kinds have.
     """
 

@@ -39,7 +39,7 @@ def fields_of(value: Any, shape: Shape, path: Path = ()) -> dict[Path, Any]:
             place = (*path, step_of(item, shape.keys))
             found[place] = item if shape.keys == AS_SET else _MISSING
             if shape.keys != AS_SET:
-                found |= fields_of(item, shape.item, place)
+                found |= fields_of(item, shape.item(), place)
     else:
         found[path] = value
     return found
@@ -65,7 +65,7 @@ def merged(live: Any, config: Any, shape: Shape) -> Any:
     items = {step_of(item, shape.keys): item for item in live}
     for item in config:
         step = step_of(item, shape.keys)
-        items[step] = merged(items[step], item, shape.item) if step in items else item
+        items[step] = merged(items[step], item, shape.item()) if step in items else item
     return list(items.values())
 
 
@@ -82,7 +82,7 @@ def without(value: Any, paths: Iterable[Path], shape: Shape) -> Any:
                 found[name] = left
         return found
     if isinstance(value, list) and shape.keys is not None:
-        kept = [_reduced(item, here.get(step_of(item, shape.keys)), shape.item) for item in value]
+        kept = [_reduced(item, here.get(step_of(item, shape.keys)), shape.item()) for item in value]
         return [item for item in kept if item is not _MISSING]
     return value
 

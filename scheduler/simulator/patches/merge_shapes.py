@@ -7,12 +7,12 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from scheduler.objects.api_types import META, api_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from scheduler.objects.api_types import ApiField, ApiType
     from scheduler.simulator.apimachinery.kinds import Kind
@@ -24,87 +24,56 @@ KEY_DEFAULTS: Final = {"protocol": "TCP"}
 """What a key stands for where an item leaves it out."""
 
 
-class Shape(Protocol):
-    """How one value is owned."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether a map is owned as a whole."""
-        ...
-
-    @property
-    def keys(self) -> tuple[str, ...] | None:
-        """What identifies the items of a list; `AS_SET` for their values, None for a list owned as a whole."""
-        ...
-
-    def field(self, name: str) -> Shape:
-        """Return the shape of a field of a map."""
-        ...
-
-    @property
-    def item(self) -> Shape:
-        """The shape of the items of a list."""
-        ...
-
-
-class TypeShape:
-    """The shape of a field of a built-in type, or of an object or an item of that type.
+class Shape(NamedTuple):
+    """How one value is owned.
 
     Attributes:
-        keys: as in `Shape`.
+        is_whole: whether a map is owned as a whole.
+        keys: what identifies the items of a list; `AS_SET` for their values, None for a list owned as a whole.
+        field: a field's name -> the shape of that field of a map.
+        item: gives the shape of the items of a list.
     """
 
-    def __init__(self, type_: ApiType | None, field: ApiField | None = None) -> None:
-        self._type = type_
-        self._field = field
-        self.keys = field.apply_keys if field is not None else None
-
-    @property
-    def is_whole(self) -> bool:
-        return any(one is not None and one.whole for one in (self._type, self._field))
-
-    def field(self, name: str) -> Shape:
-        if self._field is not None and self._field.container:
-            return self.item
-        found = self._type.by_name.get(name) if self._type is not None else None
-        return TypeShape(found.type if found is not None else None, found)
-
-    @property
-    def item(self) -> Shape:
-        return TypeShape(self._type)
+    is_whole: bool
+    keys: tuple[str, ...] | None
+    field: Callable[[str], Shape]
+    item: Callable[[], Shape]
 
 
-class SchemaShape:
-    """The shape of a value of a custom resource."""
+def type_shape(type_: ApiType | None, place: ApiField | None = None) -> Shape:
+    """Return the shape of an object or an item of a built-in type, or of the field that is its place."""
 
-    def __init__(self, schema: Mapping[str, Any], *, is_root: bool = False) -> None:
-        self._schema = schema
-        self._is_root = is_root
+    def item() -> Shape:
+        return type_shape(type_)
 
-    @property
-    def is_whole(self) -> bool:
-        return self._schema.get("x-kubernetes-map-type") == "atomic"
+    def field(name: str) -> Shape:
+        if place is not None and place.container:
+            return item()
+        found = type_.by_name.get(name) if type_ is not None else None
+        return type_shape(found.type if found is not None else None, found)
 
-    @property
-    def keys(self) -> tuple[str, ...] | None:
-        type_ = self._schema.get("x-kubernetes-list-type")
-        if type_ == "set":
-            return AS_SET
-        keys: Sequence[str] = self._schema.get("x-kubernetes-list-map-keys") or ()
-        return tuple(keys) if type_ == "map" and keys else None
+    is_whole = any(one is not None and one.whole for one in (type_, place))
+    return Shape(is_whole, place.apply_keys if place is not None else None, field, item)
 
-    def field(self, name: str) -> Shape:
-        if self._is_root and name == "metadata":
-            return TypeShape(api_type(META, "ObjectMeta"))
-        inner = (self._schema.get("properties") or {}).get(name, self._schema.get("additionalProperties"))
-        return SchemaShape(inner if isinstance(inner, dict) else {})
 
-    @property
-    def item(self) -> Shape:
-        items = self._schema.get("items")
-        return SchemaShape(items if isinstance(items, dict) else {})
+def schema_shape(schema: Any, *, is_root: bool = False) -> Shape:
+    """Return the shape of a value of a custom resource; anything but a mapping is a schema that says nothing."""
+    said: Mapping[str, Any] = schema if isinstance(schema, dict) else {}
+
+    def field(name: str) -> Shape:
+        if is_root and name == "metadata":
+            return type_shape(api_type(META, "ObjectMeta"))
+        return schema_shape((said.get("properties") or {}).get(name, said.get("additionalProperties")))
+
+    list_type, keys = said.get("x-kubernetes-list-type"), said.get("x-kubernetes-list-map-keys")
+    return Shape(
+        said.get("x-kubernetes-map-type") == "atomic",
+        AS_SET if list_type == "set" else tuple(keys) if list_type == "map" and keys else None,
+        field,
+        lambda: schema_shape(said.get("items")),
+    )
 
 
 def shape_of(kind: Kind) -> Shape:
     """Return the shape of a kind's objects."""
-    return TypeShape(kind.type) if kind.type else SchemaShape(kind.strategy.schema, is_root=True)
+    return type_shape(kind.type) if kind.type else schema_shape(kind.strategy.schema, is_root=True)

@@ -14,7 +14,7 @@ from scheduler.simulator.apimachinery.decoding import WriteOptions
 from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.patches.field_sets import decoded, encoded, fields_of, merged, shown
-from scheduler.simulator.patches.merge_shapes import TypeShape
+from scheduler.simulator.patches.merge_shapes import type_shape
 from scheduler.simulator.patches.patch_types import APPLY_PATCH
 from tests.unit.simulator.a_store import AStore, deployment, node
 from tests.unit.simulator.definitions import definition, running, widget
@@ -190,7 +190,7 @@ def test_items_of_lists_are_owned_by_their_keys():
 
 
 def test_ports_of_a_container_are_told_apart_by_their_protocol():
-    shape = TypeShape(api_type("v1", "Container"))
+    shape = type_shape(api_type("v1", "Container"))
     live = {"ports": [{"containerPort": 53, "protocol": "TCP"}]}
 
     assert merged(live, {"ports": [{"containerPort": 53, "protocol": "UDP"}, {"containerPort": 53, "name": "a"}]}, shape) == {
@@ -259,7 +259,7 @@ CONTAINERS = st.lists(
 SPECS = st.fixed_dictionaries(
     {}, optional={"containers": CONTAINERS, "nodeName": NAMES, "nodeSelector": st.dictionaries(NAMES, NAMES)}
 )
-SHAPE = TypeShape(api_type("v1", "PodSpec"))
+SHAPE = type_shape(api_type("v1", "PodSpec"))
 
 
 @given(SPECS)
