@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
+from scheduler.simulator.api.request_info import RequestInfo
 from scheduler.simulator.faults import binds, requests
 from tests.integration.simulator_client import PODS, pod, serving
 from tests.virtually import virtually
@@ -29,6 +30,15 @@ async def test_requests_can_be_delayed(tmp_path: Path):
 
         assert delayed == pytest.approx(7.0)
         assert loop.time() - started == pytest.approx(7.0)
+
+
+def test_requests_are_matched_by_what_they_are_about():
+    binding = RequestInfo("POST", "", verb="create", resource="pods", subresource="binding", name="a")
+
+    assert requests()(binding)
+    assert requests(verb="create", subresource="binding", name="a")(binding)
+    assert not requests(subresource="")(binding)
+    assert not requests(resource="pods", name="b")(binding)
 
 
 @virtually

@@ -61,6 +61,13 @@ def test_selector_spread_became_the_defaults_of_topology_spread_with_the_larger_
     assert args_of(configuration, "PodTopologySpread") == {"defaultingType": "System"}
 
 
+def test_selector_spread_and_topology_spread_became_one_with_the_larger_weight() -> None:
+    score = "[{name: SelectorSpread, weight: 7}, {name: ImageLocality}, {name: PodTopologySpread, weight: 3}]"
+    configuration = of("v1beta2", f"profiles: [{{plugins: {{score: {{enabled: {score}}}}}}}]")
+
+    assert weights_of(configuration)["PodTopologySpread"] == 7
+
+
 def test_selector_spread_alone_keeps_its_weight() -> None:
     score = '{disabled: [{name: "*"}], enabled: [{name: SelectorSpread, weight: 1}, {name: ImageLocality}]}'
     configuration = of(
@@ -187,6 +194,7 @@ def test_what_nothing_replaces_is_refused_with_a_way_out(point: str, name: str, 
 def test_a_plugin_that_was_removed_may_be_disabled() -> None:
     body = "profiles: [{plugins: {score: {disabled: [{name: NodePreferAvoidPods}]}}}]"
     assert of("v1beta1", body) == of("v1beta1", "")
+    assert of("v1beta1", body).converted == of("v1beta1", "").converted
     assert not of("v1beta1", body).notes
 
 

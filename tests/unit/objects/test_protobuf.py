@@ -136,3 +136,10 @@ def test_an_event_of_a_watch_holds_an_object_in_its_envelope() -> None:
     event = {"type": "ADDED", "object": wrap("v1", "Node", encode("v1", "Node", {}))}
 
     assert decode("v1", "WatchEvent", encode("v1", "WatchEvent", event)) == event
+
+
+def test_maps_are_written_in_the_order_of_their_keys() -> None:
+    def labelled(*keys: str) -> bytes:
+        return encode("v1", "Node", {"metadata": {"labels": dict.fromkeys(keys, "x")}})
+
+    assert labelled("b", "a") == labelled("a", "b")

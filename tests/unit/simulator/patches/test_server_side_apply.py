@@ -262,6 +262,12 @@ SPECS = st.fixed_dictionaries(
 SHAPE = type_shape(api_type("v1", "PodSpec"))
 
 
+def test_a_map_may_be_owned_as_a_whole():
+    spec = {"nodeSelector": {"disk": "ssd"}, "overhead": {"cpu": "1"}}
+
+    assert set(fields_of(spec, SHAPE)) == {("f:nodeSelector",), ("f:overhead", "f:cpu")}
+
+
 @given(SPECS)
 def test_a_set_of_fields_survives_being_written_and_read(spec: Object):
     paths = set(fields_of(spec, SHAPE)) - {()}

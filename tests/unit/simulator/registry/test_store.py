@@ -243,3 +243,86 @@ def test_the_selector_of_a_deployment_is_immutable():
 def test_a_kind_that_is_not_served_is_named_with_those_that_are():
     with pytest.raises(KeyError, match=r"no kind 'podz' is served; there are pods, nodes"):
         AStore().list("podz")
+
+
+@pytest.mark.parametrize(
+    ("resource", "status"),
+    [
+        pytest.param("persistentvolumes", {}, id="nothing"),
+        pytest.param("services", {"loadBalancer": {}}, id="a struct"),
+        pytest.param("replicasets.apps", {"replicas": 0}, id="a number"),
+        pytest.param(
+            "poddisruptionbudgets.policy",
+            dict.fromkeys(("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"), 0),
+            id="numbers",
+        ),
+    ],
+)
+def test_a_new_object_has_the_status_that_go_writes_of_nothing(resource: str, status: dict[str, Any]):
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("")["spec"]}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template} if "apps" in resource else {}
+
+    created = AStore().create(
+        resource, {"metadata": {"name": "a"}, "spec": spec, "status": {"phase": "mine"}}
+    )
+
+    assert created["status"] == status
+
+
+def test_an_object_is_changed_and_removed_by_what_it_says_it_is():
+    store = AStore()
+    first = store.create("nodes", node("a"))
+
+    assert store.change(first, {"spec": {"unschedulable": True}})["spec"] == {"unschedulable": True}
+    store.remove(first)
+    assert store.find("nodes", "a") is None
+
+
+def test_another_object_of_the_name_is_not_removed():
+    store = AStore()
+    first = store.create("nodes", node("a"))
+    store.remove(first)
+    store.create("nodes", node("a"))
+
+    store.remove(first)
+
+    assert not store.has(first)
+    assert store.find("nodes", "a") is not None
+
+
+@pytest.mark.parametrize(
+    ("resource", "obj", "change", "field"),
+    [
+        pytest.param(
+            "leases.coordination.k8s.io",
+            {"metadata": {"name": "a"}, "spec": {"leaseDurationSeconds": 1}},
+            {"spec": {"leaseDurationSeconds": 0}},
+            "spec.leaseDurationSeconds",
+            id="a lease",
+        ),
+        pytest.param(
+            "roles.rbac.authorization.k8s.io",
+            {"metadata": {"name": "a"}},
+            {"rules": [{"apiGroups": [""], "resources": ["pods"]}]},
+            "rules[0].verbs",
+            id="a role",
+        ),
+        pytest.param(
+            "events",
+            {"metadata": {"name": "a"}, "involvedObject": {"namespace": "default"}},
+            {"involvedObject": {"namespace": "other"}},
+            "involvedObject.namespace",
+            id="an event",
+        ),
+    ],
+)
+def test_a_changed_object_is_judged_as_a_new_one(resource: str, obj: Any, change: Any, field: str):
+    store = AStore()
+    created = store.create(resource, obj)
+    change["metadata"] = {"resourceVersion": created["metadata"]["resourceVersion"]}
+
+    with pytest.raises(StatusError) as caught:
+        store.patch(resource, "a", change)
+
+    assert caught.value.details is not None
+    assert [cause["field"] for cause in caught.value.details["causes"]] == [field]
