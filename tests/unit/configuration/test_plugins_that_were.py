@@ -45,6 +45,7 @@ def test_limits_of_one_cloud_alone_cannot_be_disabled() -> None:
     assert noted(configuration) == {
         "profiles[0].plugins.filter.disabled[0].name": "has no effect: NodeVolumeLimits counts these volumes too"
     }
+    assert configuration.converted == {"profiles": [{"plugins": {}}]}
 
 
 @pytest.mark.parametrize("version", ["v1alpha2", "v1beta1", "v1beta2", "v1beta3"])
