@@ -39,9 +39,9 @@ class Reviews:
         self._answers: Mapping[str, Callable[[Object, User, str], Object]] = {
             "TokenReview": self._token,
             "SelfSubjectReview": self._self,
-            "SubjectAccessReview": self._subject_access,
-            "LocalSubjectAccessReview": self._local_access,
-            "SelfSubjectAccessReview": self._self_access,
+            "SubjectAccessReview": self._access,
+            "LocalSubjectAccessReview": self._access,
+            "SelfSubjectAccessReview": self._access,
             "SelfSubjectRulesReview": self._rules,
         }
 
@@ -73,34 +73,16 @@ class Reviews:
     def _self(self, _: Object, user: User, __: str) -> Object:
         return {"userInfo": user.info()}
 
-    def _subject_access(self, review: Object, _: User, __: str) -> Object:
-        spec = review["spec"]
-        causes = [*_attribute_causes(spec), *_subject_causes(spec)]
+    def _access(self, review: Object, user: User, namespace: str) -> Object:
+        spec, kind = review["spec"], review["kind"]
+        causes = list(_attribute_causes(spec))
+        if kind != "SelfSubjectAccessReview":
+            causes += _subject_causes(spec)
+            user = _subject(spec)
+        if kind == "LocalSubjectAccessReview":
+            causes += _place_causes(spec, namespace)
         if causes:
-            raise invalid(_AUTHORIZATION, "SubjectAccessReview", "", causes)
-        return self._verdict(_subject(spec), spec)
-
-    def _local_access(self, review: Object, _: User, namespace: str) -> Object:
-        spec = review["spec"]
-        causes = [*_attribute_causes(spec), *_subject_causes(spec)]
-        asked = (spec.get("resourceAttributes") or {}).get("namespace", "")
-        if "resourceAttributes" in spec and asked != namespace:
-            field = "spec.resourceAttributes.namespace"
-            causes.append(invalid_value(field, f'"{asked}"', "must match metadata.namespace"))
-        if "nonResourceAttributes" in spec:
-            field = "spec.nonResourceAttributes"
-            causes.append(invalid_value(field, "{}", "disallowed on this kind of request"))
-        if causes:
-            raise invalid(_AUTHORIZATION, "LocalSubjectAccessReview", "", causes)
-        return self._verdict(_subject(spec), spec)
-
-    def _self_access(self, review: Object, user: User, _: str) -> Object:
-        causes = list(_attribute_causes(review["spec"]))
-        if causes:
-            raise invalid(_AUTHORIZATION, "SelfSubjectAccessReview", "", causes)
-        return self._verdict(user, review["spec"])
-
-    def _verdict(self, user: User, spec: Object) -> Object:
+            raise invalid(_AUTHORIZATION, kind, "", causes)
         decision = self._authorizer.decide(user, _deed(spec))
         return {"allowed": decision.allowed} | ({"reason": decision.reason} if decision.reason else {})
 
@@ -151,3 +133,12 @@ def _attribute_causes(spec: Object) -> Iterator[Cause]:
 def _subject_causes(spec: Object) -> Iterator[Cause]:
     if not spec.get("user") and not spec.get("groups"):
         yield invalid_value("spec.user", '""', "at least one of user or group must be specified")
+
+
+def _place_causes(spec: Object, namespace: str) -> Iterator[Cause]:
+    asked = (spec.get("resourceAttributes") or {}).get("namespace", "")
+    if "resourceAttributes" in spec and asked != namespace:
+        field = "spec.resourceAttributes.namespace"
+        yield invalid_value(field, f'"{asked}"', "must match metadata.namespace")
+    if "nonResourceAttributes" in spec:
+        yield invalid_value("spec.nonResourceAttributes", "{}", "disallowed on this kind of request")

@@ -167,9 +167,8 @@ class Kinds:
         """Serve a kind no longer."""
         del self._by_path[kind.group, kind.version, kind.resource]
         self._by_name = {}
-        for left in self:
-            self._by_name.setdefault(left.resource, left)
-            self._by_name.setdefault(left.group_resource, left)
+        for left in list(self):
+            self.add(left)
 
     def at(self, group: str, version: str, resource: str) -> Kind | None:
         """Return the kind at a path."""

@@ -157,7 +157,7 @@ class _Labels:
         operator = _OPERATORS.get(sign)
         if operator is None:
             raise ValueError(f"found '{sign}', expected: in, notin, =, ==, !=, gt, lt")
-        values = self._values() if sign in {"in", "notin"} else [self._value()]
+        values = self._values() if sign in {"in", "notin"} else [self._value("", ",")]
         bound = parse_int64(values[0]) if operator in {Operator.GT, Operator.LT} else 0
         if bound is None:
             raise ValueError(
@@ -165,11 +165,12 @@ class _Labels:
             )
         return Requirement(key, operator, frozenset(values), bound)
 
-    def _value(self) -> str:
-        """Read one value; none at all is the empty value."""
-        if self._peek() in {"", ","}:
-            return ""
-        return self._checked(self._next())
+    def _value(self, *ends: str) -> str:
+        """Read one value; none at all before what ends it is the empty value."""
+        value = "" if self._peek() in ends else self._next()
+        if not is_label_value(value):
+            raise ValueError(f"found '{value}', expected: identifier")
+        return value
 
     def _values(self) -> list[str]:
         opening = self._next()
@@ -177,21 +178,12 @@ class _Labels:
             raise ValueError(f"found '{opening}' expected: '('")
         values = []
         while True:
-            if self._peek() in {",", ")"}:
-                values.append("")
-            else:
-                values.append(self._checked(self._next()))
+            values.append(self._value(",", ")"))
             separator = self._next()
             if separator == ")":
                 return values
             if separator != ",":
                 raise ValueError(f"found '{separator}', expected: ',' or ')'")
-
-    @staticmethod
-    def _checked(value: str) -> str:
-        if not is_label_value(value):
-            raise ValueError(f"found '{value}', expected: identifier")
-        return value
 
 
 def _parse_fields(kind: Kind, text: str) -> list[Predicate]:

@@ -124,17 +124,13 @@ def _node(
     labels: dict[str, str],
 ) -> Object:
     labels = {
-        "kubernetes.io/arch": "amd64",
-        "kubernetes.io/hostname": name,
-        "kubernetes.io/os": "linux",
         "node.kubernetes.io/instance-type": instance_type,
         "topology.kubernetes.io/region": _REGION,
-        "topology.kubernetes.io/zone": zone,
         **labels,
     }
-    node = ready_node(name, labels, {}, capacity, allocatable)
+    node = ready_node(name, zone, labels, {}, capacity, allocatable)
     node["status"]["nodeInfo"] = {
-        "architecture": labels["kubernetes.io/arch"],
+        "architecture": node["metadata"]["labels"]["kubernetes.io/arch"],
         "operatingSystem": "linux",
         "kubeletVersion": _KUBELET_VERSION,
     }
@@ -142,9 +138,20 @@ def _node(
 
 
 def ready_node(
-    name: str, labels: dict[str, str], spec: Object, capacity: dict[str, str], allocatable: dict[str, str]
+    name: str,
+    zone: str,
+    labels: dict[str, str],
+    spec: Object,
+    capacity: dict[str, str],
+    allocatable: dict[str, str],
 ) -> Object:
-    """Return a Node whose kubelet says that it is ready."""
+    """Return a Node whose kubelet says that it is ready; the labels are those beside what every node has."""
+    usual = {
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "topology.kubernetes.io/zone": zone,
+    }
     ready = {
         "type": "Ready",
         "status": "True",
@@ -154,7 +161,7 @@ def ready_node(
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
+        "metadata": {"name": name, "labels": usual | labels},
         "spec": spec,
         "status": {"capacity": dict(capacity), "allocatable": dict(allocatable), "conditions": [ready]},
     }

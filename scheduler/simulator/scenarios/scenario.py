@@ -267,12 +267,6 @@ def _under(where: str, field: str) -> str:
 def _node(group: NodeGroup, place: int) -> Object:
     name = f"{group.name}-{place}"
     amounts = {"cpu": group.cpu, "memory": group.memory, "pods": str(group.pods), **group.resources}
-    labels = {
-        "kubernetes.io/arch": "amd64",
-        "kubernetes.io/hostname": name,
-        "kubernetes.io/os": "linux",
-        "topology.kubernetes.io/zone": group.zones[place % len(group.zones)],
-        **group.labels,
-    }
     taints = [msgspec.to_builtins(taint) for taint in group.taints]
-    return ready_node(name, labels, {"taints": taints} if taints else {}, amounts, amounts)
+    zone, spec = group.zones[place % len(group.zones)], {"taints": taints} if taints else {}
+    return ready_node(name, zone, group.labels, spec, amounts, amounts)

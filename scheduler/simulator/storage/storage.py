@@ -65,15 +65,11 @@ class Storage:
 
     def entries(self, selector: Selector) -> list[Entry]:
         """List what is selected, in the order of keys."""
-        entries = self._entries
-        if selector.selects_all:
-            return [entries[key] for key in self._keys]
-        if not selector.namespace:
-            found = [entries[key] for key in self._keys]
-        else:
-            start = bisect_left(self._keys, f"{selector.namespace}/")
-            end = bisect_left(self._keys, f"{selector.namespace}0")  # "0" follows "/"
-            found = [entries[key] for key in self._keys[start:end]]
+        keys = self._keys
+        if selector.namespace:
+            start = bisect_left(keys, f"{selector.namespace}/")
+            keys = keys[start : bisect_left(keys, f"{selector.namespace}0")]  # "0" follows "/"
+        found = [self._entries[key] for key in keys]
         if not selector.has_predicates:
             return found
         return [entry for entry in found if selector.matches(entry.namespace, entry.object)]
