@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.app.capabilities import NoApiServer, TableObjects
-from scheduler.cycle.event_bus import EventBus
+from scheduler.clock import SystemClock
+from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
-from scheduler.cycle.profiles import Profiles
+from scheduler.cycle.shared import Shared
 from scheduler.framework import ApiWrite, Background, ClusterObjects, PodBinder, WaitForEvent
 from scheduler.framework.preemption import Preemptions, VictimReview
-from scheduler.snapshot import ClusterTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,14 +25,15 @@ class NoBinder:
 
 
 _NOTHING = NoApiServer()
+_SHARED = Shared(SystemClock(), NoObserver())
 
 OFFLINE: Mapping[type, object] = {
     ApiWrite: _NOTHING,
     Background: _NOTHING,
-    ClusterObjects: TableObjects(ClusterTable()),
-    WaitForEvent: EventBus(),
+    ClusterObjects: TableObjects(_SHARED.cache.table),
+    WaitForEvent: _SHARED.bus,
     PodBinder: NoBinder(),
     Preemptions: NoPreemptions(),
-    VictimReview: ExtenderReview(Profiles()),
+    VictimReview: ExtenderReview(_SHARED.profiles),
 }
 """Protocol -> what fulfils it."""

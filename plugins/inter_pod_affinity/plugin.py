@@ -91,7 +91,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         )
         if found is None:
             return SKIP
-        state.write(_PRE_FILTER, found)
+        state.write(_PRE_FILTER, found, by_row=True)
         return None
 
     def add_pods(
@@ -124,7 +124,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         )
         if found is None:
             return SKIP
-        state.write(_PRE_SCORE, found)
+        state.write(_PRE_SCORE, found, by_row=True)
         return None
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:

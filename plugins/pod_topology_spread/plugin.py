@@ -130,7 +130,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return Status.failed(told, error)
         if not constraints:
             return SKIP
-        state.write(_PRE_FILTER, SpreadState.of(constraints, pod, snapshot))
+        state.write(_PRE_FILTER, SpreadState.of(constraints, pod, snapshot), by_row=True)
         return None
 
     def add_pods(
@@ -159,9 +159,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return SKIP
         own = bool(pod.pod.spec.topology_spread_constraints)
         needs_all_keys = own or not self._system_defaulting
-        state.write(
-            _PRE_SCORE, ScoreState(snapshot, pod, feasible, constraints, needs_all_keys=needs_all_keys)
-        )
+        found = ScoreState(snapshot, pod, feasible, constraints, needs_all_keys=needs_all_keys)
+        state.write(_PRE_SCORE, found, by_row=True)
         return None
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:

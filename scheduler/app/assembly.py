@@ -15,25 +15,18 @@ from scheduler.app.web_client import WebClient
 from scheduler.client.requests import RateLimitedRequests
 from scheduler.cycle.attempt_log import AttemptLog
 from scheduler.cycle.binding import BindingCycle
-from scheduler.cycle.event_bus import EventBus
-from scheduler.cycle.event_handlers import NodeHandler, ObjectHandler
+from scheduler.cycle.event_handlers import ObjectHandler
 from scheduler.cycle.failure import FailureHandler
-from scheduler.cycle.freeze import ClusterFreeze
 from scheduler.cycle.kubelet_rejections import KubeletRejections
-from scheduler.cycle.last_look import LastLook
-from scheduler.cycle.pod_handlers import PodHandler, QueueingPodHandler
+from scheduler.cycle.pod_handlers import QueueingPodHandler
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions, PreemptionExecutor
-from scheduler.cycle.profiles import Profiles
 from scheduler.cycle.reporting import Reporter
 from scheduler.cycle.scheduler import Scheduler
+from scheduler.cycle.shared import Shared
 from scheduler.framework import Clock, ClusterObjects, HttpGet, PodActivator, Sleep, WaitForEvent, WaitingPods
 from scheduler.framework.preemption import Preemptions, VictimReview
-from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
-from scheduler.runtime.waiting_pods import WaitingPodsMap
-from scheduler.state.cache import Cache
-from scheduler.state.nominator import Nominator
 from scheduler.wasm.library import GuestLibrary
 
 if TYPE_CHECKING:
@@ -43,7 +36,7 @@ if TYPE_CHECKING:
     from scheduler.app.tasks import Tasks
     from scheduler.client.requests import Requests
     from scheduler.configuration.load import Configuration
-    from scheduler.configuration.types import ClientConnection
+    from scheduler.configuration.types import ClientConnection, KubeSchedulerConfiguration
     from scheduler.cycle.binding import PodGet
     from scheduler.cycle.observer import CycleObserver
     from scheduler.cycle.preemption import VictimWriter
@@ -57,31 +50,23 @@ if TYPE_CHECKING:
     Capabilities = Mapping[type, object]
 
 
-class Parts:
-    """A cluster's state, the profiles that judge by it, and who takes its changes in.
-
-    That is all it takes to judge pods that others place.
+class Parts(Shared):
+    """Beside that, what plugins are built with. That is all it takes to judge pods that others place.
 
     Attributes:
-        cache: the nodes, and the pods on them.
-        nominator: the pods that are expected somewhere.
-        profiles: what is in force.
-        waiting_pods: the pods held at Permit.
-        freeze: on while the state must not change.
-        bus: who spreads what happens.
         web: asks web servers for plugins; to be closed.
         guests: the WebAssembly guests that were compiled.
     """
 
-    def __init__(self, clock: Clock, observer: CycleObserver, in_tree: Mapping[str, type[Plugin]]) -> None:
-        self.clock = clock
-        self.observer = observer
-        self.cache = Cache()
-        self.nominator = Nominator()
-        self.profiles = Profiles()
-        self.waiting_pods = WaitingPodsMap(observer)
-        self.freeze = ClusterFreeze()
-        self.bus = EventBus()
+    def __init__(
+        self,
+        clock: Clock,
+        observer: CycleObserver,
+        in_tree: Mapping[str, type[Plugin]],
+        *,
+        max_in_unschedulable_seconds: float = 300.0,
+    ) -> None:
+        super().__init__(clock, observer, max_in_unschedulable_seconds=max_in_unschedulable_seconds)
         self.web = WebClient()
         self.guests = GuestLibrary()
         self._in_tree = in_tree
@@ -129,10 +114,16 @@ class Parts:
         for pod in bound_pods:
             self.cache.add_pod(trimmed(pod, needs))
 
-    # Who takes changes in.
-
-    def node_handler(self) -> NodeHandler:
-        return NodeHandler(cache=self.cache, freeze=self.freeze, bus=self.bus, observer=self.observer)
+    def configure(self, settings: KubeSchedulerConfiguration) -> None:
+        """Let pods and nodes wait as long as a configuration says, and judge every pod of the queue anew."""
+        self.queue.reload(
+            initial_backoff_seconds=settings.pod_initial_backoff_seconds,
+            max_backoff_seconds=settings.pod_max_backoff_seconds,
+        )
+        self.cache.pauses.configure(
+            initial_seconds=settings.node_pause_initial_seconds,
+            max_seconds=settings.node_pause_max_seconds,
+        )
 
     def object_handler(self, kind: str) -> ObjectHandler:
         """Return who takes objects of a kind in that plugins need; from then on it is kept.
@@ -140,67 +131,7 @@ class Parts:
         Raises:
             ValueError: no kind is written like that.
         """
-        return ObjectHandler(
-            kind=kind,
-            resource=resource_of(kind)[1],
-            store=self.cache.table.watch_kind(kind),
-            freeze=self.freeze,
-            bus=self.bus,
-            observer=self.observer,
-        )
-
-    def pod_handler(self) -> PodHandler:
-        """Return who takes pods in where all are placed by others."""
-        return PodHandler(
-            cache=self.cache,
-            nominator=self.nominator,
-            freeze=self.freeze,
-            bus=self.bus,
-            observer=self.observer,
-        )
-
-
-class QueueParts(Parts):
-    """Beside that, `queue`: the pods that are ours to place, after the waits that `SchedulingQueue` tells of."""
-
-    def __init__(
-        self,
-        clock: Clock,
-        observer: CycleObserver,
-        in_tree: Mapping[str, type[Plugin]],
-        *,
-        initial_backoff_seconds: float = 1.0,
-        max_backoff_seconds: float = 10.0,
-        max_in_unschedulable_seconds: float = 300.0,
-    ) -> None:
-        super().__init__(clock, observer, in_tree)
-        self.queue = SchedulingQueue(
-            plugins=self.profiles,
-            nominator=self.nominator,
-            clock=clock,
-            observer=observer,
-            initial_backoff_seconds=initial_backoff_seconds,
-            max_backoff_seconds=max_backoff_seconds,
-            max_in_unschedulable_seconds=max_in_unschedulable_seconds,
-        )
-        self.bus = EventBus(self.queue)
-
-    def queueing_pod_handler(
-        self, reporter: Reporter, left_node: Callable[[PodInfo], None] = lambda _: None
-    ) -> QueueingPodHandler:
-        """Return who takes pods in, pending ones of our profiles to the queue."""
-        return QueueingPodHandler(
-            profiles=self.profiles,
-            cache=self.cache,
-            nominator=self.nominator,
-            queue=self.queue,
-            waiting_pods=self.waiting_pods,
-            reporter=reporter,
-            freeze=self.freeze,
-            bus=self.bus,
-            observer=self.observer,
-            left_node=left_node,
-        )
+        return ObjectHandler(self, kind, resource_of(kind)[1])
 
 
 class Cycles:
@@ -209,7 +140,6 @@ class Cycles:
     Args:
         recorders: who records the events of each profile.
         reader: reads a pod past every cache.
-        newest: `namespace/name` -> the pod as the API server last showed it.
         is_leading: whether anything may be written now.
         tasks: for preemptions.
         random: breaks ties between nodes.
@@ -217,75 +147,36 @@ class Cycles:
 
     def __init__(
         self,
-        parts: QueueParts,
+        parts: Parts,
         *,
         writer: VictimWriter,
         recorders: PodEventRecorders,
         reader: PodGet,
-        newest: Callable[[str], PodInfo | None],
         is_leading: Callable[[], bool],
         tasks: Tasks,
         random: Random,
         sampling: NodeSampling,
     ) -> None:
-        clock, observer = parts.clock, parts.observer
         self.sampling = sampling
         self.attempts = AttemptLog()
-        self.reporter = Reporter(recorders, writer, is_leading=is_leading, newest=newest)
-        self.failures = FailureHandler(parts.queue, self.reporter, newest, clock, observer)
-        self.binding = BindingCycle(
-            cache=parts.cache,
-            queue=parts.queue,
-            bus=parts.bus,
-            waiting_pods=parts.waiting_pods,
-            reporter=self.reporter,
-            failures=self.failures,
-            reader=reader,
-            last_look=LastLook(parts.cache, newest),
-            clock=clock,
-            observer=observer,
-            freeze=parts.freeze,
-        )
+        self.reporter = Reporter(recorders, writer, is_leading=is_leading, newest=parts.pods.get)
+        self.failures = FailureHandler(parts, self.reporter)
+        self.binding = BindingCycle(parts, self.reporter, self.failures, reader)
         self.preemptions = PreemptionExecutor(
-            cache=parts.cache,
-            queue=parts.queue,
-            nominator=parts.nominator,
-            bus=parts.bus,
-            waiting_pods=parts.waiting_pods,
-            binding=self.binding,
-            writer=writer,
-            reporter=self.reporter,
-            newest=newest,
-            spawn=tasks.spawn,
-            clock=clock,
-            observer=observer,
+            parts, binding=self.binding, writer=writer, reporter=self.reporter, spawn=tasks.spawn
         )
         self.rejections = KubeletRejections(
-            profiles=parts.profiles,
-            pauses=parts.cache.pauses,
-            reader=reader,
-            reporter=self.reporter,
-            clock=clock,
-            observer=observer,
-            is_leading=is_leading,
+            parts, reader=reader, reporter=self.reporter, is_leading=is_leading
         )
-        self.pod_handler = parts.queueing_pod_handler(self.reporter, self.rejections.left)
+        self.pod_handler = QueueingPodHandler(parts, self.reporter, self.rejections.left)
         self.scheduler = Scheduler(
-            profiles=parts.profiles,
-            cache=parts.cache,
-            nominator=parts.nominator,
-            queue=parts.queue,
-            bus=parts.bus,
-            waiting_pods=parts.waiting_pods,
+            parts,
             binding=self.binding,
             failures=self.failures,
             reporter=self.reporter,
-            clock=clock,
             random=random,
             sampling=sampling,
             attempts=self.attempts,
-            observer=observer,
-            freeze=parts.freeze,
         )
 
 

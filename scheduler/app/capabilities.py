@@ -132,16 +132,7 @@ class NoApiServer:
     def of(self, scheduler_name: str) -> NoApiServer:
         return self
 
-    def record(
-        self,
-        regarding: PodInfo,
-        *,
-        type_: str,
-        reason: str,
-        action: str,
-        note: str,
-        related: PodInfo | None = None,
-    ) -> None:
+    def record(self, regarding: PodInfo, **_event: object) -> None:
         return
 
     def patch_pod_status(self, pod: PodInfo, **_changes: object) -> bool:

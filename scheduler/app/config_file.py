@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NoReturn
 
-from scheduler.app.reloader import Offer, digest_of, named_files
+from scheduler.app.reloader import Offer, digest_of, named_files, outcome
 from scheduler.client.recorded_event import ObjectReference
 from scheduler.configuration.load import NO_POLICIES, load
 from scheduler.errors import ConfigurationError
@@ -76,19 +76,12 @@ class ConfigFile:
             last = state
 
     def _offer(self, about: ObjectReference) -> Offer:
+        result: Configuration | ConfigurationError
         try:
-            configuration = self.load()
+            result = self.load()
         except ConfigurationError as error:
-            fault = error
-
-            def read() -> Configuration:
-                raise fault
-        else:
-
-            def read() -> Configuration:
-                return configuration
-
-        return Offer(str(self._path), about, self.digest, read)
+            result = error
+        return Offer(str(self._path), about, self.digest, outcome(result))
 
     def _look(self) -> None:
         self._state = self._states()
@@ -111,10 +104,10 @@ def lease_of(election: LeaderElection) -> ObjectReference:
 
 def _state_of(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()  # of what a link leads to
+        status = path.stat()  # of what a link leads to
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _content(path: Path) -> bytes:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
-from scheduler.app.reloader import Offer, digest_of, nothing
+from scheduler.app.reloader import Offer, digest_of, outcome
 from scheduler.client.http.request import Request
 from scheduler.client.recorded_event import ObjectReference
 from scheduler.client.resources import Resource
@@ -89,7 +89,7 @@ class ConfigMapSource:
             resource_version=config_map.resource_version if config_map else "",
         )
         if config_map is None:
-            return Offer(self.where.source, about, digest, nothing(self.where.source, "is deleted"))
+            return Offer(self.where.source, about, digest, outcome(self._fault("is deleted")))
         return Offer(self.where.source, about, digest, lambda: self._read(config_map))
 
     def first(self, config_map: ConfigMap) -> Configuration:

@@ -7,7 +7,7 @@ import logging
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.assembly import Cycles, QueueParts, limited
+from scheduler.app.assembly import Cycles, Parts, limited
 from scheduler.app.capabilities import ApiReads, ApiWrites, TasksInBackground
 from scheduler.app.gauges import show_queue, show_state
 from scheduler.app.generation import Generation
@@ -16,8 +16,8 @@ from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of, together
 from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
-from scheduler.client.event_recorders import EventRecorders
-from scheduler.client.leadership import Leadership, Unopposed
+from scheduler.client.events import EventRecorders
+from scheduler.client.leadership import Leadership
 from scheduler.client.lease import LeaderElector, new_identity
 from scheduler.client.pod_reader import ApiPodReader
 from scheduler.client.requests import GuardedRequests, Rehearsal
@@ -31,7 +31,7 @@ from scheduler.framework.preemption import Preemptions
 from scheduler.metrics import Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from random import Random
 
     from scheduler.client.connection import ApiConnection
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import LeaderElection
     from scheduler.framework.interface import Plugin
-    from scheduler.objects.pod import PodInfo
     from scheduler.runtime.framework import Framework
 
 logger = logging.getLogger(__name__)
@@ -85,28 +84,20 @@ class Daemon:
         self._connection = connection
         self.metrics = Metrics()
         connection.observer = self.metrics.rest_client
-        self.parts = QueueParts(
-            clock,
-            self.metrics,
-            in_tree,
-            initial_backoff_seconds=settings.pod_initial_backoff_seconds,
-            max_backoff_seconds=settings.pod_max_backoff_seconds,
-            max_in_unschedulable_seconds=max_in_unschedulable_seconds,
+        self.parts = Parts(
+            clock, self.metrics, in_tree, max_in_unschedulable_seconds=max_in_unschedulable_seconds
         )
-        self.parts.cache.pauses.configure(
-            initial_seconds=settings.node_pause_initial_seconds,
-            max_seconds=settings.node_pause_max_seconds,
-        )
-        self.leadership: Leadership = Unopposed()
+        self.parts.configure(settings)
+        self.leadership = Leadership()
         if settings.leader_election.leader_elect and not no_bind:
             self.leadership = self._elector(settings.leader_election, clock, random)
-        # namespace/name -> as the API server last showed it, which the watch of pods writes there.
-        self._pods: dict[str, PodInfo] = {}
         guarded = GuardedRequests(connection, self.leadership.check)
         writes = Rehearsal() if no_bind else limited(guarded, settings.client_connection)
         self._api_writes = ApiWrites(writes)
-        self.writer = ApiWriter(writes, clock, random=random, newest=self._pods.get, observer=self.metrics)
-        self._recorders = EventRecorders(self.writer, clock)
+        self.writer = ApiWriter(
+            writes, clock, random=random, newest=self.parts.pods.get, observer=self.metrics
+        )
+        self._recorders = EventRecorders(self.writer.queue_event, clock)
         self._tasks = Tasks()
         self._background = TasksInBackground(self._tasks)
         self.cycles = Cycles(
@@ -114,7 +105,6 @@ class Daemon:
             writer=self.writer,
             recorders=self._recorders,
             reader=ApiPodReader(connection, random),
-            newest=self._pods.get,
             is_leading=self.leadership.is_leading,
             tasks=self._tasks,
             random=random,
@@ -125,7 +115,6 @@ class Daemon:
             connection,
             self.parts,
             self.cycles.pod_handler,
-            self._pods,
             metrics=self.metrics,
             random=random,
             needs=first.needs,
@@ -155,14 +144,6 @@ class Daemon:
     def has_synced(self) -> bool:
         """Whether everything that decisions rest on has been read once."""
         return self.watches.has_synced
-
-    def pod(self, key: str) -> PodInfo | None:
-        """Return a pod by `namespace/name`, as the API server last showed it."""
-        return self._pods.get(key)
-
-    def pods(self) -> Iterable[PodInfo]:
-        """Return all pods that are known and have not ended, whosever they are."""
-        return self._pods.values()
 
     def recorder(self, controller: str) -> EventRecorder:
         """Return a recorder of events about anything; what it records is written only while leading."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.queue.in_flight import POD_POPPED
+from scheduler.queue.places import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.app.assembly import Cycles, Parts, QueueParts
+    from scheduler.app.assembly import Cycles, Parts
     from scheduler.app.generation import Generation
     from scheduler.metrics import Metrics
+
+# Their words are those of kube-scheduler's metric.
+_WAITING = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
 
 
 def show_state(metrics: Metrics, parts: Parts, in_force: Callable[[], Generation]) -> None:
@@ -27,19 +31,14 @@ def show_state(metrics: Metrics, parts: Parts, in_force: Callable[[], Generation
     refreshes.nodes_without_data = lambda: in_force().nodes_without_data(parts.cache.snapshot())
 
 
-def show_queue(metrics: Metrics, parts: QueueParts, cycles: Cycles) -> None:
+def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:
     """Show what waits, and what is under way."""
     queue = parts.queue
     metrics.watch_gauge(
         "scheduler_pending_pods",
         "Number of pending pods, by the queue type.",
         "queue",
-        lambda: {
-            "active": queue.active,
-            "backoff": queue.backoff,
-            "unschedulable": queue.unschedulable,
-            "gated": queue.gated,
-        },
+        lambda: {place.value: queue.count(place) for place in _WAITING},
     )
     metrics.watch_gauge(
         "scheduler_inflight_events",

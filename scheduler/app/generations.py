@@ -14,7 +14,7 @@ from scheduler.wasm.library import guest_urls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from scheduler.app.assembly import Cycles, QueueParts
+    from scheduler.app.assembly import Cycles, Parts
     from scheduler.app.generation import Generation
     from scheduler.app.tasks import Tasks
     from scheduler.app.watches import Watches
@@ -38,7 +38,7 @@ class Generations:
         first: Generation,
         build: Callable[[Configuration], Generation],
         *,
-        parts: QueueParts,
+        parts: Parts,
         cycles: Cycles,
         watches: Watches,
         tasks: Tasks,
@@ -99,14 +99,7 @@ class Generations:
         self._let_go(generation)
         parts.profiles.swap(generation.frameworks, generation.extenders)
         self._cycles.sampling.configure(percentages_of(settings))
-        parts.queue.reload(
-            initial_backoff_seconds=settings.pod_initial_backoff_seconds,
-            max_backoff_seconds=settings.pod_max_backoff_seconds,
-        )
-        parts.cache.pauses.configure(
-            initial_seconds=settings.node_pause_initial_seconds,
-            max_seconds=settings.node_pause_max_seconds,
-        )
+        parts.configure(settings)
         self._take_in(generation.frameworks.keys() - old.frameworks.keys())
         parts.bus.wake()
         self.retiring.append(old)
@@ -116,8 +109,7 @@ class Generations:
     def _let_go(self, generation: Generation) -> None:
         """Drop the pods of names that are served no longer."""
         parts = self._parts
-        for pending in list(parts.queue.pods()):
-            pod = pending.queued.pod
+        for pod in [queued.pod for queued in parts.queue.pods()]:
             if pod.scheduler_name not in generation.frameworks:
                 parts.queue.delete(pod, "served by no profile any more")
                 if parts.cache.state_of(pod.uid) is PodState.OUTSIDE:

@@ -25,7 +25,7 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
         and `attempt`: null before the first and after it was forgotten, else `at`, `number`, `chosen` and the
         explanation in the shape of `explain --cluster`.
     """
-    pod = daemon.pod(key)
+    pod = daemon.parts.pods.get(key)
     attempted = daemon.cycles.attempts.last(key)
     if pod is None:
         if attempted is None:

@@ -17,5 +17,5 @@ def settle_memory() -> None:
     seen one larger block come and go. And Python looks for garbage after every 700 new objects, through all young
     ones, where a scheduler mostly makes objects that stay: pods and nodes.
     """
-    np.ones(_LARGEST_FREED_BYTES // 8, dtype=np.int64)
+    np.empty(_LARGEST_FREED_BYTES, dtype=np.uint8)  # not a page of it is touched
     gc.set_threshold(_YOUNG_OBJECTS, 20, 50)

@@ -15,7 +15,8 @@ from scheduler.server.tls import KeyPair, tls_context
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Sequence
+    import ssl
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from aiohttp import web
@@ -113,8 +114,7 @@ def pages(
         health["leaderElection"] = LeaderElectionWatchdog(daemon, name, clock).problem
     ready: dict[str, Check] = {
         **health,
-        "shutdown": lambda: "process is shutting down" if stop.is_set() else "",
-        "sched-handler-sync": lambda: "" if daemon.has_synced else "handlers are not fully synchronized",
+        **readiness(stop, lambda: daemon.has_synced),
     }
     return application(
         metrics=daemon.metrics.text,
@@ -122,7 +122,7 @@ def pages(
         live={},
         ready=ready,
         configuration=lambda: daemon.configuration,
-        pods=daemon.pods,
+        pods=daemon.parts.pods.values,
         is_leading=daemon.leadership.is_leading,
         explain=lambda key: live_explanation(daemon, key, clock),
         access=access,
@@ -154,10 +154,29 @@ async def serving_pages(
                 clock=clock,
                 access=Access(connection, where.always_allowed),
             )
-            port = await stack.enter_async_context(serving(guarded, where.host, where.secure_port, tls))
-            logger.info("Serving securely", extra={"address": where.host, "port": port})
+            await listen(stack, guarded, where.host, where.secure_port, tls)
         if where.http_port:
             open_to_all = pages(daemon, configuration, stop=stop, clock=clock)
-            port = await stack.enter_async_context(serving(open_to_all, where.host, where.http_port))
-            logger.info("Serving in plain HTTP", extra={"address": where.host, "port": port})
+            await listen(stack, open_to_all, where.host, where.http_port)
         yield
+
+
+def readiness(stop: asyncio.Event, has_synced: Callable[[], bool]) -> dict[str, Check]:
+    """Return the checks of whoever watches a cluster, under kube-scheduler's names."""
+    return {
+        "shutdown": lambda: "process is shutting down" if stop.is_set() else "",
+        "sched-handler-sync": lambda: "" if has_synced() else "handlers are not fully synchronized",
+    }
+
+
+async def listen(
+    stack: AsyncExitStack, app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None
+) -> None:
+    """Serve pages until the stack is closed.
+
+    Raises:
+        ConfigurationError: the address cannot be listened on.
+    """
+    taken = await stack.enter_async_context(serving(app, host, port, tls))
+    sentence = "Serving in plain HTTP" if tls is None else "Serving securely"
+    logger.info(sentence, extra={"address": host, "port": taken})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.configuration.defaults import enabled_names
-from scheduler.errors import ConfigurationError, FieldError, SchedulerError
+from scheduler.errors import ConfigurationError, SchedulerError
 from scheduler.wasm.library import guest_files
 
 if TYPE_CHECKING:
@@ -146,11 +146,13 @@ class Reloader:
         )
 
 
-def nothing(source: str, problem: str) -> Callable[[], NoReturn]:
-    """Return a `read` of a source that has no configuration."""
+def outcome(result: Configuration | ConfigurationError) -> Callable[[], Configuration]:
+    """Return a `read` of a source that was read already, or has no configuration."""
 
-    def read() -> NoReturn:
-        raise ConfigurationError([FieldError("", problem)], source)
+    def read() -> Configuration:
+        if isinstance(result, ConfigurationError):
+            raise result
+        return result
 
     return read
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scheduler.app.needs import PodDecoder, resource_of
 from scheduler.client.reflector import Reflector
 from scheduler.client.resources import NODES, PODS
+from scheduler.cycle.event_handlers import NodeHandler
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.decode import decode_node, decode_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from random import Random
 
     from scheduler.app.assembly import Parts
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from scheduler.cycle.pod_handlers import PodHandler
     from scheduler.framework.interface import Needs
     from scheduler.metrics import Metrics
-    from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
 
 _TERMINAL_PODS_LEFT_OUT = "status.phase!=Succeeded,status.phase!=Failed"
@@ -33,7 +34,7 @@ class Watches:
     """The reflectors and their tasks.
 
     Args:
-        pods: takes all pods that are known and have not ended, whosever they are, by `namespace/name`.
+        pod_handler: takes pods in; `parts.pods` has all that are known and have not ended, whosever they are.
         needs: what the plugins need at first.
 
     Attributes:
@@ -45,37 +46,26 @@ class Watches:
         connection: ApiConnection,
         parts: Parts,
         pod_handler: PodHandler,
-        pods: dict[str, PodInfo],
         *,
         metrics: Metrics,
         random: Random,
         needs: Needs,
     ) -> None:
-        self._connection = connection
         self._parts = parts
-        self._metrics = metrics
-        self._random = random
         self._spawn: Spawn | None = None
         self._tasks: dict[Reflector[Any], asyncio.Task[None]] = {}
         self._decode_pod = PodDecoder(needs)
-        self.pods: Reflector[PodInfo] = Reflector(
-            connection,
+        self._reflector: Callable[..., Reflector[Any]] = partial(
+            Reflector, connection, random=random, observer=metrics
+        )
+        self.pods: Reflector[PodInfo] = self._reflector(
             PODS,
             decode=self._decode_pod,
             handler=pod_handler,
-            random=random,
-            objects=pods,
-            observer=metrics,
+            objects=parts.pods,
             field_selector=_TERMINAL_PODS_LEFT_OUT,
         )
-        self._nodes: Reflector[NodeObject] = Reflector(
-            connection,
-            NODES,
-            decode=decode_node,
-            handler=parts.node_handler(),
-            random=random,
-            observer=metrics,
-        )
+        self._nodes = self._reflector(NODES, decode=decode_node, handler=NodeHandler(parts))
         self._others = {kind: self._reflector_of(kind) for kind in sorted(needs.kinds)}
 
     def __iter__(self) -> Iterator[Reflector[Any]]:
@@ -151,12 +141,5 @@ class Watches:
             await asyncio.wait({task})
 
     def _reflector_of(self, kind: str) -> Reflector[dict[str, Any]]:
-        return Reflector(
-            self._connection,
-            resource_of(kind)[0],
-            decode=decode_object,
-            handler=self._parts.object_handler(kind),
-            random=self._random,
-            observer=self._metrics,
-            optional=True,
-        )
+        resource, handler = resource_of(kind)[0], self._parts.object_handler(kind)
+        return self._reflector(resource, decode=decode_object, handler=handler, optional=True)

@@ -70,19 +70,10 @@ def issue(host: str, *, dns_names: Iterable[str] = (), addresses: Iterable[str] 
         )
         .sign(authority_key, hashes.SHA256())
     )
-    return Issued(authority.public_bytes(Encoding.PEM), _pem(key, certificate))
-
-
-def self_signed() -> bytes:
-    """Return a new key and a certificate of its own making for localhost, as PEM."""
-    key, name = ec.generate_private_key(ec.SECP256R1()), _name("localhost")
-    certificate = (
-        _builder(name, name, key)
-        .add_extension(_alternative_names(["localhost"], ["127.0.0.1"]), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(key, hashes.SHA256())
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return Issued(
+        authority.public_bytes(Encoding.PEM), serving=private + certificate.public_bytes(Encoding.PEM)
     )
-    return _pem(key, certificate)
 
 
 def _name(common: str) -> x509.Name:
@@ -108,8 +99,3 @@ def _builder(
         .not_valid_before(now - timedelta(hours=1))  # clocks differ
         .not_valid_after(now + _VALID)
     )
-
-
-def _pem(key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bytes:
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return private + certificate.public_bytes(Encoding.PEM)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
+import click
 
+from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock
 from scheduler.logs import configure_logging
@@ -19,49 +19,45 @@ from scheduler.simulator.scenarios.scenario import Scenario, load_scenario
 from scheduler.simulator.server import ApiServer
 from scheduler.simulator.stand_ins import KubeletOptions
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _NODES: Final = 30
 _HEARTBEAT_SECONDS: Final = 10.0
 
 
+@command()
+@option(
+    "--nodes",
+    type=click.IntRange(min=0),
+    help="How many nodes of mixed shapes the cluster has; 30, or none with a scenario.",
+)
+@file_option("--scenario", help="What the cluster begins with and what happens to it.")
+@file_option("--kubeconfig", default="custom-scheduler.kubeconfig", help="Where to write how to reach it.")
+@port_option("--port", default=0, help="Port on 127.0.0.1; 0 takes any that is free.")
+@option("--seed", default=7, help="Which mixed cluster.")
+@option("--tls", is_flag=True, help="Serve HTTPS, and ask for the token that is in the kubeconfig.")
+@option(
+    "--rbac",
+    is_flag=True,
+    help="Let Roles and ClusterRoles decide who may do what, with --tls; the token in the kubeconfig is an "
+    "administrator's.",
+)
+@option(
+    "--controllers/--no-controllers",
+    default=True,
+    help="Let stand-ins make pods, bind volumes and collect what is left. Without, a real kube-controller-manager is to "
+    "do that; kubelets and drivers are still stood in for, and renew their nodes' leases.",
+)
 def api_server(
-    nodes: Annotated[
-        int | None,
-        typer.Option(
-            help="How many nodes of mixed shapes the cluster has; 30, or none with a scenario.",
-            min=0,
-            show_default=False,
-        ),
-    ] = None,
-    scenario: Annotated[
-        Path | None,
-        typer.Option(help="What the cluster begins with and what happens to it.", metavar="FILE"),
-    ] = None,
-    kubeconfig: Annotated[Path, typer.Option(help="Where to write how to reach it.", metavar="FILE")] = Path(
-        "custom-scheduler.kubeconfig"
-    ),
-    port: Annotated[
-        int, typer.Option(help="Port on 127.0.0.1; 0 takes any that is free.", metavar="PORT")
-    ] = 0,
-    seed: Annotated[int, typer.Option(help="Which mixed cluster.")] = 7,
-    tls: Annotated[
-        bool, typer.Option("--tls", help="Serve HTTPS, and ask for the token that is in the kubeconfig.")
-    ] = False,
-    rbac: Annotated[
-        bool,
-        typer.Option(
-            "--rbac",
-            help="Let Roles and ClusterRoles decide who may do what, with --tls; the token in the kubeconfig is an "
-            "administrator's.",
-        ),
-    ] = False,
-    controllers: Annotated[
-        bool,
-        typer.Option(
-            "--controllers/--no-controllers",
-            help="Let stand-ins make pods, bind volumes and collect what is left. Without, a real kube-controller-manager "
-            "is to do that; kubelets and drivers are still stood in for, and renew their nodes' leases.",
-        ),
-    ] = True,
+    nodes: int | None,
+    scenario: Path | None,
+    kubeconfig: Path,
+    port: int,
+    seed: int,
+    tls: bool,
+    rbac: bool,
+    controllers: bool,
 ) -> None:
     """Serve the API of a simulated cluster: kubectl and schedulers can use it as a real one."""
     configure_logging(logging.INFO)
@@ -97,7 +93,7 @@ async def _serve(
             playing = asyncio.create_task(player.play(), name="scenario")
         written = server.write_kubeconfig(kubeconfig)
         count = len(server.store.list("nodes"))
-        typer.echo(f"{server.url} serves {count} nodes\nexport KUBECONFIG={written}")
+        click.echo(f"{server.url} serves {count} nodes\nexport KUBECONFIG={written}")
         await stop.wait()
         if playing is not None:
             playing.cancel()

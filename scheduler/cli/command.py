@@ -5,52 +5,57 @@ from __future__ import annotations
 import gc
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Final
 
-import typer
+import click
 
-from scheduler.cli.go_flags import GoFlagsCommand
 from scheduler.errors import ConfigurationError, SchedulerError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-COMMANDS = ("run", "check", "explain", "extender", "demo", "api-server")
+COMMANDS: Final = ("run", "check", "explain", "extender", "demo", "api-server")
 """Each is a function in a module of its own, both of that name."""
-
-app = typer.Typer(
-    name="custom-scheduler",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_show_locals=False,
-)
+_LONGEST_SENTENCE = 1000
 
 
-@app.callback()
-def _about() -> None:
+class _Commands(click.Group):
+    """Imports a command when it is asked for: what `run` needs takes longer to load than `explain` takes in all."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        function = cmd_name.replace("-", "_")
+        gc.disable()  # modules stay until the process ends: looking for garbage in them takes a sixth of the time
+        try:
+            command: click.Command = getattr(import_module(f"scheduler.cli.{function}"), function)
+        finally:
+            gc.freeze()
+            gc.enable()
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _sentence(self.get_command(ctx, name))) for name in COMMANDS])
+
+
+def _sentence(command: click.Command | None) -> str:
+    """Return the first of what a command says of itself, whole."""
+    return "" if command is None else command.get_short_help_str(limit=_LONGEST_SENTENCE)
+
+
+@click.command("custom-scheduler", cls=_Commands)
+def _commands() -> None:
     """A scheduler for Kubernetes whose plugins are single Python files."""
 
 
 def main() -> None:
     """Run the command line; a fault of the configuration ends it with status 2, any other error of ours with 1."""
-    asked = sys.argv[1] if len(sys.argv) > 1 else ""
-    gc.disable()  # modules stay until the process ends: looking for garbage in them takes a sixth of the time
-    for name in (asked,) if asked in COMMANDS else COMMANDS:
-        app.command(name, cls=GoFlagsCommand)(_command(name))
-    gc.freeze()
-    gc.enable()
     try:
-        app()
+        _commands()
     except ConfigurationError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
     except SchedulerError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(1)
-
-
-def _command(name: str) -> Callable[..., Any]:
-    """Import one command; what `run` needs takes longer to load than `explain` takes in all."""
-    function = name.replace("-", "_")
-    command: Callable[..., Any] = getattr(import_module(f"scheduler.cli.{function}"), function)
-    return command

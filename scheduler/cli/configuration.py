@@ -2,51 +2,41 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-from typing import Annotated
-
-import typer
+import click
 
 from scheduler.app.config_map import ConfigMapKey
+from scheduler.cli.options import file_option, option
+
+_SECTION = "Configuration"
 
 
 def _config_map_key(text: str) -> ConfigMapKey:
     try:
         return ConfigMapKey.parse(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+        raise click.BadParameter(str(error)) from error
 
 
-_option = partial(typer.Option, rich_help_panel="Configuration")
-
-ConfigFileOption = Annotated[
-    Path | None,
-    _option(
-        "--config",
-        help="KubeSchedulerConfiguration file; without it and without --config-map, the default plugins.",
-        metavar="FILE",
-    ),
-]
-ConfigMapOption = Annotated[
-    ConfigMapKey | None,
-    _option(
-        "--config-map",
-        help="ConfigMap that holds the configuration, instead of a file, and plugin files (keys that end in .py); "
-        "without KEY, its only other key.",
-        metavar="NAMESPACE/NAME[:KEY]",
-        parser=_config_map_key,
-    ),
-]
-FollowConfig = Annotated[
-    bool,
-    _option(
-        "--follow-config/--no-follow-config",
-        help="Take a changed configuration, or plugin file of it, without a restart; what is wrong is refused with "
-        "an event and the old one kept.",
-    ),
-]
-WriteConfigTo = Annotated[
-    Path | None,
-    _option(help="Write the configuration in effect to a file, and end.", metavar="FILE"),
-]
+config = file_option(
+    "--config",
+    help="KubeSchedulerConfiguration file; without it and without --config-map, the default plugins.",
+    section=_SECTION,
+)
+config_map = option(
+    "--config-map",
+    type=_config_map_key,
+    help="ConfigMap that holds the configuration, instead of a file, and plugin files (keys that end in .py); "
+    "without KEY, its only other key.",
+    metavar="NAMESPACE/NAME[:KEY]",
+    section=_SECTION,
+)
+follow_config = option(
+    "--follow-config/--no-follow-config",
+    default=True,
+    help="Take a changed configuration, or plugin file of it, without a restart; what is wrong is refused with an event "
+    "and the old one kept.",
+    section=_SECTION,
+)
+write_config_to = file_option(
+    "--write-config-to", help="Write the configuration in effect to a file, and end.", section=_SECTION
+)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 
+from scheduler.cli.options import command, file_option, option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.demo.given import Given
@@ -18,35 +18,29 @@ from scheduler.logs import LogFormat, configure_logging
 from scheduler.simulator.scenarios.manifests import read_manifests
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scheduler.demo.workload import Workload
 
 
-def demo(
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="KubeSchedulerConfiguration file; without it, the default plugins.", metavar="FILE"
-        ),
-    ] = None,
-    apply: Annotated[
-        Path | None,
-        typer.Option(
-            help="YAML or JSON file of objects to place; without it, pods that show what there is to see.",
-            metavar="FILE",
-        ),
-    ] = None,
-    exit_: Annotated[
-        bool,
-        typer.Option(
-            "--exit", help="End by itself: with status 0 once every pod is where it should be, 1 if not."
-        ),
-    ] = False,
-) -> None:
+@command()
+@file_option("--config", help="KubeSchedulerConfiguration file; without it, the default plugins.")
+@file_option(
+    "--apply",
+    help="YAML or JSON file of objects to place; without it, pods that show what there is to see.",
+)
+@option(
+    "--exit",
+    "exit_",
+    is_flag=True,
+    help="End by itself: with status 0 once every pod is where it should be, 1 if not.",
+)
+def demo(config: Path | None, apply: Path | None, exit_: bool) -> None:
     """Watch the daemon place pods on a simulated cluster of 30 nodes; nothing else is needed."""
     configure_logging(logging.ERROR, LogFormat.TEXT)
     configuration = default() if config is None else load(config)
     workload = Tour() if apply is None else Given(read_manifests(apply))
-    raise typer.Exit(run_in_loop(_demo(configuration, workload, exit_when_settled=exit_)))
+    sys.exit(run_in_loop(_demo(configuration, workload, exit_when_settled=exit_)))
 
 
 async def _demo(configuration: Configuration, workload: Workload, *, exit_when_settled: bool) -> int:

@@ -6,22 +6,26 @@ import gc
 import logging
 import sys
 from collections import Counter
-from collections.abc import Iterable
 from enum import Enum
-from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import click
 import msgspec
-import typer
 
+from scheduler.cli.options import choice_option, command, file_option, option
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.errors import ObjectError
-from scheduler.objects.pod import PodInfo
 from scheduler.whatif import cluster_file, watch_event
 from scheduler.whatif.cluster_file import STANDARD_INPUT, ClusterFile, ClusterFileError
 from scheduler.whatif.judging import is_pending, judge_each, judge_sequence, pods_to_judge
 from scheduler.whatif.offline import OfflineScheduler
 from scheduler.whatif.waking import with_wakes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from scheduler.objects.pod import PodInfo
 
 _UPSTREAM_NAME = "default-scheduler"
 _BAD_INPUT = 2
@@ -35,69 +39,55 @@ class Output(Enum):
     JSON = "json"
 
 
+@command()
+@option(
+    "--cluster",
+    help="Nodes, pods and what else there is, as `kubectl get ... -o json` or YAML; - is standard input.",
+    metavar="FILE",
+)
+@option(
+    "--server",
+    help="Ask a running daemon about --pod instead: its last attempt, and its story in the queue.",
+    metavar="URL",
+)
+@file_option("--token-file", help="With --server: shown as bearer token.")
+@option("--insecure-skip-tls-verify", is_flag=True, help="With --server: take any certificate.")
+@file_option(
+    "--config",
+    help="KubeSchedulerConfiguration file, whose profiles' pods are judged; without it, kube-scheduler's default plugins.",
+)
+@option(
+    "--scheduler-name",
+    help=f"Without --config: judge the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
+    metavar="NAME",
+)
+@option("--pod", help="Show this pod only; NAME alone is in the namespace default.", metavar="NS/NAME")
+@option(
+    "--sequence",
+    is_flag=True,
+    help="Place the pods one after another, by priority and then in the file's order, instead of judging each against "
+    "the cluster as it is.",
+)
+@option(
+    "--event",
+    help="One watch event as JSON or YAML: type, object and, of MODIFIED, oldObject; - is standard input. Also say of "
+    "every pod that has to wait whether this would get it another try.",
+    metavar="FILE",
+)
+@choice_option(Output, "--output", "-o", default=Output.TABLE, help="For people or for programs.")
+@option("--all-nodes", is_flag=True, help="Name every node in the table, however many there are.")
 def explain(
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            help="Nodes, pods and what else there is, as `kubectl get ... -o json` or YAML; - is standard input.",
-            metavar="FILE",
-        ),
-    ] = None,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            help="Ask a running daemon about --pod instead: its last attempt, and its story in the queue.",
-            metavar="URL",
-        ),
-    ] = None,
-    token_file: Annotated[
-        Path | None, typer.Option(help="With --server: shown as bearer token.", metavar="FILE")
-    ] = None,
-    insecure_skip_tls_verify: Annotated[
-        bool,
-        typer.Option("--insecure-skip-tls-verify", help="With --server: take any certificate."),
-    ] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="KubeSchedulerConfiguration file, whose profiles' pods are judged; "
-            "without it, kube-scheduler's default plugins.",
-            metavar="FILE",
-        ),
-    ] = None,
-    scheduler_name: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Without --config: judge the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
-            metavar="NAME",
-        ),
-    ] = None,
-    pod: Annotated[
-        str | None,
-        typer.Option(help="Show this pod only; NAME alone is in the namespace default.", metavar="NS/NAME"),
-    ] = None,
-    sequence: Annotated[
-        bool,
-        typer.Option(
-            "--sequence",
-            help="Place the pods one after another, by priority and then in the file's order, "
-            "instead of judging each against the cluster as it is.",
-        ),
-    ] = False,
-    event: Annotated[
-        str | None,
-        typer.Option(
-            help="One watch event as JSON or YAML: type, object and, of MODIFIED, oldObject; - is standard input. "
-            "Also say of every pod that has to wait whether this would get it another try.",
-            metavar="FILE",
-        ),
-    ] = None,
-    output: Annotated[
-        Output, typer.Option("--output", "-o", help="For people or for programs.")
-    ] = Output.TABLE,
-    all_nodes: Annotated[
-        bool, typer.Option("--all-nodes", help="Name every node in the table, however many there are.")
-    ] = False,
+    cluster: str | None,
+    server: str | None,
+    token_file: Path | None,
+    insecure_skip_tls_verify: bool,
+    config: Path | None,
+    scheduler_name: str | None,
+    pod: str | None,
+    sequence: bool,
+    event: str | None,
+    output: Output,
+    all_nodes: bool,
 ) -> None:
     """Say for every pending pod which nodes could run it, how they rank, and why the others cannot."""
     if (cluster is None) == (server is None):
@@ -109,8 +99,8 @@ def explain(
         from scheduler.cli.explain_live import ask, show_live  # HTTP and TLS take a while to import
 
         key = pod if "/" in pod else f"default/{pod}"
-        told = ask(server, key, token_file=token_file, skip_tls_verify=insecure_skip_tls_verify)
-        show_live(told, as_json=output is Output.JSON, all_nodes=all_nodes)
+        answer = ask(server, key, token_file=token_file, skip_tls_verify=insecure_skip_tls_verify)
+        show_live(answer, as_json=output is Output.JSON, all_nodes=all_nodes)
         return
     assert cluster is not None
     if config is not None and scheduler_name is not None:
@@ -119,17 +109,17 @@ def explain(
     configuration = default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config)
     gc.disable()  # what is read stays until the process ends: looking for garbage in it takes a third of the time
     try:
-        found = cluster_file.load(cluster)
-        wanted = None if pod is None else _key_of_judged(pod, found, configuration)
-        scheduler = OfflineScheduler(found, configuration)
-        happening = None if event is None else watch_event.load(event, found, kinds=scheduler.needs.kinds)
+        given = cluster_file.load(cluster)
+        wanted = None if pod is None else _key_of_judged(pod, given, configuration)
+        scheduler = OfflineScheduler(given, configuration)
+        happening = None if event is None else watch_event.load(event, given, kinds=scheduler.needs.kinds)
     except (ClusterFileError, ObjectError) as error:
         _refuse(str(error))
     gc.freeze()
     gc.enable()
-    pods = pods_to_judge(scheduler, found.pods)
+    pods = pods_to_judge(scheduler, given.pods)
     if not pods:
-        _say_whose_pods_there_are(found, configuration)
+        _say_whose_pods_there_are(given, configuration)
     if wanted is not None and not sequence:
         pods = [each for each in pods if each.key == wanted]
     judged = judge_sequence(scheduler, pods) if sequence else judge_each(scheduler, pods)
@@ -149,14 +139,14 @@ def _check_event(event: str | None, cluster: str | None) -> None:
 
 
 def _refuse(message: str) -> NoReturn:
-    typer.echo(message, err=True)
-    raise typer.Exit(_BAD_INPUT)
+    click.echo(message, err=True)
+    sys.exit(_BAD_INPUT)
 
 
-def _key_of_judged(name: str, found: ClusterFile, configuration: Configuration) -> str:
+def _key_of_judged(name: str, cluster: ClusterFile, configuration: Configuration) -> str:
     """Return the key of the pod that is meant; end with a message if it is not there to be judged."""
     key = name if "/" in name else f"default/{name}"
-    pod = next((each for each in found.pods if each.key == key), None)
+    pod = next((each for each in cluster.pods if each.key == key), None)
     profiles = [profile.scheduler_name for profile in configuration.settings.profiles]
     if pod is None:
         _refuse(f"pod {key} is not in the file")
@@ -175,9 +165,9 @@ def _why_not_judged(pod: PodInfo, profiles: list[str]) -> str:
     return f"names the scheduler {pod.scheduler_name}, the profiles here are {', '.join(profiles)}"
 
 
-def _say_whose_pods_there_are(found: ClusterFile, configuration: Configuration) -> None:
+def _say_whose_pods_there_are(cluster: ClusterFile, configuration: Configuration) -> None:
     names = ", ".join(profile.scheduler_name for profile in configuration.settings.profiles)
-    others = Counter(pod.scheduler_name for pod in found.pods if is_pending(pod))
+    others = Counter(pod.scheduler_name for pod in cluster.pods if is_pending(pod))
     message = f"There is no pending pod whose spec.schedulerName is {names}."
     if others:
         counted = ", ".join(f"{count} of {name}" for name, count in sorted(others.items()))
@@ -185,7 +175,7 @@ def _say_whose_pods_there_are(found: ClusterFile, configuration: Configuration) 
             f" Pending are {counted}: --scheduler-name NAME judges those with the default plugins, "
             "--config FILE with the plugins of a profile of that name."
         )
-    typer.echo(message, err=True)
+    click.echo(message, err=True)
 
 
 def _write_json(explanations: Iterable[dict[str, Any]]) -> None:

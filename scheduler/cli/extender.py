@@ -6,10 +6,7 @@ import logging
 import random
 import sys
 from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from scheduler.app.extender.certificates import ServingCertificate
 from scheduler.app.extender.pages import ExtenderAddress, serving_extender
@@ -17,8 +14,9 @@ from scheduler.app.extender.service import ExtenderService, checked_profile, jud
 from scheduler.app.extender.snippet import points_not_run, snippet
 from scheduler.app.memory import settle_memory
 from scheduler.app.pages import Serving
-from scheduler.cli.process import Kubeconfig, LoggingFormat, run_in_loop, stop_on_signals
-from scheduler.cli.serving import BindAddress, TlsCertFile, TlsPrivateKeyFile, file_option, port_option
+from scheduler.cli.options import command, file_option, option, port_option
+from scheduler.cli.process import kubeconfig_option, logging_format_option, run_in_loop, stop_on_signals
+from scheduler.cli.serving import bind_address, tls_cert_file, tls_private_key_file
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, load
@@ -27,85 +25,89 @@ from scheduler.whatif.cluster_file import ClusterFile
 from scheduler.whatif.offline import OfflineScheduler
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scheduler.configuration.load import Configuration
+    from scheduler.logs import LogFormat
 
 logger = logging.getLogger(__name__)
 
-_PANEL = "Answering kube-scheduler"
+_SECTION = "Answering kube-scheduler"
 
 
+@command()
+@file_option(
+    "--config",
+    help="KubeSchedulerConfiguration file, whose profiles judge; without it, the default plugins.",
+)
+@option(
+    "--profile",
+    default="",
+    help="schedulerName of the profile that judges all pods; without it the only one, or, of several, that of the pod's "
+    "own schedulerName.",
+    metavar="NAME",
+)
+@kubeconfig_option
+@option(
+    "--snippet",
+    "snippet_only",
+    is_flag=True,
+    help="Print what kube-scheduler's configuration needs, and end.",
+)
+@option(
+    "--bind",
+    is_flag=True,
+    help="Bind pods as well, after a last look by the same plugins; whoever is answered can have pods bound, so "
+    "--client-ca-file goes with it.",
+)
+@option(
+    "--url",
+    default="",
+    help="How kube-scheduler reaches this, for the snippet and for a certificate that is made; without it, on this "
+    "machine.",
+    metavar="URL",
+    section=_SECTION,
+)
+@bind_address
+@port_option("--secure-port", default=8443, help="Port of HTTPS; 0 for none.", section=_SECTION)
+@port_option(
+    "--http-port",
+    default=0,
+    help="Port of plain HTTP; with --client-ca-file, of health and metrics only. 0 for none.",
+    section=_SECTION,
+)
+@tls_cert_file
+@tls_private_key_file
+@file_option("--tls-ca-file", help="Who vouches for --tls-cert-file, PEM, for the snippet.", section=_SECTION)
+@file_option(
+    "--cert-dir",
+    help="Where a certificate that is made is kept (tls.crt, tls.key, ca.crt) and found again; without it each start "
+    "makes another, which kube-scheduler has to be told.",
+    metavar="DIR",
+    section=_SECTION,
+)
+@file_option(
+    "--client-ca-file", help="Who vouches for schedulers, PEM: nobody else is answered.", section=_SECTION
+)
+@option("--v", "-v", default=0, help="How much is logged: 0 little, 2 much.", metavar="N")
+@logging_format_option
 def extender(
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="KubeSchedulerConfiguration file, whose profiles judge; without it, the default plugins.",
-            metavar="FILE",
-        ),
-    ] = None,
-    profile: Annotated[
-        str,
-        typer.Option(
-            help="schedulerName of the profile that judges all pods; without it the only one, or, of several, that of "
-            "the pod's own schedulerName.",
-            metavar="NAME",
-        ),
-    ] = "",
-    kubeconfig: Kubeconfig = None,
-    snippet_only: Annotated[
-        bool,
-        typer.Option("--snippet", help="Print what kube-scheduler's configuration needs, and end."),
-    ] = False,
-    bind: Annotated[
-        bool,
-        typer.Option(
-            "--bind",
-            help="Bind pods as well, after a last look by the same plugins; whoever is answered can have pods bound, "
-            "so --client-ca-file goes with it.",
-        ),
-    ] = False,
-    url: Annotated[
-        str,
-        typer.Option(
-            help="How kube-scheduler reaches this, for the snippet and for a certificate that is made; without it, "
-            "on this machine.",
-            metavar="URL",
-            rich_help_panel=_PANEL,
-        ),
-    ] = "",
-    bind_address: BindAddress = "0.0.0.0",  # noqa: S104 - a pod is asked from outside
-    secure_port: Annotated[
-        int, port_option(help="Port of HTTPS; 0 for none.", rich_help_panel=_PANEL)
-    ] = 8443,
-    http_port: Annotated[
-        int,
-        port_option(
-            help="Port of plain HTTP; with --client-ca-file, of health and metrics only. 0 for none.",
-            rich_help_panel=_PANEL,
-        ),
-    ] = 0,
-    tls_cert_file: TlsCertFile = None,
-    tls_private_key_file: TlsPrivateKeyFile = None,
-    tls_ca_file: Annotated[
-        Path | None,
-        file_option(help="Who vouches for --tls-cert-file, PEM, for the snippet.", rich_help_panel=_PANEL),
-    ] = None,
-    cert_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where a certificate that is made is kept (tls.crt, tls.key, ca.crt) and found again; without it "
-            "each start makes another, which kube-scheduler has to be told.",
-            metavar="DIR",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None,
-    client_ca_file: Annotated[
-        Path | None,
-        file_option(help="Who vouches for schedulers, PEM: nobody else is answered.", rich_help_panel=_PANEL),
-    ] = None,
-    v: Annotated[
-        int, typer.Option("--v", "-v", help="How much is logged: 0 little, 2 much.", metavar="N")
-    ] = 0,
-    logging_format: LoggingFormat = None,
+    config: Path | None,
+    profile: str,
+    kubeconfig: Path | None,
+    snippet_only: bool,
+    bind: bool,
+    url: str,
+    bind_address: str,
+    secure_port: int,
+    http_port: int,
+    tls_cert_file: Path | None,
+    tls_private_key_file: Path | None,
+    tls_ca_file: Path | None,
+    cert_dir: Path | None,
+    client_ca_file: Path | None,
+    v: int,
+    logging_format: LogFormat | None,
 ) -> None:
     """Answer a kube-scheduler, whose extender this is, with the plugins of a profile.
 
@@ -141,7 +143,7 @@ def _print_snippet(configuration: Configuration, profile: str, where: ExtenderAd
     # One that is made for this run only would vouch for nobody.
     is_lasting = where.key_pair is not None or where.folder is not None
     certificate = where.certificate() if is_lasting else ServingCertificate()
-    sys.stdout.write(snippet(judges, where.reached(certificate)))
+    sys.stdout.write(snippet(judges, where, certificate.authority))
 
 
 async def _run(
@@ -165,7 +167,7 @@ async def _run(
 
 def _tell(service: ExtenderService, where: ExtenderAddress, certificate: ServingCertificate) -> None:
     """Print the snippet, and say what of the profiles nobody will ask for."""
-    sys.stdout.write(snippet(service.judging, where.reached(certificate)))
+    sys.stdout.write(snippet(service.judging, where, certificate.authority))
     sys.stdout.flush()
     for point, plugins in points_not_run(service.judging, binds=where.binds).items():
         logger.warning(

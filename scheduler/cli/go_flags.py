@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import typer
-from typer.core import TyperCommand
+import click
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,10 +16,10 @@ _WORDS = {
 """Source: Go's strconv.ParseBool."""
 
 
-class GoFlagsCommand(TyperCommand):
+class GoFlagsCommand(click.Command):
     """A command whose flags of the form `--this/--no-this` may also be given a value after `=`."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, [*_without_values(args, self._switches())])
 
     def _switches(self) -> dict[str, str]:
@@ -40,4 +39,4 @@ def _without_values(args: Iterable[str], switches: dict[str, str]) -> Iterable[s
         elif word in _WORDS:
             yield flag if _WORDS[word] else switches[flag]
         else:
-            raise typer.BadParameter(f"must be true or false, was {word!r}", param_hint=flag)
+            raise click.BadParameter(f"must be true or false, was {word!r}", param_hint=flag)

@@ -6,47 +6,61 @@ Source:
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Annotated
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any
 
-import typer
+from scheduler.cli.options import duration_option, option
+from scheduler.configuration.overrides import with_leader_election
 
-from scheduler.objects.durations import Duration
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-
-def duration(text: str) -> Duration:
-    """Read a duration as Go writes it, `1m30s`."""
-    try:
-        return Duration.parse(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-_option = partial(typer.Option, rich_help_panel="Leader election (over the configuration file)")
-_duration = partial(_option, metavar="DURATION", parser=duration)
-
-LeaderElect = Annotated[
-    bool | None,
-    _option(
+_of_section = partial(partial, section="Leader election (over the configuration file)")
+_FLAGS = {  # field -> its flag, without the field's name
+    "leader_elect": _of_section(
+        option,
         "--leader-elect/--no-leader-elect",
+        default=None,
         help="Work only while holding the lease, so that of several replicas one does; on by default.",
-        show_default=False,
     ),
-]
-LeaseDuration = Annotated[
-    Duration | None,
-    _duration(
-        help="How long others wait after the last renewal they saw before they take over. 15s by default."
+    "lease_duration": _of_section(
+        duration_option,
+        "--leader-elect-lease-duration",
+        help="How long others wait after the last renewal they saw before they take over. 15s by default.",
     ),
-]
-RenewDeadline = Annotated[
-    Duration | None,
-    _duration(help="How long the leader tries to renew before it stops working. 10s by default."),
-]
-RetryPeriod = Annotated[Duration | None, _duration(help="How long to wait between two tries. 2s by default.")]
-ResourceName = Annotated[
-    str | None, _option(help="The lease's name. custom-scheduler by default.", metavar="NAME")
-]
-ResourceNamespace = Annotated[
-    str | None, _option(help="The lease's namespace. kube-system by default.", metavar="NAMESPACE")
-]
+    "renew_deadline": _of_section(
+        duration_option,
+        "--leader-elect-renew-deadline",
+        help="How long the leader tries to renew before it stops working. 10s by default.",
+    ),
+    "retry_period": _of_section(
+        duration_option,
+        "--leader-elect-retry-period",
+        help="How long to wait between two tries. 2s by default.",
+    ),
+    "resource_name": _of_section(
+        option,
+        "--leader-elect-resource-name",
+        help="The lease's name. custom-scheduler by default.",
+        metavar="NAME",
+    ),
+    "resource_namespace": _of_section(
+        option,
+        "--leader-elect-resource-namespace",
+        help="The lease's namespace. kube-system by default.",
+        metavar="NAMESPACE",
+    ),
+}
+
+
+def leader_election_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the flags, and as `overriding` what puts them over a configuration."""
+
+    @wraps(command)
+    def with_flags(**given: Any) -> None:
+        flags = {name: given.pop(name) for name in _FLAGS}
+        command(**given, overriding=partial(with_leader_election, **flags))
+
+    for name, flag in reversed(_FLAGS.items()):
+        with_flags = flag(name)(with_flags)
+    return with_flags

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
-from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
-
+from scheduler.cli.options import choice_option, file_option
 from scheduler.logs import LogFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
 
 T = TypeVar("T")
 
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option(help="How to reach the API server; without it, as a pod in the cluster.", metavar="FILE"),
-]
-LoggingFormat = Annotated[
-    LogFormat | None,
-    typer.Option(help="How log lines look; without it, text on a terminal and JSON elsewhere."),
-]
+kubeconfig_option = file_option(
+    "--kubeconfig", help="How to reach the API server; without it, as a pod in the cluster."
+)
+logging_format_option = choice_option(
+    LogFormat,
+    "--logging-format",
+    help="How log lines look; without it, text on a terminal and JSON elsewhere.",
+)
 
 
 def run_in_loop(main: Coroutine[Any, Any, T]) -> T:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+import sys
 from contextlib import AsyncExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from scheduler.app.config_file import ConfigFile
 from scheduler.app.config_map import ConfigMapKey, ConfigMapSource, read_config_map, with_policies
@@ -21,87 +19,75 @@ from scheduler.app.following import following_config_map, following_file
 from scheduler.app.memory import settle_memory
 from scheduler.app.pages import Serving, serving_pages
 from scheduler.app.reloader import Reloader
-from scheduler.cli.configuration import ConfigFileOption, ConfigMapOption, FollowConfig, WriteConfigTo
-from scheduler.cli.leader_election import (
-    LeaderElect,
-    LeaseDuration,
-    RenewDeadline,
-    ResourceName,
-    ResourceNamespace,
-    RetryPeriod,
-    duration,
-)
-from scheduler.cli.process import Kubeconfig, LoggingFormat, run_in_loop, stop_on_signals
-from scheduler.cli.serving import (
-    AlwaysAllowPaths,
-    BindAddress,
-    HttpPort,
-    SecurePort,
-    TlsCertFile,
-    TlsPrivateKeyFile,
-)
+from scheduler.cli import configuration as configuration_flags
+from scheduler.cli import serving as serving_flags
+from scheduler.cli.leader_election import leader_election_flags
+from scheduler.cli.options import command, duration_option, option
+from scheduler.cli.process import kubeconfig_option, logging_format_option, run_in_loop, stop_on_signals
 from scheduler.client.connect import connect
-from scheduler.client.connection import ApiConnection
 from scheduler.clock import SystemClock
-from scheduler.configuration.load import Configuration, default
-from scheduler.configuration.overrides import with_leader_election
+from scheduler.configuration.load import default
 from scheduler.configuration.types import API_VERSION
-from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
 from scheduler.configuration.write import to_yaml
 from scheduler.errors import ConfigurationError, FieldError, LeadershipLostError
 from scheduler.logs import configure_logging, level_of
-from scheduler.objects.durations import Duration
-from scheduler.server.access import ALWAYS_ALLOWED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.client.connection import ApiConnection
+    from scheduler.configuration.load import Configuration
+    from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
+    from scheduler.logs import LogFormat
+    from scheduler.objects.durations import Duration
 
 logger = logging.getLogger(__name__)
 
-_ALWAYS_ALLOWED = ",".join(ALWAYS_ALLOWED)
 
-
+@command()
+@configuration_flags.config
+@configuration_flags.config_map
+@configuration_flags.follow_config
+@kubeconfig_option
+@serving_flags.bind_address
+@serving_flags.secure_port
+@serving_flags.http_port
+@serving_flags.tls_cert_file
+@serving_flags.tls_private_key_file
+@serving_flags.authorization_always_allow_paths
+@option("--v", "-v", default=0, help="How much is logged: 0 little, 2 every pod that is bound.", metavar="N")
+@logging_format_option
+@duration_option(
+    "--pod-max-in-unschedulable-pods-duration",
+    default="5m",
+    help="How long a rejected pod waits for an event that may help it, before it is tried all the same.",
+)
+@configuration_flags.write_config_to
+@option("--no-bind", is_flag=True, help="Decide, explain and count, and write nothing, not even the lease.")
+@option(
+    "--replace-default-scheduler",
+    is_flag=True,
+    help="Run a profile called default-scheduler although another scheduler of that name is at work.",
+)
+@leader_election_flags
 def run(
-    config: ConfigFileOption = None,
-    config_map: ConfigMapOption = None,
-    follow_config: FollowConfig = True,
-    kubeconfig: Kubeconfig = None,
-    bind_address: BindAddress = "0.0.0.0",  # noqa: S104 - a pod is probed and scraped from outside
-    secure_port: SecurePort = 10259,
-    http_port: HttpPort = 0,
-    tls_cert_file: TlsCertFile = None,
-    tls_private_key_file: TlsPrivateKeyFile = None,
-    authorization_always_allow_paths: AlwaysAllowPaths = _ALWAYS_ALLOWED,
-    v: Annotated[
-        int,
-        typer.Option(
-            "--v", "-v", help="How much is logged: 0 little, 2 every pod that is bound.", metavar="N"
-        ),
-    ] = 0,
-    logging_format: LoggingFormat = None,
-    pod_max_in_unschedulable_pods_duration: Annotated[
-        Duration,
-        typer.Option(
-            help="How long a rejected pod waits for an event that may help it, before it is tried all the same.",
-            metavar="DURATION",
-            parser=duration,
-        ),
-    ] = "5m",  # type: ignore[assignment]  # noqa: RUF100 - typer parses defaults like what is typed
-    write_config_to: WriteConfigTo = None,
-    no_bind: Annotated[
-        bool,
-        typer.Option("--no-bind", help="Decide, explain and count, and write nothing, not even the lease."),
-    ] = False,
-    replace_default_scheduler: Annotated[
-        bool,
-        typer.Option(
-            "--replace-default-scheduler",
-            help="Run a profile called default-scheduler although another scheduler of that name is at work.",
-        ),
-    ] = False,
-    leader_elect: LeaderElect = None,
-    leader_elect_lease_duration: LeaseDuration = None,
-    leader_elect_renew_deadline: RenewDeadline = None,
-    leader_elect_retry_period: RetryPeriod = None,
-    leader_elect_resource_name: ResourceName = None,
-    leader_elect_resource_namespace: ResourceNamespace = None,
+    config: Path | None,
+    config_map: ConfigMapKey | None,
+    follow_config: bool,
+    kubeconfig: Path | None,
+    bind_address: str,
+    secure_port: int,
+    http_port: int,
+    tls_cert_file: Path | None,
+    tls_private_key_file: Path | None,
+    authorization_always_allow_paths: str,
+    v: int,
+    logging_format: LogFormat | None,
+    pod_max_in_unschedulable_pods_duration: Duration,
+    write_config_to: Path | None,
+    no_bind: bool,
+    replace_default_scheduler: bool,
+    overriding: Callable[[Configuration], Configuration],
 ) -> None:
     """Place the pods whose spec.schedulerName is one of the configuration's profiles."""
     configure_logging(level_of(v), logging_format)
@@ -115,15 +101,6 @@ def run(
         tls_cert_file,
         tls_private_key_file,
         [path for path in authorization_always_allow_paths.split(",") if path],
-    )
-    overriding = partial(
-        with_leader_election,
-        leader_elect=leader_elect,
-        lease_duration=leader_elect_lease_duration,
-        renew_deadline=leader_elect_renew_deadline,
-        retry_period=leader_elect_retry_period,
-        resource_name=leader_elect_resource_name,
-        resource_namespace=leader_elect_resource_namespace,
     )
     work = _run(
         config,
@@ -141,7 +118,7 @@ def run(
         run_in_loop(work)
     except LeadershipLostError as lost:
         logger.error(str(lost))  # noqa: TRY400 - how it came to that was logged where it happened
-        raise typer.Exit(1) from lost
+        sys.exit(1)
 
 
 def _write(configuration: Configuration, path: Path) -> None:

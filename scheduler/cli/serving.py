@@ -6,52 +6,41 @@ Source:
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-from typing import Annotated
+from scheduler.cli.options import file_option, option, port_option
+from scheduler.server.access import ALWAYS_ALLOWED
 
-import typer
+_SECTION = "Serving /metrics and health"
 
-port_option = partial(typer.Option, metavar="PORT", min=0, max=65535)
-file_option = partial(typer.Option, metavar="FILE")
-_PANEL = "Serving /metrics and health"
-
-BindAddress = Annotated[
-    str,
-    typer.Option(
-        help="Address to listen on; 0.0.0.0 and :: are all there are.",
-        metavar="ADDRESS",
-        rich_help_panel=_PANEL,
-    ),
-]
-SecurePort = Annotated[
-    int,
-    port_option(
-        help="Port of HTTPS, where the API server is asked who may read what; 0 for none.",
-        rich_help_panel=_PANEL,
-    ),
-]
-HttpPort = Annotated[
-    int,
-    port_option(
-        help="Port of plain HTTP, where everybody may read everything: for a machine of your own, or behind a "
-        "proxy; 0 for none.",
-        rich_help_panel=_PANEL,
-    ),
-]
-TlsCertFile = Annotated[
-    Path | None,
-    file_option(
-        help="Certificate of HTTPS, PEM, with its chain; read again when it changes. Without it, one is made.",
-        rich_help_panel=_PANEL,
-    ),
-]
-TlsPrivateKeyFile = Annotated[Path | None, file_option(help="Its key, PEM.", rich_help_panel=_PANEL)]
-AlwaysAllowPaths = Annotated[
-    str,
-    typer.Option(
-        help="Paths that everybody may read over HTTPS, with commas between; /* is all of them.",
-        metavar="PATHS",
-        rich_help_panel=_PANEL,
-    ),
-]
+bind_address = option(
+    "--bind-address",
+    default="0.0.0.0",  # noqa: S104 - a pod is probed, scraped and asked from outside
+    help="Address to listen on; 0.0.0.0 and :: are all there are.",
+    metavar="ADDRESS",
+    section=_SECTION,
+)
+secure_port = port_option(
+    "--secure-port",
+    default=10259,
+    help="Port of HTTPS, where the API server is asked who may read what; 0 for none.",
+    section=_SECTION,
+)
+http_port = port_option(
+    "--http-port",
+    default=0,
+    help="Port of plain HTTP, where everybody may read everything: for a machine of your own, or behind a proxy; "
+    "0 for none.",
+    section=_SECTION,
+)
+tls_cert_file = file_option(
+    "--tls-cert-file",
+    help="Certificate of HTTPS, PEM, with its chain; read again when it changes. Without it, one is made.",
+    section=_SECTION,
+)
+tls_private_key_file = file_option("--tls-private-key-file", help="Its key, PEM.", section=_SECTION)
+authorization_always_allow_paths = option(
+    "--authorization-always-allow-paths",
+    default=",".join(ALWAYS_ALLOWED),
+    help="Paths that everybody may read over HTTPS, with commas between; /* is all of them.",
+    metavar="PATHS",
+    section=_SECTION,
+)

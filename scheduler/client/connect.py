@@ -1,39 +1,46 @@
-"""From a kubeconfig or a service account to an open `ApiConnection` whose credentials stay fresh."""
+"""From a kubeconfig or a service account to an open `ApiConnection` whose credentials stay fresh.
+
+They are read again and again, since tokens and certificates are replaced.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import urllib.request
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from scheduler.client.connection import ApiConnection
-from scheduler.client.credentials import Credentials
-from scheduler.errors import ConfigurationError
+from scheduler.client.http.endpoint import Endpoint
+from scheduler.client.login import Kubeconfig, Login, LoginError, login_of_pod
+from scheduler.errors import ConfigurationError, FieldError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from scheduler.client.login_by_plugin import PluginLogin
+
 logger = logging.getLogger(__name__)
+
+REFRESH_SECONDS = 60.0
+"""How often tokens and certificates are read again; a plugin is asked five minutes before its answer expires."""
+PLUGIN_REFRESH_SECONDS = 600.0
+"""How often a plugin is asked again that does not say when its answer expires."""
 
 
 @asynccontextmanager
-async def connect(kubeconfig: str | None, *, context: str | None = None) -> AsyncIterator[ApiConnection]:
-    """Connect as a kubeconfig says, or, without one, as a pod inside the cluster.
+async def connect(kubeconfig: str | None) -> AsyncIterator[ApiConnection]:
+    """Connect as the current context of a kubeconfig says, or, without one, as a pod inside the cluster.
 
     Nothing is sent yet, so a server that is away shows at the first request.
-
-    Args:
-        kubeconfig: path of the file.
-        context: the kubeconfig's context to use; None for its current one.
 
     Raises:
         ConfigurationError: the kubeconfig is missing or broken, or this is no pod.
     """
-    if kubeconfig is None:
-        credentials = Credentials("no kubeconfig was given, and as a pod in a cluster", None, None)
-    else:
-        credentials = Credentials(f"kubeconfig {kubeconfig}", kubeconfig, context)
+    credentials = Credentials(kubeconfig)
     await credentials.load()
     connection = ApiConnection(credentials.endpoint(), authorization=credentials)
     refreshing = asyncio.create_task(_keep_fresh(credentials, connection), name="credentials refresh")
@@ -62,3 +69,95 @@ async def _keep_fresh(credentials: Credentials, connection: ApiConnection) -> No
                 "Credentials could not be read again",
                 extra={"source": credentials.source, "error": str(error)},
             )
+
+
+class Credentials:
+    """What a kubeconfig, or without one a pod's service account, says at present; an `Authorization`.
+
+    Args:
+        kubeconfig: path of the file; None for the service account.
+
+    Attributes:
+        source: for messages.
+        login: as last read; `load` it first.
+    """
+
+    def __init__(self, kubeconfig: str | None) -> None:
+        self.source = "no kubeconfig was given, and as a pod in a cluster"
+        if kubeconfig is not None:
+            self.source = f"kubeconfig {kubeconfig}"
+        self.login = Login("")
+        self._kubeconfig = None if kubeconfig is None else Path(kubeconfig)
+        self._plugin: PluginLogin | None = None
+        self._rejected = asyncio.Event()
+
+    async def load(self) -> None:
+        """Read everything, or read again what may have changed.
+
+        Raises:
+            ConfigurationError: something is missing or makes no sense.
+        """
+        try:
+            login = await self._read()
+            login.check()
+        except LoginError as error:
+            raise self._broken(str(error)) from error
+        self.login = login
+
+    def header(self) -> str | None:
+        return self.login.authorization
+
+    def rejected(self) -> None:
+        self._rejected.set()
+
+    async def wait_stale(self) -> None:
+        """Wait until it is time to read again, or at once when the server rejected what there is."""
+        tells_expiry = self._plugin is None or self._plugin.tells_expiry
+        try:
+            async with asyncio.timeout(REFRESH_SECONDS if tells_expiry else PLUGIN_REFRESH_SECONDS):
+                await self._rejected.wait()
+        except TimeoutError:
+            return
+        if self._plugin is not None:
+            self._plugin.forget()
+        # Whatever is wrong, a server that rejects everything is not asked after every answer.
+        await asyncio.sleep(1.0)
+        self._rejected.clear()
+
+    def endpoint(self) -> Endpoint:
+        """Return the way to the server with the present certificates.
+
+        Raises:
+            ConfigurationError: the certificates cannot be used.
+        """
+        login = self.login
+        try:
+            tls = login.tls() if login.server.startswith("https") else None
+        except OSError as error:  # ssl.SSLError is one
+            raise self._broken(f"certificates: {error}") from error
+        return Endpoint(login.server, tls, login.server_hostname, self.proxy)
+
+    @property
+    def proxy(self) -> str:
+        """The proxy between, from the kubeconfig or else the environment; "" for none."""
+        if self.login.proxy:
+            return self.login.proxy
+        url = urlsplit(self.login.server)
+        if not url.hostname or urllib.request.proxy_bypass(url.hostname):
+            return ""
+        return urllib.request.getproxies().get(url.scheme, "")
+
+    async def _read(self) -> Login:
+        if self._kubeconfig is None:
+            return login_of_pod()
+        kubeconfig = Kubeconfig(self._kubeconfig)
+        if not kubeconfig.asks_plugin:
+            return kubeconfig.login()
+        if self._plugin is None:
+            from scheduler.client.login_by_plugin import PluginLogin  # as long as all other imports together
+
+            self._plugin = PluginLogin()
+        return await self._plugin.login(self._kubeconfig)
+
+    def _broken(self, problem: str) -> ConfigurationError:
+        return ConfigurationError([FieldError("", problem)], source=self.source)

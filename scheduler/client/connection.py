@@ -117,9 +117,10 @@ class ApiConnection:
         began = time.perf_counter()
         try:
             connection = await self._exchange(request, before_sending)
-        except _NoAnswerError as error:
-            self._observe(request, 0, time.perf_counter() - began)
-            raise error.as_api_error(request) from error
+        except ApiError as error:
+            if not error.status:
+                self._observe(request, 0, time.perf_counter() - began)
+            raise
         status, body = connection.status, connection.taken()
         self._pool.give_back(connection)
         self._observe(request, status, time.perf_counter() - began)
@@ -141,9 +142,9 @@ class ApiConnection:
         """
         try:
             connection = await self._exchange(request, None, silence_seconds=silence_seconds)
-        except _NoAnswerError as error:
+        except ApiError:
             self._observe(request, 0, None)
-            raise error.as_api_error(request) from error
+            raise
         self._observe(request, connection.status, None)
         try:
             if connection.status != 200:
@@ -153,7 +154,7 @@ class ApiConnection:
                 async for lines in batches:
                     yield lines
         except OSError as error:
-            raise _NoAnswerError(error).as_api_error(request) from error
+            raise _no_answer(request, error) from error
         finally:
             self._pool.give_back(connection)
 
@@ -163,14 +164,14 @@ class ApiConnection:
         """Send, and return a connection with the whole answer, or, with `silence_seconds`, with its head.
 
         Raises:
-            _NoAnswerError: there is none.
+            ApiError: with status 0: there is none.
         """
         deadline = asyncio.get_running_loop().time() + request.timeout_seconds
-        lost: _NoAnswerError | None = None
+        lost: ApiError | None = None
         may_repeat = request.method in _SENT_TWICE
         while True:
             try:
-                connection = self._pool.take() or await self._open(deadline, check)
+                connection = self._pool.take() or await self._open(request, deadline, check)
                 if check is not None:
                     self._check(check, connection)
             except Exception:
@@ -185,7 +186,7 @@ class ApiConnection:
                     await connection.begin_piecewise(self._encode(request), silence_seconds)
             except OSError as error:
                 self._pool.give_back(connection)
-                lost = _NoAnswerError(error)
+                lost = _no_answer(request, error)
                 if not may_repeat or connection.has_answered or isinstance(error, TimeoutError):
                     raise lost from error
                 may_repeat = False
@@ -195,13 +196,15 @@ class ApiConnection:
             else:
                 return connection
 
-    async def _open(self, deadline: float, check: Callable[[], None] | None) -> HttpProtocol:
+    async def _open(
+        self, request: Request, deadline: float, check: Callable[[], None] | None
+    ) -> HttpProtocol:
         if check is not None:
             check()
         try:
             return await self._pool.open(deadline)
         except OSError as error:
-            raise _NoAnswerError(error, NOT_CONNECTED) from error
+            raise _no_answer(request, error, NOT_CONNECTED) from error
 
     def _check(self, check: Callable[[], None], connection: HttpProtocol) -> None:
         try:
@@ -248,16 +251,10 @@ class ApiConnection:
         return answer_error(str(request), connection.status, connection.header(b"retry-after"), body)
 
 
-class _NoAnswerError(Exception):
+def _no_answer(request: Request, error: OSError, reason: str = "") -> ApiError:
     """There was none, because of an error of the system."""
-
-    def __init__(self, error: OSError, reason: str = "") -> None:
-        self._error = error
-        self._reason = reason or (TIMEOUT if isinstance(error, TimeoutError) else CONNECTION_LOST)
-
-    def as_api_error(self, request: Request) -> ApiError:
-        words = str(self._error) or type(self._error).__name__
-        return ApiError(0, self._reason, f"{request}: {self._reason}: {words}")
+    reason = reason or (TIMEOUT if isinstance(error, TimeoutError) else CONNECTION_LOST)
+    return ApiError(0, reason, f"{request}: {reason}: {str(error) or type(error).__name__}")
 
 
 async def _pieces(connection: HttpProtocol) -> AsyncGenerator[bytes, None]:

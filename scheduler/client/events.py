@@ -8,23 +8,25 @@ Source: kube-scheduler v1.36, staging/src/k8s.io/client-go/tools/events.
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import socket
 import uuid
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.client.recorded_event import EventBody, EventMetadata, ObjectReference, RecordedEvent
 from scheduler.client.resources import EVENTS
 from scheduler.clock import rfc3339_micro
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from scheduler.client.background import Job
     from scheduler.clock import Clock
     from scheduler.objects.pod import PodInfo
 
-NORMAL = "Normal"
-WARNING = "Warning"
+    QueueEvent = Callable[[Job], bool]  # whether there was room
 
 FINISH_SECONDS = 360.0
 """A series that nothing was added to for so long is over; the next occurrence is a new event."""
@@ -37,32 +39,49 @@ _CUT = " ..."
 _NAME_LIMIT = 253
 
 
-class EventQueue(Protocol):
-    """Where events go: the writer's event queue."""
+class EventRecorders:
+    """Recorders by schedulerName, each made when it is first asked for.
 
-    def queue_event(self, job: Job) -> bool:
-        """Queue an event to be sent when there is time; False if there is no room."""
-        ...
+    Those of names that are served no longer stay: bindings end under them, and series of events later still. `run` must
+    run beside them, to write what is counted.
+
+    Args:
+        queue: takes events, to be sent when there is time.
+        clock: for the events' times.
+    """
+
+    def __init__(self, queue: QueueEvent, clock: Clock) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._recorders: dict[str, EventRecorder] = {}
+
+    def of(self, scheduler_name: str) -> EventRecorder:
+        """Return who records the events of a profile, or of another controller of this process."""
+        recorder = self._recorders.get(scheduler_name)
+        if recorder is None:
+            recorder = EventRecorder(self._queue, self._clock, scheduler_name)
+            self._recorders[scheduler_name] = recorder
+        return recorder
+
+    async def run(self) -> NoReturn:
+        """Finish and refresh series until cancelled."""
+        for rounds in itertools.count(1):
+            await asyncio.sleep(FINISH_SECONDS)
+            for recorder in list(self._recorders.values()):
+                recorder.finish_series()
+                if rounds % REFRESHES_AFTER == 0:
+                    recorder.flush()
+        raise AssertionError("counting ends nowhere")
 
 
 class EventRecorder:
-    """Records the events of one scheduler name; never waits. What is counted is written by `EventRecorders.run`."""
+    """Records the events of one schedulerName; never waits."""
 
-    def __init__(
-        self, queue: EventQueue, clock: Clock, controller: str, *, hostname: str | None = None
-    ) -> None:
-        """Prepare a recorder.
-
-        Args:
-            queue: the writer.
-            clock: for the events' times.
-            controller: the scheduler's name.
-            hostname: of this machine; None to ask it.
-        """
+    def __init__(self, queue: QueueEvent, clock: Clock, controller: str) -> None:
         self._queue = queue
         self._clock = clock
         self._controller = controller
-        self._instance = f"{controller}-{socket.gethostname() if hostname is None else hostname}"
+        self._instance = f"{controller}-{socket.gethostname()}"
         self._known: dict[tuple[object, ...], RecordedEvent] = {}
         self._last_nanoseconds = 0
 
@@ -115,7 +134,7 @@ class EventRecorder:
                 related=other,
             ),
             now,
-            self._queue.queue_event,
+            self._queue,
         )
         if event.queue() and not is_unique:
             self._known[key] = event

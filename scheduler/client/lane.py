@@ -43,11 +43,6 @@ class Lane:
         self._idle.set()
 
     @property
-    def limit(self) -> int:
-        """How many requests may be under way now."""
-        return self._limit.value
-
-    @property
     def present(self) -> int:
         """How many requests are waiting or under way."""
         return self._present

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
 
 
-class Leadership(Protocol):
-    """The right to write, and how to come by it: `acquire`, `keep` beside the work, `release`."""
+class Leadership:
+    """The right to write, and how to come by it: `acquire`, `keep` beside the work, `release`.
+
+    Of this very class it is the right of a scheduler that is told to work without asking.
+    """
 
     def is_leading(self) -> bool:
         """Whether the right is ours at this moment, by the clock."""
-        ...
+        return True
 
     def check(self) -> None:
         """Do nothing while leading.
@@ -19,35 +21,13 @@ class Leadership(Protocol):
         Raises:
             NotLeadingError: we are not, or not any more.
         """
-        ...
 
     async def acquire(self) -> None:
         """Wait until we lead; what goes wrong is logged and tried again."""
-        ...
 
     async def keep(self) -> None:
         """Keep the right for as long as possible; returns once it is lost."""
-        ...
-
-    async def release(self) -> None:
-        """Stop leading, and let others know; to be called when nothing that was begun is left."""
-        ...
-
-
-class Unopposed:
-    """The leadership of a scheduler that is told to work without asking."""
-
-    def is_leading(self) -> bool:
-        return True
-
-    def check(self) -> None:
-        return
-
-    async def acquire(self) -> None:
-        return
-
-    async def keep(self) -> None:
         await asyncio.Event().wait()
 
     async def release(self) -> None:
-        return
+        """Stop leading, and let others know; to be called when nothing that was begun is left."""

@@ -91,27 +91,18 @@ class Claim:
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
             "metadata": {"name": name, "namespace": namespace},
-            "spec": self._spec(rfc3339_micro(now), transitions=0),
+            "spec": _spec(self.identity, self.duration_seconds, now, transitions=0),
         }
 
     def on(self, lease: Lease, now: datetime) -> dict[str, Any]:
         """Return a Lease taken from whoever held it, or renewed by the one that does."""
-        record, moment = lease.record, rfc3339_micro(now)
-        spec = self._spec(moment, transitions=record.transitions + 1)
-        if record.holder == self.identity:
-            spec["acquireTime"] = record.acquire_time or moment
-            spec["leaseTransitions"] = record.transitions
+        record = lease.record
+        is_renewal = record.holder == self.identity
+        transitions = record.transitions if is_renewal else record.transitions + 1
+        spec = _spec(self.identity, self.duration_seconds, now, transitions=transitions)
+        if is_renewal and record.acquire_time:
+            spec["acquireTime"] = record.acquire_time
         return _with_spec(lease, spec)
-
-    def _spec(self, now: str, *, transitions: int) -> dict[str, Any]:
-        return {
-            "holderIdentity": self.identity,
-            # Whole seconds on the wire. Cut, as client-go does, others would come before the time is over.
-            "leaseDurationSeconds": math.ceil(self.duration_seconds),
-            "acquireTime": now,
-            "renewTime": now,
-            "leaseTransitions": transitions,
-        }
 
 
 def released(lease: Lease, now: datetime) -> dict[str, Any]:
@@ -120,15 +111,19 @@ def released(lease: Lease, now: datetime) -> dict[str, Any]:
     Source:
         client-go v1.36, tools/leaderelection/leaderelection.go, tryRelease.
     """
+    return _with_spec(lease, _spec("", 1, now, transitions=lease.record.transitions))
+
+
+def _spec(holder: str, duration_seconds: float, now: datetime, *, transitions: int) -> dict[str, Any]:
     moment = rfc3339_micro(now)
-    spec = {
-        "holderIdentity": "",
-        "leaseDurationSeconds": 1,
+    return {
+        "holderIdentity": holder,
+        # Whole seconds on the wire. Cut, as client-go does, others would come before the time is over.
+        "leaseDurationSeconds": math.ceil(duration_seconds),
         "acquireTime": moment,
         "renewTime": moment,
-        "leaseTransitions": lease.record.transitions,
+        "leaseTransitions": transitions,
     }
-    return _with_spec(lease, spec)
 
 
 def _with_spec(lease: Lease, changes: dict[str, Any]) -> dict[str, Any]:

@@ -122,20 +122,16 @@ def login_of_pod() -> Login:
 
 
 class Kubeconfig:
-    """One context of a kubeconfig.
-
-    Args:
-        path: of the file.
-        context: its name; None for the current one.
+    """The current context of a kubeconfig.
 
     Raises:
         LoginError: it cannot be read, or something is missing in it.
     """
 
-    def __init__(self, path: Path, context: str | None) -> None:
+    def __init__(self, path: Path) -> None:
         self._folder = path.expanduser().parent
         content = _parse(path.expanduser())
-        name = context or content.get("current-context")
+        name = content.get("current-context")
         if not name:
             raise LoginError("current-context is missing")
         chosen = _named(content, "contexts", name)

@@ -36,7 +36,7 @@ class PluginLogin:
         if self._loader is not None and self._has_expiry:
             del self._loader.exec_plugin_expiry
 
-    async def login(self, kubeconfig: Path, context: str | None) -> Login:
+    async def login(self, kubeconfig: Path) -> Login:
         """Ask the plugin, if its answer is not known or about to expire.
 
         Raises:
@@ -49,7 +49,6 @@ class PluginLogin:
             else:
                 self._loader = await config.load_kube_config(
                     config_file=str(kubeconfig),
-                    context=context,
                     client_configuration=configuration,
                     persist_config=False,
                 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from scheduler.client.http.request import Request
+from scheduler.client.http.request import STRATEGIC_MERGE_PATCH, Request
 from scheduler.client.resources import EVENTS
-from scheduler.client.status_patch import STRATEGIC_MERGE_PATCH
 from scheduler.clock import rfc3339_micro
 from scheduler.errors import ApiError
 
@@ -64,37 +64,24 @@ class EventBody(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
     series: _Series | None = None
 
 
+@dataclass(eq=False, slots=True)
 class RecordedEvent:
     """One event, and how often it happened.
 
     Attributes:
-        about: namespace/name of what it is about.
-        count: how often it happened.
         last_observed: when it happened last.
+        count: how often it happened.
     """
 
-    __slots__ = (
-        "_body",
-        "_is_created",
-        "_is_sending",
-        "_queue",
-        "_sent_count",
-        "_tries",
-        "_waits",
-        "count",
-        "last_observed",
-    )
-
-    def __init__(self, body: EventBody, event_time: datetime, queue: Callable[[RecordedEvent], bool]) -> None:
-        self.count = 1
-        self.last_observed = event_time
-        self._body = body
-        self._queue = queue
-        self._is_created = False
-        self._sent_count = 0
-        self._tries = 0
-        self._waits = False
-        self._is_sending = False
+    _body: EventBody
+    last_observed: datetime
+    _queue: Callable[[RecordedEvent], bool]
+    count: int = 1
+    _is_created: bool = False
+    _sent_count: int = 0
+    _tries: int = 0
+    _waits: bool = False
+    _is_sending: bool = False
 
     @property
     def about(self) -> str:

@@ -15,10 +15,11 @@ import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
+from scheduler.client import wire
 from scheduler.client.backoff import Backoff
-from scheduler.client.connection import TIMEOUT
+from scheduler.client.connection import CONNECTION_LOST, TIMEOUT
 from scheduler.client.store import Handler, Store
-from scheduler.client.watch import Cursor, Query, list_then_watch
+from scheduler.client.watch import list_into, watch
 from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from scheduler.client.connection import ApiConnection
     from scheduler.client.resources import Resource
-    from scheduler.client.wire import ObjectIdentity
+    from scheduler.client.wire import WatchEvent
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +36,6 @@ T = TypeVar("T")
 
 WATCH_SECONDS = (300, 600)
 """How long the server is asked to keep a watch open: a random time between, as client-go."""
-SILENCE_SECONDS = 150.0
-"""How long a watch may send nothing before it counts as lost; bookmarks come once a minute."""
 REFUSED_SECONDS = 30.0
 """How often to ask again for what one may not read, or is not there."""
 STEADY_SECONDS = 60.0
@@ -77,10 +76,7 @@ class Reflector(Generic[T]):
         objects: dict[str, T] | None = None,
         observer: ReflectorObserver | None = None,
         field_selector: str = "",
-        label_selector: str = "",
-        namespace: str = "",
         optional: bool = False,
-        silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
         """Prepare; nothing is asked before `run`.
 
@@ -93,26 +89,20 @@ class Reflector(Generic[T]):
             objects: where they are kept, for who is to see them before this is built; a new dictionary if not given.
             observer: counts lists and ends of watches.
             field_selector: as in `status.phase!=Failed`.
-            label_selector: as in `app=web`.
-            namespace: "" for all.
             optional: a server that lacks the kind (404) is taken to have no objects of it, instead of
                 holding up whoever waits for the first list.
-            silence_seconds: how long a watch may send nothing.
         """
         self.resource = resource
         self._connection = connection
         self._random = random
         self._observer = observer
         self._optional = optional
-        self._path = resource.path(namespace)
-        self._selectors = {
-            name: selector
-            for name, selector in (("fieldSelector", field_selector), ("labelSelector", label_selector))
-            if selector
-        }
-        self._silence_seconds = silence_seconds
+        self._path = resource.path()
+        self._selectors = {"fieldSelector": field_selector} if field_selector else {}
         self._store = Store(resource.kind, decode, handler, objects)
-        self._cursor = Cursor()
+        self._version = ""  # up to where everything is known; none when a full list is needed
+        self._streams_lists = True  # whether the server is believed to begin a watch with all objects
+        self._is_listing = False  # whether the events of the watch that is open are of those
         self._backoff = Backoff(random, initial_seconds=0.8, maximum_seconds=30.0)
         self._synced = asyncio.Event()
         self._listed = asyncio.Event()
@@ -128,7 +118,7 @@ class Reflector(Generic[T]):
     @property
     def resource_version(self) -> str:
         """Up to where everything is known; "" before the first list and after an expiry."""
-        return self._cursor.resource_version
+        return self._version
 
     @property
     def has_synced(self) -> bool:
@@ -149,7 +139,7 @@ class Reflector(Generic[T]):
         For a `decode` that keeps more than before. The store keeps what it has, and stays synced, meanwhile.
         """
         self._store.forget_versions()
-        self._cursor.resource_version = ""
+        self._version = ""
         self._listed.clear()
 
     async def wait_listed(self) -> None:
@@ -163,16 +153,13 @@ class Reflector(Generic[T]):
             await asyncio.sleep(seconds)
 
     async def _watch_until_it_ends(self) -> float:
-        """Go on from the cursor, once; return the seconds to wait before the next time."""
+        """Go on from what is known, once; return the seconds to wait before the next time."""
         loop = asyncio.get_running_loop()
         self._progressed = False
         started = loop.time()
-        query = Query(
-            self._path, self._selectors, self._random.randint(*WATCH_SECONDS), self._silence_seconds
-        )
         failure: ApiError | None = None
         try:
-            await list_then_watch(self._connection, query, self._cursor, self)
+            await self._list_then_watch()
         except ApiError as error:
             failure = error
         lived = loop.time() - started
@@ -187,44 +174,66 @@ class Reflector(Generic[T]):
             return 0.0 if at_once else self._backoff.next_seconds()
         return self._after(failure, at_once=at_once)
 
-    def _note_listed(self) -> None:
+    async def _list_then_watch(self) -> None:
+        """Take all objects in, if no version is known to go on from, then their changes until the watch ends in order.
+
+        Raises:
+            ApiError: refused, cut off or silent; what came before it is taken in.
+        """
+        self._is_listing = not self._version and self._streams_lists
+        if self._is_listing:
+            params = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+            self._store.begin_replace()
+        else:
+            if not self._version:
+                self._note_listed(await list_into(self._store, self._connection, self._path, self._selectors))
+            params = {"resourceVersion": self._version}
+        await watch(
+            self._connection,
+            self._path,
+            {**self._selectors, **params},
+            self._take,
+            seconds=self._random.randint(*WATCH_SECONDS),
+        )
+        if self._is_listing:
+            raise ApiError(0, CONNECTION_LOST, f"watch {self._path}: ended before all objects were sent")
+
+    def _take(self, event: WatchEvent) -> None:
+        identity, version = event.identity, event.identity.resource_version
+        if event.type == wire.BOOKMARK:
+            if self._is_listing and wire.ends_initial_events(event.object):
+                self._is_listing = False
+                self._store.end_replace()
+                self._note_listed(version)
+        elif event.type == wire.DELETED:
+            self._store.delete(identity)
+        else:
+            self._store.put(identity, event.object)
+        # The versions of the objects a watch begins with are in no order, and before their end they are no progress.
+        if not self._is_listing:
+            self._version = version or self._version
+            self._note_progress()
+
+    def _note_listed(self, version: str) -> None:
+        self._version = version
         self._synced.set()
         self._listed.set()
-
-    # What is listed and watched: `watch.Changes`.
-
-    def begin_replace(self) -> None:
-        self._store.begin_replace()
-
-    def end_replace(self) -> None:
-        self._store.end_replace()
-        self._note_listed()
         if self._lists_once:
-            self._cursor.initial_events, self._lists_once = True, False
+            self._streams_lists, self._lists_once = True, False
         if self._observer is not None:
             self._observer.listed(self.resource)
-        self.alive()
+        self._note_progress()
 
-    def put(self, identity: ObjectIdentity, raw: bytes) -> None:
-        self._store.put(identity, raw)
-        self.alive()
-
-    def delete(self, identity: ObjectIdentity) -> None:
-        self._store.delete(identity)
-        self.alive()
-
-    def alive(self) -> None:
-        # The objects of a list that is never completed are no progress.
-        if self._cursor.resource_version:
-            self._progressed = True
-            self._complained_of = None
+    def _note_progress(self) -> None:
+        self._progressed = True
+        self._complained_of = None
 
     def _after(self, error: ApiError, *, at_once: bool) -> float:
-        """Decide what an ended watch means for the cursor; return the seconds to wait."""
+        """Decide from where to go on after an ended watch; return the seconds to wait."""
         if _is_expired(error):
             self._count_end("expired")
             logger.info("Watch expired, listing again", extra=self._fields(error))
-            self._cursor.resource_version = ""
+            self._version = ""
             return 0.0 if at_once else self._backoff.next_seconds()
         if error.status in {401, 403, 404}:
             self._count_end("error")
@@ -232,27 +241,28 @@ class Reflector(Generic[T]):
             if error.status == 404 and self._optional:
                 self._store.begin_replace()
                 self._store.end_replace()
-                self._note_listed()
+                self._synced.set()
+                self._listed.set()
             return max(REFUSED_SECONDS, error.retry_after_seconds or 0.0)
         if error.reason == TIMEOUT and error.status == 0:
             self._count_end("stalled")
-            if not self._cursor.resource_version:
+            if not self._version:
                 # A server that ignores `sendInitialEvents` never tells that they have ended.
-                self._cursor.initial_events = False
+                self._streams_lists = False
             logger.info("Watch fell silent", extra=self._fields(error))
             return 0.0 if at_once else self._backoff.next_seconds()
         self._count_end("error")
         seconds = max(0.0 if at_once else self._backoff.next_seconds(), error.retry_after_seconds or 0.0)
         logger.warning("Watch failed", extra={**self._fields(error), "retry_seconds": round(seconds, 3)})
-        if not self._cursor.resource_version and self._cursor.initial_events:
+        if not self._version and self._streams_lists:
             # As client-go: a server whose storage cannot stream lists says 500, also though it serves plain ones.
-            self._cursor.initial_events = error.status in {0, 429}
+            self._streams_lists = error.status in {0, 429}
             self._lists_once = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
         if error.status not in {0, 429}:
             self._refusals += 1
             if self._refusals >= _REFUSALS_BEFORE_LIST:
                 self._refusals = 0
-                self._cursor.resource_version = ""
+                self._version = ""
         return seconds
 
     def _complain(self, error: ApiError) -> None:

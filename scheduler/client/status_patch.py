@@ -15,16 +15,6 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import PodCondition
 
-STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-
-# Fields of a condition in the order of Go's JSON, without lastProbeTime, which kube-scheduler never sets.
-_FIELDS = (
-    ("message", "message"),
-    ("observedGeneration", "observed_generation"),
-    ("reason", "reason"),
-    ("status", "status"),
-)
-
 
 def status_patch(
     pod: PodInfo, conditions: Iterable[PodCondition], nominated_node_name: str | None, now: datetime
@@ -62,26 +52,17 @@ def status_patch(
         status["conditions"] = patches
     if nominated_node_name is not None and nominated_node_name != pod.pod.status.nominated_node_name:
         status["nominatedNodeName"] = nominated_node_name or None
-    return msgspec.json.encode({"status": status}) if status else None
+    return msgspec.json.encode({"status": status}, order="sorted") if status else None
 
 
 def _new_condition(wanted: PodCondition, now: datetime) -> dict[str, Any]:
-    patch: dict[str, Any] = {"lastProbeTime": None, "lastTransitionTime": rfc3339(now)}
-    for name, attribute in _FIELDS:
-        value = getattr(wanted, attribute)
-        if value or name == "status":
-            patch[name] = value
-    patch["type"] = wanted.type
-    return patch
+    return {"lastProbeTime": None, "lastTransitionTime": rfc3339(now), **msgspec.to_builtins(wanted)}
 
 
 def _changed_condition(old: PodCondition, wanted: PodCondition, now: datetime) -> dict[str, Any]:
-    patch: dict[str, Any] = {}
+    before, after = msgspec.to_builtins(old), msgspec.to_builtins(wanted)
+    # What is empty is in neither, as Go omits it, and so removed.
+    patch = {name: after.get(name) for name in before | after if before.get(name) != after.get(name)}
     if old.status != wanted.status:
         patch["lastTransitionTime"] = rfc3339(now)
-    for name, attribute in _FIELDS:
-        value = getattr(wanted, attribute)
-        if value != getattr(old, attribute):
-            patch[name] = value or None  # Go omits what is empty, and so removes it
-    patch["type"] = wanted.type
-    return patch
+    return {**patch, "type": wanted.type}

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from scheduler.client.background import JobQueue
-from scheduler.client.http.request import Request
+from scheduler.client.http.request import STRATEGIC_MERGE_PATCH, Request
 from scheduler.client.resources import PODS
-from scheduler.client.status_patch import STRATEGIC_MERGE_PATCH, status_patch
+from scheduler.client.status_patch import status_patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

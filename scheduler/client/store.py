@@ -78,9 +78,9 @@ class Store(Generic[T]):
 
     def is_outdated(self, key: str) -> bool:
         """Say whether an object has a newer version than the one here, which nobody can read."""
-        found: Any = self._objects.get(key)
+        known: Any = self._objects.get(key)
         version = self._versions.get(key, ("", ""))[1]
-        return found is not None and bool(version) and found.resource_version != version
+        return known is not None and bool(version) and known.resource_version != version
 
     def forget_versions(self) -> None:
         """Have every object decoded again that comes, the version that is known too; the handler is told of both."""

@@ -128,18 +128,11 @@ def decode_identity(raw: bytes | msgspec.Raw) -> ObjectIdentity:
     try:
         return _decode_identified(raw).metadata
     except msgspec.ValidationError:
-        found = msgspec.json.decode(raw)
-        metadata = found.get("metadata") if isinstance(found, dict) else None
-        texts = metadata if isinstance(metadata, dict) else {}
-        fields = {
-            "name": "name",
-            "namespace": "namespace",
-            "uid": "uid",
-            "resource_version": "resourceVersion",
-        }
-        return ObjectIdentity(
-            **{field: texts[name] for field, name in fields.items() if isinstance(texts.get(name), str)}
-        )
+        obj = msgspec.json.decode(raw)
+        metadata = obj.get("metadata") if isinstance(obj, dict) else None
+        fields = metadata if isinstance(metadata, dict) else {}
+        texts = {name: value for name, value in fields.items() if isinstance(value, str)}
+        return msgspec.convert(texts, ObjectIdentity)
 
 
 def ends_initial_events(bookmark: bytes) -> bool:

@@ -97,18 +97,16 @@ class ApiWriter:
         clock: Clock,
         *,
         random: Random,
-        newest: Newest | None = None,
+        newest: Newest = lambda _: None,
         observer: WriterObserver | None = None,
-        status_capacity: int = STATUS_CAPACITY,
-        event_capacity: int = EVENT_CAPACITY,
     ) -> None:
         self._clock = clock
-        self._newest = newest or _nothing_newer
+        self._newest = newest
         self._observer = observer
         self._binds = Lane(connection, AdaptiveLimit())
         self._deletes = Lane(connection, AdaptiveLimit())
-        self._status = StatusQueue(status_capacity)
-        self._events: JobQueue[Job] = JobQueue("events", event_capacity)
+        self._status = StatusQueue(STATUS_CAPACITY)
+        self._events: JobQueue[Job] = JobQueue("events", EVENT_CAPACITY)
         self._background = BackgroundLane(
             connection,
             [self._status, self._events],
@@ -121,11 +119,6 @@ class ApiWriter:
 
     async def __aexit__(self, *_: object) -> None:
         await self._background.close()
-
-    @property
-    def bind_limit(self) -> int:
-        """How many binds may be under way now."""
-        return self._binds.limit
 
     def pending(self) -> dict[str, int]:
         """Return how many writes of each kind wait or are under way."""
@@ -254,7 +247,3 @@ class ApiWriter:
     def _count_drop(self, queue: str) -> None:
         if self._observer is not None:
             self._observer.dropped(queue)
-
-
-def _nothing_newer(_: str) -> None:
-    return

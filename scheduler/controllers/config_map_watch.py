@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import kopf
 
-from scheduler.client.credentials import Credentials
+from scheduler.client.connect import Credentials
 from scheduler.controllers.config_map import ConfigMap
 from scheduler.errors import SchedulerError
 
@@ -170,8 +170,8 @@ class ConfigMapWatch:
 
         @kopf.on.event("", "v1", "configmaps", registry=registry, when=self._is_meant)
         async def changed(event: kopf.RawEvent, **_: Any) -> None:
-            found = None if event["type"] == _DELETED else ConfigMap.of(event["object"])
-            self._tell(self._changed, found)
+            config_map = None if event["type"] == _DELETED else ConfigMap.of(event["object"])
+            self._tell(self._changed, config_map)
             self._tell(self._seen, True)
 
         return registry
@@ -203,7 +203,7 @@ async def _connection_info(kubeconfig: str | None) -> kopf.ConnectionInfo:
     Raises:
         ConfigurationError: something is missing or makes no sense.
     """
-    credentials = Credentials(f"kubeconfig {kubeconfig}" if kubeconfig else "as a pod", kubeconfig, None)
+    credentials = Credentials(kubeconfig)
     await credentials.load()
     login = credentials.login
     scheme, _, token = (login.authorization or "").partition(" ")

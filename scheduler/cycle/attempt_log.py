@@ -1,27 +1,38 @@
 """The last attempt at each pod, as it was, so that one can ask afterwards why it went where it did, or nowhere.
 
 Memory is bounded in bytes, not in pods, since an attempt keeps a few arrays as long as the cluster is large. Pods that
-wait and pods that were placed have a budget each: a burst of placements must not push out why others wait.
+wait and pods that were placed have a budget each: a burst of placements must not push out why others wait. What can be
+told from something else is left out, and numbers are as short as they are small.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
+from scheduler.cycle.attempt import Decision
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, Diagnosis
+from scheduler.runtime.scoring import Scores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from scheduler.cycle.decision import Decision
+    from numpy.typing import NDArray
+
     from scheduler.snapshot import Snapshot
 
-BUDGET_BYTES = 64 * 1024 * 1024
-"""For each of the two kinds: some 200 placements among 5000 nodes, or 3000 pods that wait there."""
-_RECORD_BYTES = 2048  # of an attempt without its arrays, generously
+PLACED_BYTES = 16 * 1024 * 1024
+"""For pods that were placed: some 1200 among 5000 nodes that could all run them, 700 where some could not."""
+WAITING_BYTES = 40 * 1024 * 1024
+"""For pods that wait: some 3000 among 5000 nodes."""
+_RECORD_BYTES = 2048  # of an attempt without its arrays and the pod's JSON, generously
+_POINTER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,7 @@ class PastAttempt:
     Attributes:
         at: when it was decided.
         number: which attempt at the pod it was, from 1.
-        decision: what was decided; without what the plugins told themselves.
+        decision: what was decided; without what the plugins told themselves, and without which nodes were best.
         names: the nodes there were, by row of the decision's arrays.
     """
 
@@ -45,24 +56,31 @@ class AttemptLog:
     """The last attempts, by pod.
 
     Args:
-        budget_bytes: for pods that wait, and again for pods that were placed.
+        placed_bytes: for pods that were placed.
+        waiting_bytes: for pods that wait.
     """
 
-    def __init__(self, budget_bytes: int = BUDGET_BYTES) -> None:
-        self._placed = _Shelf(budget_bytes)
-        self._waiting = _Shelf(budget_bytes)
+    def __init__(self, placed_bytes: int = PLACED_BYTES, waiting_bytes: int = WAITING_BYTES) -> None:
+        self._placed = _Shelf(placed_bytes)
+        self._waiting = _Shelf(waiting_bytes)
+        self._names: Sequence[str] = ()  # those of the last attempt, which mostly are the next one's
 
     def note(self, decision: Decision, snapshot: Snapshot, *, number: int, at: datetime) -> None:
         """Keep an attempt instead of the one before at the same pod."""
-        key = decision.pod.key
-        kept = PastAttempt(at, number, replace(decision, state=CycleState()), snapshot.names)
+        key, names = decision.pod.key, snapshot.names
+        kept = _Kept.of(decision, names, number, at)
+        size = kept.nbytes
+        if names is not self._names:
+            self._names = names
+            size += _POINTER_BYTES * len(names)
         shelf, other = (self._placed, self._waiting) if decision.node_name else (self._waiting, self._placed)
         other.drop(key)
-        shelf.put(key, kept, _bytes_of(decision))
+        shelf.put(key, kept, size)
 
     def last(self, key: str) -> PastAttempt | None:
         """Return the last attempt at a pod, by `namespace/name`; None if there was none or it is long ago."""
-        return self._waiting.get(key) or self._placed.get(key)
+        kept = self._waiting.get(key) or self._placed.get(key)
+        return kept and kept.attempt()
 
     @property
     def kept_bytes(self) -> int:
@@ -75,12 +93,12 @@ class _Shelf:
 
     def __init__(self, budget_bytes: int) -> None:
         self._budget = budget_bytes
-        self._kept: OrderedDict[str, tuple[PastAttempt, int]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[_Kept, int]] = OrderedDict()
         self.bytes = 0
 
-    def put(self, key: str, attempted: PastAttempt, size: int) -> None:
+    def put(self, key: str, kept: _Kept, size: int) -> None:
         self.drop(key)
-        self._kept[key] = (attempted, size)
+        self._kept[key] = (kept, size)
         self.bytes += size
         while self.bytes > self._budget:
             _, (_, freed) = self._kept.popitem(last=False)
@@ -91,14 +109,91 @@ class _Shelf:
         if found is not None:
             self.bytes -= found[1]
 
-    def get(self, key: str) -> PastAttempt | None:
+    def get(self, key: str) -> _Kept | None:
         found = self._kept.get(key)
         return found and found[0]
 
 
-def _bytes_of(decision: Decision) -> int:
-    diagnosis, scores = decision.diagnosis, decision.scores
-    total = _RECORD_BYTES + diagnosis.rejected_by.nbytes + diagnosis.index.nbytes
-    if scores is not None:
-        total += scores.nbytes
-    return int(total)
+_DECIDED: Final = ("pod", "node_name", "status", "nominated_node_name")
+_DIAGNOSED: Final = tuple(
+    field.name for field in fields(Diagnosis) if field.name not in {"rejected_by", "index"}
+)
+_RANKED: Final = ("plugins", "others", "base")
+_decided, _diagnosed, _ranked = attrgetter(*_DECIDED), attrgetter(*_DIAGNOSED), attrgetter(*_RANKED)
+
+
+class _Kept(NamedTuple):
+    """An attempt as it is kept.
+
+    Attributes:
+        decided: of the decision.
+        diagnosed: of its diagnosis.
+        rejected_by: as in the diagnosis; None if no node was refused.
+        outcomes: likewise, its `index`.
+        ranked: of the scores; None without any.
+        rows: the nodes that were ranked; None if those are all feasible ones.
+    """
+
+    at: datetime
+    number: int
+    names: Sequence[str]
+    decided: tuple[Any, ...]
+    diagnosed: tuple[Any, ...]
+    rejected_by: NDArray[Any] | None
+    outcomes: NDArray[Any] | None
+    ranked: tuple[Any, ...] | None
+    rows: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, decision: Decision, names: Sequence[str], number: int, at: datetime) -> _Kept:
+        diagnosis, scores = decision.diagnosis, decision.scores
+        n_nodes, n_ranked = diagnosis.n_nodes, 0 if scores is None else len(scores.rows)
+        rejected_by = outcomes = rows = None
+        if n_ranked != n_nodes:
+            rejected_by = _short(diagnosis.rejected_by, min(NOT_EXAMINED, -len(diagnosis.plugins)))
+            outcomes = _short(diagnosis.index, max(map(len, diagnosis.tables), default=0))
+            if scores is not None and n_ranked != np.count_nonzero(rejected_by == FEASIBLE):
+                rows = _short(scores.rows, n_nodes)
+        return cls(
+            at,
+            number,
+            names,
+            _decided(decision),
+            _diagnosed(diagnosis),
+            rejected_by,
+            outcomes,
+            None if scores is None else _ranked(scores),
+            rows,
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes, but for the names."""
+        arrays: list[Any] = [self.rejected_by, self.outcomes, self.rows]
+        if self.ranked is not None:
+            plugins, others, _ = self.ranked
+            arrays += [each.values for each in plugins]
+            arrays += others.values()
+        pod = self.decided[0]
+        return sum([getattr(array, "nbytes", 0) for array in arrays], _RECORD_BYTES + len(pod.raw or b""))
+
+    def attempt(self) -> PastAttempt:
+        """Return it as it was."""
+        told = dict(zip(_DIAGNOSED, self.diagnosed, strict=True))
+        diagnosis = Diagnosis.blank(told["n_nodes"])
+        if self.rejected_by is not None:
+            told |= {"rejected_by": self.rejected_by, "index": self.outcomes}
+        for name, value in told.items():
+            setattr(diagnosis, name, value)
+        scores = None
+        if self.ranked is not None:
+            rows: Any = diagnosis.feasible if self.rows is None else self.rows
+            scores = Scores(rows, rows[:0], *self.ranked)
+        decided = dict(zip(_DECIDED, self.decided, strict=True))
+        decision = Decision(state=CycleState(), diagnosis=diagnosis, scores=scores, **decided)
+        return PastAttempt(self.at, self.number, decision, self.names)
+
+
+def _short(numbers: NDArray[Any], furthest: int) -> NDArray[Any]:
+    """Return whole numbers, none further from 0 than one of the same sign, in as few bytes as will do."""
+    return numbers.astype(np.min_scalar_type(furthest))

@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from scheduler.cycle.last_look import is_ours, last_look
 from scheduler.errors import ApiError, SchedulerError
 from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.changes import ASSIGNED_POD_DELETE
@@ -24,20 +25,13 @@ from scheduler.queue.places import Place
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from scheduler.clock import Clock
     from scheduler.cycle.attempt import AssumedPod
-    from scheduler.cycle.event_bus import EventBus
     from scheduler.cycle.failure import FailureHandler
-    from scheduler.cycle.freeze import ClusterFreeze
-    from scheduler.cycle.last_look import LastLook
-    from scheduler.cycle.observer import CycleObserver
     from scheduler.cycle.reporting import Reporter
+    from scheduler.cycle.shared import Shared
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
-    from scheduler.queue.scheduling_queue import SchedulingQueue
     from scheduler.runtime.framework import Framework
-    from scheduler.runtime.waiting_pods import WaitingPodsMap
-    from scheduler.state.cache import Cache
 
 logger = logging.getLogger(__name__)
 
@@ -73,32 +67,14 @@ class _PreBind:
 class BindingCycle:
     """Carries choices out."""
 
-    def __init__(
-        self,
-        *,
-        cache: Cache,
-        queue: SchedulingQueue,
-        bus: EventBus,
-        waiting_pods: WaitingPodsMap,
-        reporter: Reporter,
-        failures: FailureHandler,
-        reader: PodGet,
-        last_look: LastLook,
-        clock: Clock,
-        observer: CycleObserver,
-        freeze: ClusterFreeze,
-    ) -> None:
-        self._cache = cache
-        self._queue = queue
-        self._bus = bus
-        self._waiting_pods = waiting_pods
+    def __init__(self, shared: Shared, reporter: Reporter, failures: FailureHandler, reader: PodGet) -> None:
+        self._cache, self._queue, self._waiting_pods = shared.cache, shared.queue, shared.waiting_pods
+        self._bus, self._freeze = shared.bus, shared.freeze
+        self._clock, self._observer = shared.clock, shared.observer
+        self._newest = shared.pods.get
         self._reporter = reporter
         self._failures = failures
         self._reader = reader
-        self._last_look = last_look
-        self._clock = clock
-        self._observer = observer
-        self._freeze = freeze
         self._pre_binding: dict[str, _PreBind] = {}  # pod uid -> what its PreBind plugins are at
         self._under_way = Counter[int]()  # id of a profile -> bindings of its pods
         self._ended = asyncio.Event()
@@ -181,16 +157,13 @@ class BindingCycle:
             else framework.run_pre_bind(assumed.state, pod, assumed.node_name, busy)
         )
         if status.is_success:
-            status = self._look_once_more(assumed)
+            if not is_ours(assumed, self._newest(pod.key)):
+                raise _NotOursError("it is gone, going, or bound")
+            status = last_look(self._cache, assumed)
         if status.is_success:
             status = await self._bind(assumed)
         # No cluster event can mend what fails from here on, so nobody is named whose events the pod would wait for.
         return status if status.is_success else replace(status, plugin="")
-
-    def _look_once_more(self, assumed: AssumedPod) -> Status:
-        if not self._last_look.pod_is_ours(assumed):
-            raise _NotOursError("it is gone, going, or bound")
-        return self._last_look.judge(assumed)
 
     async def _bind(self, assumed: AssumedPod) -> Status:
         extenders = assumed.attempt.extenders

@@ -19,13 +19,9 @@ logger = logging.getLogger(__name__)
 
 
 class EventBus:
-    """Spreads cluster events; fulfils WaitForEvent and PodActivator.
+    """Spreads cluster events, to the queue first; fulfils WaitForEvent and PodActivator."""
 
-    Args:
-        queue: whose pods are tried again; None where no pod is queued.
-    """
-
-    def __init__(self, queue: SchedulingQueue | None = None) -> None:
+    def __init__(self, queue: SchedulingQueue) -> None:
         self._queue = queue
         self._waiters: dict[asyncio.Future[None], Wanted] = {}
         self._woken = asyncio.Event()
@@ -45,8 +41,7 @@ class EventBus:
             new: the object now; None for a deletion.
             pre_check: leaves out rejected pods for which it says False.
         """
-        if self._queue is not None:
-            self._queue.move_all(event, old, new, pre_check)
+        self._queue.move_all(event, old, new, pre_check)
         if self._waiters:
             for waiter, wanted in list(self._waiters.items()):
                 if not waiter.done() and _wants(wanted, event, old, new):
@@ -54,9 +49,8 @@ class EventBus:
         self._woken.set()
 
     def activate(self, uids: Iterable[str]) -> None:
-        if self._queue is not None:
-            self._queue.activate(uids)
-            self._woken.set()
+        self._queue.activate(uids)
+        self._woken.set()
 
     def wake(self) -> None:
         """Say that the queue may have something to do."""

@@ -10,7 +10,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from scheduler.framework.changes import NODE_ADD, NODE_DELETE, node_changes
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
@@ -18,13 +18,11 @@ from scheduler.objects.node import NodeObject
 from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from scheduler.cycle.event_bus import EventBus
-    from scheduler.cycle.freeze import ClusterFreeze
-    from scheduler.cycle.observer import CycleObserver
+    from scheduler.client.wire import ObjectIdentity
+    from scheduler.cycle.shared import Shared
     from scheduler.errors import ObjectError
-    from scheduler.state.cache import Cache
 
     Events = Sequence[ClusterEvent]
 
@@ -36,44 +34,27 @@ _ADDED = (NODE_ADD,)
 _DELETED = (NODE_DELETE,)
 
 
-class Identity(Protocol):
-    """Which object it is that nobody could read."""
-
-    @property
-    def key(self) -> str: ...
-
-
 class EventHandler(ABC, Generic[T]):
     """Takes in what the watch of one kind shows, at once or when a freeze is over, and tells how long that took.
 
-    Each change is interpreted once: by the method for it, which returns the events that it was. Under their labels
-    the time is told, which is nothing where nothing happened.
-
-    Args:
-        freeze: while it is on, what comes waits.
-        bus: is told of events.
-        observer: counts.
+    A `client.store.Handler`. Each change is interpreted once: by the method for it, which returns the events that it
+    was. Under their labels the time is told, which is nothing where nothing happened.
     """
 
-    def __init__(self, *, freeze: ClusterFreeze, bus: EventBus, observer: CycleObserver) -> None:
-        self._freeze = freeze
-        self._bus = bus
-        self._observer = observer
+    def __init__(self, shared: Shared) -> None:
+        self._freeze, self._bus, self._observer = shared.freeze, shared.bus, shared.observer
+        self._cache = shared.cache
 
     def on_add(self, obj: T) -> None:
-        """An object appeared."""
         self._take_in(self._added, obj)
 
     def on_update(self, old: T, new: T) -> None:
-        """An object changed."""
         self._take_in(self._updated, old, new)
 
     def on_delete(self, old: T) -> None:
-        """An object is gone."""
         self._take_in(self._deleted, old)
 
-    def on_undecodable(self, identity: Identity, error: ObjectError) -> None:
-        """A version of an object came that nobody can read; what was last known of it holds."""
+    def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
         if self._freeze.is_on:
             self._freeze.do_later(partial(self.on_undecodable, identity, error))
         else:
@@ -99,17 +80,11 @@ class EventHandler(ABC, Generic[T]):
     def _deleted(self, old: T, /) -> Events: ...
 
     @abstractmethod
-    def _undecodable(self, identity: Identity, error: ObjectError, /) -> None: ...
+    def _undecodable(self, identity: ObjectIdentity, error: ObjectError, /) -> None: ...
 
 
 class NodeHandler(EventHandler[NodeObject]):
     """Nodes to the cache."""
-
-    def __init__(
-        self, *, cache: Cache, freeze: ClusterFreeze, bus: EventBus, observer: CycleObserver
-    ) -> None:
-        super().__init__(freeze=freeze, bus=bus, observer=observer)
-        self._cache = cache
 
     def _added(self, node: NodeObject) -> Events:
         self._cache.add_node(node)
@@ -131,7 +106,7 @@ class NodeHandler(EventHandler[NodeObject]):
         self._cache.remove_node(node.name)
         return _DELETED
 
-    def _undecodable(self, identity: Identity, error: ObjectError) -> None:
+    def _undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
         logger.warning("Node cannot be understood", extra={"node": identity.key, "error": str(error)})
         self._observer.undecodable("Node")
 
@@ -140,24 +115,14 @@ class ObjectHandler(EventHandler[Any]):
     """Objects of a kind that a plugin needs, to the store it reads them from.
 
     Args:
-        kind: as in the plugin's `needs`, for log lines and counts.
+        kind: as in the plugin's `needs`; kept from now on.
         resource: what its events are called; None where kube-scheduler has no word for the kind.
-        store: `namespace/name` -> object.
     """
 
-    def __init__(
-        self,
-        *,
-        kind: str,
-        resource: EventResource | None,
-        store: MutableMapping[str, Any],
-        freeze: ClusterFreeze,
-        bus: EventBus,
-        observer: CycleObserver,
-    ) -> None:
-        super().__init__(freeze=freeze, bus=bus, observer=observer)
+    def __init__(self, shared: Shared, kind: str, resource: EventResource | None) -> None:
+        super().__init__(shared)
         self._kind = kind
-        self._store = store
+        self._store = shared.cache.table.watch_kind(kind)
         name = kind if resource is None else resource.value
         self._add, self._update, self._delete = (
             ClusterEvent(resource or EventResource.WILDCARD, action, f"{name}{word}")
@@ -183,7 +148,7 @@ class ObjectHandler(EventHandler[Any]):
         self._bus.happened(self._delete, obj, None)
         return (self._delete,)
 
-    def _undecodable(self, identity: Identity, error: ObjectError) -> None:
+    def _undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
         logger.warning(
             "Object cannot be understood",
             extra={"kind": self._kind, "object": identity.key, "error": str(error)},

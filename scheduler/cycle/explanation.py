@@ -22,7 +22,7 @@ from scheduler.framework.preemption import REPORT, PreemptionReport
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scheduler.cycle.decision import Decision
+    from scheduler.cycle.attempt import Decision
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.outcomes import Outcome
@@ -96,9 +96,9 @@ def _nodes(diagnosis: Diagnosis, scores: Scores | None, names: Sequence[str]) ->
                 nodes[names[row]]["avoided"] = diagnosis.avoided[row]
             continue
         if verdict not in refused:
-            found = diagnosis.outcome_of(row)
-            assert found is not None, f"row {row} is refused by nobody"
-            refused[verdict] = {"feasible": False, **refusal(*found)}
+            first_refusal = diagnosis.outcome_of(row)
+            assert first_refusal is not None, f"row {row} is refused by nobody"
+            refused[verdict] = {"feasible": False, **refusal(*first_refusal)}
         nodes[names[row]] = refused[verdict]
     return nodes
 

@@ -12,40 +12,23 @@ from typing import TYPE_CHECKING
 from scheduler.queue.places import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scheduler.clock import Clock
     from scheduler.cycle.attempt import Attempt
-    from scheduler.cycle.observer import CycleObserver
     from scheduler.cycle.reporting import Reporter
+    from scheduler.cycle.shared import Shared
     from scheduler.extenders.wire import ExtenderError
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
-    from scheduler.queue.scheduling_queue import SchedulingQueue
 
 logger = logging.getLogger(__name__)
 
 
 class FailureHandler:
-    """Requeues and reports; fulfils `ExtenderObserver`.
+    """Requeues and reports; fulfils `ExtenderObserver`."""
 
-    Args:
-        newest: `namespace/name` -> the pod as the API server last showed it, None if it is gone.
-    """
-
-    def __init__(
-        self,
-        queue: SchedulingQueue,
-        reporter: Reporter,
-        newest: Callable[[str], PodInfo | None],
-        clock: Clock,
-        observer: CycleObserver,
-    ) -> None:
-        self._queue = queue
+    def __init__(self, shared: Shared, reporter: Reporter) -> None:
+        self._queue, self._newest = shared.queue, shared.pods.get
+        self._clock, self._observer = shared.clock, shared.observer
         self._reporter = reporter
-        self._newest = newest
-        self._clock = clock
-        self._observer = observer
 
     def handle(
         self,

@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, NoReturn
 from scheduler.errors import ApiError, ObjectError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable
 
-    from scheduler.clock import Clock
     from scheduler.cycle.binding import PodGet
-    from scheduler.cycle.observer import CycleObserver
     from scheduler.cycle.reporting import Reporter
+    from scheduler.cycle.shared import Shared
     from scheduler.objects.pod import PodInfo
-    from scheduler.state.node_pauses import NodePauses
 
 logger = logging.getLogger(__name__)
 
@@ -39,32 +37,18 @@ class KubeletRejections:
     """Asks what became of pods that left their nodes too early.
 
     Args:
-        profiles: the schedulerNames that are ours.
-        pauses: where nodes rest.
         reader: reads pods.
         reporter: tells users.
-        clock: the time.
-        observer: counts.
         is_leading: whether we are who binds; else nothing is asked.
     """
 
     def __init__(
-        self,
-        *,
-        profiles: Container[str],
-        pauses: NodePauses,
-        reader: PodGet,
-        reporter: Reporter,
-        clock: Clock,
-        observer: CycleObserver,
-        is_leading: Callable[[], bool],
+        self, shared: Shared, *, reader: PodGet, reporter: Reporter, is_leading: Callable[[], bool]
     ) -> None:
-        self._profiles = profiles
-        self._pauses = pauses
+        self._profiles, self._pauses = shared.profiles, shared.cache.pauses
+        self._clock, self._observer = shared.clock, shared.observer
         self._reader = reader
         self._reporter = reporter
-        self._clock = clock
-        self._observer = observer
         self._is_leading = is_leading
         self._unasked: asyncio.Queue[PodInfo] = asyncio.Queue()
 

@@ -27,17 +27,11 @@ from scheduler.state.pod_states import PodState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.cycle.event_bus import EventBus
-    from scheduler.cycle.event_handlers import Events, Identity
-    from scheduler.cycle.freeze import ClusterFreeze
-    from scheduler.cycle.observer import CycleObserver
-    from scheduler.cycle.profiles import Profiles
+    from scheduler.client.wire import ObjectIdentity
+    from scheduler.cycle.event_handlers import Events
     from scheduler.cycle.reporting import Reporter
+    from scheduler.cycle.shared import Shared
     from scheduler.errors import ObjectError
-    from scheduler.queue.scheduling_queue import SchedulingQueue
-    from scheduler.runtime.waiting_pods import WaitingPodsMap
-    from scheduler.state.cache import Cache
-    from scheduler.state.nominator import Nominator
 
 logger = logging.getLogger(__name__)
 
@@ -52,20 +46,15 @@ class PodHandler(EventHandler[PodInfo]):
 
     Of those only one thing is taken in: where their status says that room was made for them. That room is left alone as
     that of our own nominated pods is, by priority; kube-scheduler knows its own alone.
+
+    Args:
+        left_node: is told of a pod that left the node it was on or was assumed to be on, as it was seen last.
     """
 
-    def __init__(
-        self,
-        *,
-        cache: Cache,
-        nominator: Nominator,
-        freeze: ClusterFreeze,
-        bus: EventBus,
-        observer: CycleObserver,
-    ) -> None:
-        super().__init__(freeze=freeze, bus=bus, observer=observer)
-        self._cache = cache
-        self._nominator = nominator
+    def __init__(self, shared: Shared, left_node: Callable[[PodInfo], None] = lambda _: None) -> None:
+        super().__init__(shared)
+        self._nominator = shared.nominator
+        self._left_node = left_node
 
     def _added(self, pod: PodInfo) -> Events:
         if pod.is_terminal:
@@ -111,7 +100,7 @@ class PodHandler(EventHandler[PodInfo]):
             self._left_node(assumed)
         return events
 
-    def _undecodable(self, identity: Identity, error: ObjectError) -> None:
+    def _undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
         logger.warning("Pod cannot be understood", extra={"pod": identity.key, "error": str(error)})
         self._observer.undecodable("Pod")
 
@@ -164,38 +153,21 @@ class PodHandler(EventHandler[PodInfo]):
     def _let_go(self, uid: str) -> None:
         self._cache.forget(uid)
 
-    def _left_node(self, pod: PodInfo) -> None:
-        """Note that a pod left the node it was on or was assumed to be on, as it was seen last."""
-
 
 class QueueingPodHandler(PodHandler):
     """Beside that, the pending pods of our profiles to the queue.
 
     Args:
-        profiles: whose pods are ours.
-        left_node: is told of a pod that left the node it was on or was assumed to be on, as it was seen last.
+        reporter: tells users of pods that nobody can read.
+        left_node: as of `PodHandler`.
     """
 
     def __init__(
-        self,
-        *,
-        profiles: Profiles,
-        cache: Cache,
-        nominator: Nominator,
-        queue: SchedulingQueue,
-        waiting_pods: WaitingPodsMap,
-        reporter: Reporter,
-        freeze: ClusterFreeze,
-        bus: EventBus,
-        observer: CycleObserver,
-        left_node: Callable[[PodInfo], None] = lambda _: None,
+        self, shared: Shared, reporter: Reporter, left_node: Callable[[PodInfo], None] = lambda _: None
     ) -> None:
-        super().__init__(cache=cache, nominator=nominator, freeze=freeze, bus=bus, observer=observer)
-        self._profiles = profiles
-        self._queue = queue
-        self._waiting_pods = waiting_pods
+        super().__init__(shared, left_node)
+        self._profiles, self._queue, self._waiting_pods = shared.profiles, shared.queue, shared.waiting_pods
         self._reporter = reporter
-        self._tell_left_node = left_node
 
     def _pending_added(self, pod: PodInfo) -> Events:
         if not self._is_ours(pod):
@@ -240,10 +212,7 @@ class QueueingPodHandler(PodHandler):
         else:
             super()._let_go(uid)
 
-    def _left_node(self, pod: PodInfo) -> None:
-        self._tell_left_node(pod)
-
-    def _undecodable(self, identity: Identity, error: ObjectError) -> None:
+    def _undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
         """Note a pod that nobody can read.
 
         It is not tried by an earlier version, which holds no more, and its user is told. It is tried again when it

@@ -18,18 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
 
-    from scheduler.clock import Clock
     from scheduler.cycle.binding import BindingCycle
-    from scheduler.cycle.event_bus import EventBus
-    from scheduler.cycle.observer import CycleObserver
     from scheduler.cycle.profiles import Profiles
     from scheduler.cycle.reporting import Reporter
+    from scheduler.cycle.shared import Shared
     from scheduler.objects.pod import PodInfo
-    from scheduler.queue.scheduling_queue import SchedulingQueue
-    from scheduler.runtime.waiting_pods import WaitingPodsMap
     from scheduler.snapshot import Snapshot
-    from scheduler.state.cache import Cache
-    from scheduler.state.nominator import Nominator
 
     Victims = Mapping[int, tuple[Sequence[PodInfo], int]]
 
@@ -59,48 +53,29 @@ class PreemptionExecutor:
     """Fulfils `Preemptions`.
 
     Args:
-        queue: knows which pods are ours.
-        nominator: knows who is nominated.
-        bus: has a preemptor tried again whose preemption failed.
-        waiting_pods: victims held at Permit are sent back instead of being deleted.
         binding: lets go of those PreBind plugins are at work for.
         writer: says it to the API server.
         reporter: says it to users.
-        newest: `namespace/name` -> the pod as the API server last showed it.
-        cache: knows which nodes there are.
         spawn: begins a task that ends with the daemon.
-        clock: the time.
-        observer: counts.
     """
 
     def __init__(
         self,
+        shared: Shared,
         *,
-        queue: SchedulingQueue,
-        nominator: Nominator,
-        cache: Cache,
-        bus: EventBus,
-        waiting_pods: WaitingPodsMap,
         binding: BindingCycle,
         writer: VictimWriter,
         reporter: Reporter,
-        newest: Callable[[str], PodInfo | None],
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
-        clock: Clock,
-        observer: CycleObserver,
     ) -> None:
-        self._queue = queue
-        self._nominator = nominator
-        self._cache = cache
-        self._bus = bus
-        self._waiting_pods = waiting_pods
+        self._cache, self._nominator, self._queue = shared.cache, shared.nominator, shared.queue
+        self._waiting_pods, self._bus = shared.waiting_pods, shared.bus
+        self._clock, self._observer = shared.clock, shared.observer
+        self._newest = shared.pods.get
         self._binding = binding
         self._writer = writer
         self._reporter = reporter
-        self._newest = newest
         self._spawn = spawn
-        self._clock = clock
-        self._observer = observer
         self._running: dict[
             str, PodInfo | None
         ] = {}  # preemptor's uid -> the victim that is told last, once it is

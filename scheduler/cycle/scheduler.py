@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from scheduler.cycle.attempt import AssumedPod, Attempt
+from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.cycle.scheduling import nominated_others, schedule_pod, schedule_pod_with_extenders
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.state.pod_states import PodState
@@ -18,25 +18,16 @@ from scheduler.state.pod_states import PodState
 if TYPE_CHECKING:
     from random import Random
 
-    from scheduler.clock import Clock
     from scheduler.cycle.attempt_log import AttemptLog
     from scheduler.cycle.binding import BindingCycle
-    from scheduler.cycle.decision import Decision
-    from scheduler.cycle.event_bus import EventBus
     from scheduler.cycle.failure import FailureHandler
-    from scheduler.cycle.freeze import ClusterFreeze
-    from scheduler.cycle.observer import CycleObserver
-    from scheduler.cycle.profiles import Profiles
     from scheduler.cycle.reporting import Reporter
     from scheduler.cycle.sampling import NodeSampling
+    from scheduler.cycle.shared import Shared
     from scheduler.extenders.chain import Extenders
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
-    from scheduler.queue.scheduling_queue import SchedulingQueue
-    from scheduler.runtime.waiting_pods import WaitingPodsMap
     from scheduler.snapshot import Snapshot
-    from scheduler.state.cache import Cache
-    from scheduler.state.nominator import Nominator
 
 logger = logging.getLogger(__name__)
 
@@ -50,46 +41,31 @@ class Scheduler:
     """Places pending pods, one after another, for as long as it runs.
 
     Args:
-        profiles: what is in force.
         random: breaks ties between nodes.
         sampling: how many nodes are looked at.
-        freeze: on while an extender is asked.
     """
 
     def __init__(
         self,
+        shared: Shared,
         *,
-        profiles: Profiles,
-        cache: Cache,
-        nominator: Nominator,
-        queue: SchedulingQueue,
-        bus: EventBus,
-        waiting_pods: WaitingPodsMap,
         binding: BindingCycle,
         failures: FailureHandler,
         reporter: Reporter,
-        clock: Clock,
         random: Random,
         sampling: NodeSampling,
         attempts: AttemptLog,
-        observer: CycleObserver,
-        freeze: ClusterFreeze,
     ) -> None:
-        self._profiles = profiles
-        self._cache = cache
-        self._nominator = nominator
-        self._queue = queue
-        self._bus = bus
-        self._waiting_pods = waiting_pods
+        self._profiles, self._cache, self._nominator = shared.profiles, shared.cache, shared.nominator
+        self._queue, self._waiting_pods = shared.queue, shared.waiting_pods
+        self._bus, self._freeze = shared.bus, shared.freeze
+        self._clock, self._observer = shared.clock, shared.observer
         self._binding = binding
         self._failures = failures
         self._reporter = reporter
-        self._clock = clock
         self._random = random
         self._sampling = sampling
         self._attempts = attempts
-        self._observer = observer
-        self._freeze = freeze
         self._stopping = False
 
     def stop(self) -> None:
@@ -107,11 +83,7 @@ class Scheduler:
                 if queued is None:
                     await self._wait_for_work()
                     continue
-                extenders = self._profiles.extenders
-                if extenders is None:
-                    assumed = self._attempt(queued)
-                else:
-                    assumed = await self._attempt_with_extenders(queued, extenders)
+                assumed = await self._attempt(queued)
                 if assumed is not None:
                     binding = asyncio.create_task(self._binding.run(assumed), name=f"bind {assumed.pod.key}")
                     bindings.add(binding)
@@ -132,24 +104,18 @@ class Scheduler:
 
     # One attempt, up to Permit.
 
-    def _attempt(self, queued: QueuedPodInfo) -> AssumedPod | None:
+    async def _attempt(self, queued: QueuedPodInfo) -> AssumedPod | None:
+        extenders = self._profiles.extenders
         try:
-            return self.schedule_one(queued)
-        except Exception as error:  # noqa: BLE001 - a mistake of ours costs this attempt only
-            self._broke(queued, error)
-            return None
-
-    async def _attempt_with_extenders(self, queued: QueuedPodInfo, extenders: Extenders) -> AssumedPod | None:
-        try:
+            if extenders is None:
+                return self.schedule_one(queued)
             with self._freeze.frozen():
                 return await self._schedule_one_with_extenders(queued, extenders)
-        except Exception as error:  # noqa: BLE001 - a mistake of ours costs this attempt only
-            self._broke(queued, error)
+        except Exception:
+            # A mistake of ours costs this attempt only.
+            logger.exception("Scheduling cycle broke", extra={"pod": queued.pod.key})
+            self._binding.rescue(queued)
             return None
-
-    def _broke(self, queued: QueuedPodInfo, error: Exception) -> None:
-        logger.error("Scheduling cycle broke", exc_info=error, extra={"pod": queued.pod.key})
-        self._binding.rescue(queued)
 
     def schedule_one(self, queued: QueuedPodInfo) -> AssumedPod | None:
         """Run the scheduling cycle of one pod, up to Permit, without extenders.
@@ -224,6 +190,7 @@ class Scheduler:
         placed = self._cache.assume(decision.pod, decision.node_name)
         self._nominator.delete(placed.uid)
         disturbances = self._cache.disturbances(decision.node_name)
+        decision.state.forget_rows()
         assumed = AssumedPod(attempt, decision.state, placed, decision.node_name, disturbances)
         status = self._reserve_and_permit(assumed)
         if not status.is_success:

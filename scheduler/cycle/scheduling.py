@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from scheduler.cycle.decision import Decision
+from scheduler.cycle.attempt import Decision
 from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis
@@ -141,7 +141,7 @@ def nominated_others(
     nominator: Nominator, pod: PodInfo, snapshot: Snapshot
 ) -> Mapping[int, Sequence[PodInfo]]:
     """Return row -> the other pods nominated to that node whose priority is at least the pod's."""
-    found: dict[int, Sequence[PodInfo]] = {}
+    by_row: dict[int, Sequence[PodInfo]] = {}
     for name in nominator.nominated_nodes:
         row = snapshot.row_of(name)
         others = [
@@ -150,8 +150,8 @@ def nominated_others(
             if other.uid != pod.uid and other.priority >= pod.priority
         ]
         if row is not None and others:
-            found[row] = others
-    return found
+            by_row[row] = others
+    return by_row
 
 
 @dataclass(slots=True)

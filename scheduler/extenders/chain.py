@@ -117,18 +117,18 @@ class Extenders:
         answers = await asyncio.gather(
             *(extender.prioritize(pod, nodes) for extender in asked), return_exceptions=True
         )
-        found: dict[str, Int64s] = {}
+        by_extender: dict[str, Int64s] = {}
         for extender, answer in zip(asked, answers, strict=True):
             if isinstance(answer, ExtenderError):
                 self._ignore(answer, extender, "prioritize", pod)
                 continue
             if isinstance(answer, BaseException):
                 raise answer
-            scores = found.setdefault(extender.name, np.zeros(len(rows), dtype=np.int64))
+            scores = by_extender.setdefault(extender.name, np.zeros(len(rows), dtype=np.int64))
             for name, score in answer:
                 if name in place_of:
                     scores[place_of[name]] += score * extender.settings.weight * _SCALE
-        return found
+        return by_extender
 
     async def bind(self, pod: PodInfo, node_name: str) -> bool:
         """Have an extender bind the pod; False if all that could are ignorable and failed.
@@ -203,7 +203,7 @@ class Extenders:
         victims: Mapping[str, tuple[Sequence[PodInfo], int]],
     ) -> Mapping[str, tuple[Sequence[PodInfo], int]]:
         answer = await extender.preempt(pod, victims)
-        found: dict[str, tuple[Sequence[PodInfo], int]] = {}
+        left: dict[str, tuple[Sequence[PodInfo], int]] = {}
         for name, meta in answer.items():
             row = snapshot.row_of(name)
             if row is None:
@@ -216,12 +216,12 @@ class Extenders:
                     "but the pod is not found on that node"
                 )
             if meta.uids:
-                found[name] = ([there[uid] for uid in meta.uids], meta.pdb_violations)
+                left[name] = ([there[uid] for uid in meta.uids], meta.pdb_violations)
             elif not extender.ignorable:
                 raise ExtenderError(
                     f'extender "{extender.name}": expected at least one victim pod on node "{name}"'
                 )
-        return found
+        return left
 
 
 def _refusals(answer: FilterAnswer, snapshot: Snapshot, rows: Rows) -> Outcomes:

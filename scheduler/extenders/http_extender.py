@@ -1,4 +1,4 @@
-"""One extender: which pods it cares for, and the four things it can be asked.
+"""One extender: which pods it cares for, the four things it can be asked, and how it is reached.
 
 Source:
     kube-scheduler v1.36, pkg/scheduler/extender.go.
@@ -6,25 +6,32 @@ Source:
 
 from __future__ import annotations
 
+import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from scheduler.certificates.key_pair import load_key_pair
+from scheduler.errors import ConfigurationError, FieldError
 from scheduler.extenders import wire
-from scheduler.extenders.transport import Transport
 from scheduler.extenders.wire import ExtenderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scheduler.configuration.types import Extender
+    import aiohttp
+
+    from scheduler.configuration.types import Extender, ExtenderTLS
     from scheduler.extenders.wire import FilterAnswer, MetaVictims
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
 
 T = TypeVar("T")
 
+_DEFAULT_SECONDS = 5.0
+
 
 class HttpExtender:
-    """A web service that takes part in scheduling.
+    """A web service that takes part in scheduling, over a pool of connections that opens with the first request.
 
     Whatever it is asked raises ExtenderError if it could not be, or if its answer makes no sense.
 
@@ -44,7 +51,14 @@ class HttpExtender:
         self.settings = settings
         self.name = settings.url_prefix
         self.ignorable = settings.ignorable
-        self._transport = Transport(settings, path)
+        self._server_name = (settings.tls_config.server_name if settings.tls_config else "") or None
+        self._seconds = settings.http_timeout.nanoseconds / 1e9 or _DEFAULT_SECONDS
+        try:
+            self._context = _ssl_context(settings)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            problem = f"cannot be used: {getattr(error, 'strerror', None) or error}"
+            raise ConfigurationError([FieldError(f"{path}.tlsConfig", problem)]) from error
+        self._session: aiohttp.ClientSession | None = None
         self._managed = frozenset(resource.name for resource in settings.managed_resources)
 
     def is_interested(self, pod: PodInfo) -> bool:
@@ -88,10 +102,60 @@ class HttpExtender:
 
     async def close(self) -> None:
         """Close its connections."""
-        await self._transport.close()
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
 
     async def _ask(self, verb: str, body: bytes, read: Callable[[bytes], T]) -> T:
         try:
-            return read(await self._transport.post(verb, body))
+            return read(await self._post(f"{self.name.rstrip('/')}/{verb}", verb, body))
         except ExtenderError as error:
             raise ExtenderError(f'extender "{self.name}": {error}') from error
+
+    async def _post(self, url: str, verb: str, body: bytes) -> bytes:
+        import aiohttp  # few profiles have extenders
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ssl=self._context),
+                headers={"Content-Type": "application/json"},
+                timeout=aiohttp.ClientTimeout(total=self._seconds),
+            )
+        try:
+            async with self._session.post(url, data=body, server_hostname=self._server_name) as answer:
+                if answer.status != 200:
+                    raise ExtenderError(f"failed {verb} with extender at URL {url}, code {answer.status}")
+                return await answer.read()
+        except TimeoutError as error:
+            raise ExtenderError(f"POST {url}: no answer within {self._seconds:g} s") from error
+        except aiohttp.ClientError as error:
+            raise ExtenderError(f"POST {url}: {error}") from error
+
+
+def _ssl_context(settings: Extender) -> ssl.SSLContext:
+    """Return what https:// means for this extender.
+
+    Source:
+        kube-scheduler v1.36, pkg/scheduler/extender.go, makeTransport: with enableHTTPS and no authority given,
+        whoever answers is believed.
+    """
+    tls = settings.tls_config
+    has_authority = tls is not None and bool(tls.ca_file or tls.ca_data)
+    context = ssl.create_default_context()
+    if tls is not None and has_authority:
+        context = ssl.create_default_context(
+            cafile=None if tls.ca_data else tls.ca_file, cadata=tls.ca_data.decode() or None
+        )
+    if (settings.enable_https and not has_authority) or (tls is not None and tls.insecure):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if tls is not None and (tls.cert_file or tls.cert_data):
+        load_key_pair(context, _key_pair(tls))
+    return context
+
+
+def _key_pair(tls: ExtenderTLS) -> bytes:
+    """Return the client's key and certificate; data take precedence over files."""
+    key = tls.key_data or Path(tls.key_file).read_bytes()
+    certificate = tls.cert_data or Path(tls.cert_file).read_bytes()
+    return key + b"\n" + certificate

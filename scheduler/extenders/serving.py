@@ -30,6 +30,8 @@ NOT_CACHE_CAPABLE = (
     "set nodeCacheCapable: true where kube-scheduler's configuration names it"
 )
 
+_BINDING_FIELDS = ("PodNamespace", "PodName", "PodUID", "Node")  # as of BindingRequest
+
 T = TypeVar("T")
 
 
@@ -104,12 +106,10 @@ def preemption_request(body: bytes) -> PreemptionRequest:
 def binding_request(body: bytes) -> BindingRequest:
     """Read ExtenderBindingArgs."""
     fields = _fields(body)
-    found = [_value(fields, name, str | None) for name in ("PodNamespace", "PodName", "PodUID", "Node")]
-    for name, value in zip(("PodNamespace", "PodName", "PodUID", "Node"), found, strict=True):
-        if not value:
-            raise RequestError(f"{name}: expected text, found none")
-    namespace, name, uid, node_name = (value or "" for value in found)
-    return BindingRequest(namespace, name, uid, node_name)
+    values = [_value(fields, name, str | None) or "" for name in _BINDING_FIELDS]
+    if "" in values:
+        raise RequestError(f"{_BINDING_FIELDS[values.index('')]}: expected text, found none")
+    return BindingRequest(*values)
 
 
 def filter_result(answer: FilterAnswer) -> bytes:

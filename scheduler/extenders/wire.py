@@ -147,7 +147,7 @@ def priorities_answer(body: bytes) -> Sequence[tuple[str, int]]:
         ExtenderError: it is none, or a score is not 0 to 10.
     """
     items = _typed(_json(body), list, "", empty=[])
-    found = []
+    priorities = []
     for place, item in enumerate(items):
         fields = _object(item, f"[{place}]")
         host = _field(fields, "Host", str, "", f"[{place}].Host")
@@ -156,8 +156,8 @@ def priorities_answer(body: bytes) -> Sequence[tuple[str, int]]:
             raise ExtenderError(
                 f"gave node {_quoted(host)} the score {score}, which is not 0 to {MAX_EXTENDER_PRIORITY}"
             )
-        found.append((host, score))
-    return found
+        priorities.append((host, score))
+    return priorities
 
 
 def binding_answer(body: bytes) -> None:
@@ -227,8 +227,8 @@ def _folded(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _field(fields: Mapping[str, Any], name: str, kind: type[T], absent: Any, path: str = "") -> T:
     value = fields.get(name.lower())
-    found: T = absent if value is None else _typed(value, kind, path or name)
-    return found
+    field_value: T = absent if value is None else _typed(value, kind, path or name)
+    return field_value
 
 
 def _typed(value: Any, kind: type[T], path: str, *, empty: T | None = None) -> T:

@@ -35,7 +35,7 @@ class CycleState:
         exhaustive: whether somebody wants to see everything, also what the choice does not need.
     """
 
-    __slots__ = ("_data", "_own", "exhaustive", "nominated", "skipped_filters", "skipped_scores")
+    __slots__ = ("_by_row", "_data", "_own", "exhaustive", "nominated", "skipped_filters", "skipped_scores")
 
     def __init__(
         self, nominated: Mapping[int, Sequence[PodInfo]] | None = None, *, exhaustive: bool = False
@@ -44,13 +44,27 @@ class CycleState:
         self.exhaustive = exhaustive
         self._data: dict[str, Any] = {}
         self._own: set[str] = set()  # keys whose data no other state shares
+        self._by_row: frozenset[str] = frozenset()  # keys whose data end with the snapshot
         self.skipped_filters: frozenset[str] = frozenset()
         self.skipped_scores: frozenset[str] = frozenset()
 
-    def write(self, key: str, data: object) -> None:
-        """Keep data under a name; by custom the plugin's name, with a suffix where it keeps several."""
+    def write(self, key: str, data: object, *, by_row: bool = False) -> None:
+        """Keep data under a name; by custom the plugin's name, with a suffix where it keeps several.
+
+        Args:
+            key: the name.
+            data: anything.
+            by_row: whether it means nothing without the snapshot, and is large: it is forgotten once a node is chosen.
+        """
         self._data[key] = data
         self._own.add(key)
+        if by_row:
+            self._by_row |= {key}
+
+    def forget_rows(self) -> None:
+        """Forget what is by row: the snapshot ends, while pods may wait for long until they are bound."""
+        for key in self._by_row:
+            self.delete(key)
 
     def read(self, key: str, kind: type[T]) -> T:
         """Return what was written, to be looked at only.
@@ -92,11 +106,13 @@ class CycleState:
         """Share what another state holds, which stays as it is: who changes it here gets a copy."""
         self._data.update(other._data)
         self._own.difference_update(other._data)
+        self._by_row |= other._by_row
 
     def clone(self) -> CycleState:
         """Return an independent state that shares data until one of the two changes it."""
         twin = CycleState(self.nominated, exhaustive=self.exhaustive)
         twin._data = dict(self._data)
+        twin._by_row = self._by_row
         twin.skipped_filters = self.skipped_filters
         twin.skipped_scores = self.skipped_scores
         self._own.clear()

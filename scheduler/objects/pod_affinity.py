@@ -12,10 +12,8 @@ from scheduler.objects.meta import ApiStruct
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
-
-    from scheduler.errors import FieldError
 
     T = TypeVar("T")
     R = TypeVar("R")
@@ -139,7 +137,7 @@ def affinity_terms(
     return found
 
 
-def _parse(namespace: str, affinity: PodAffinity, anti_affinity: PodAffinity) -> AffinityTerms:
+def _parse(namespace: str, near: PodAffinity, apart: PodAffinity) -> AffinityTerms:
     faults: list[str] = []
 
     def required(term: PodAffinityTerm) -> WeightedTerm:
@@ -148,45 +146,28 @@ def _parse(namespace: str, affinity: PodAffinity, anti_affinity: PodAffinity) ->
     def preferred(term: WeightedPodAffinityTerm) -> WeightedTerm:
         return WeightedTerm(_term(namespace, term.pod_affinity_term), term.weight)
 
+    def parsed(parse: Callable[[T], R], terms: Sequence[T], kind: str) -> tuple[R, ...]:
+        try:
+            return tuple(map(parse, terms))
+        except SelectorError as error:
+            faults.append(f"{kind}: {error}")
+            return ()
+
     return AffinityTerms(
-        _all(
-            required,
-            affinity.required_during_scheduling_ignored_during_execution,
-            "requiredAffinityTerms",
-            faults,
+        parsed(required, near.required_during_scheduling_ignored_during_execution, "requiredAffinityTerms"),
+        parsed(
+            required, apart.required_during_scheduling_ignored_during_execution, "requiredAntiAffinityTerms"
         ),
-        _all(
-            required,
-            anti_affinity.required_during_scheduling_ignored_during_execution,
-            "requiredAntiAffinityTerms",
-            faults,
+        parsed(
+            preferred, near.preferred_during_scheduling_ignored_during_execution, "preferredAffinityTerms"
         ),
-        _all(
+        parsed(
             preferred,
-            affinity.preferred_during_scheduling_ignored_during_execution,
-            "preferredAffinityTerms",
-            faults,
-        ),
-        _all(
-            preferred,
-            anti_affinity.preferred_during_scheduling_ignored_during_execution,
+            apart.preferred_during_scheduling_ignored_during_execution,
             "preferredAntiAffinityTerms",
-            faults,
         ),
         tuple(faults),
     )
-
-
-def _all(parse: Callable[[T], R], terms: Sequence[T], kind: str, faults: list[str]) -> tuple[R, ...]:
-    try:
-        return tuple(map(parse, terms))
-    except SelectorError as error:
-        faults.append(f"{kind}: {_joined(error.faults)}")
-        return ()
-
-
-def _joined(faults: Iterable[FieldError]) -> str:
-    return "; ".join(str(fault) for fault in faults)
 
 
 def _term(namespace: str, term: PodAffinityTerm) -> AffinityTerm:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Final
+
+from scheduler.objects.labels import is_label_key
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -16,12 +17,6 @@ _ATTACHABLE_VOLUMES = "attachable-volumes-"
 _DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 _NATIVE_DOMAIN = "kubernetes.io/"
 _QUOTA = "requests."
-
-_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_DOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*", re.ASCII)
-_NAME = re.compile("([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
-_LONGEST_DOMAIN = 253
-_LONGEST_NAME = 63
 
 
 def is_hugepage_resource_name(name: str) -> bool:
@@ -51,15 +46,8 @@ def is_extended_resource_name(name: str) -> bool:
     Source:
         kube-scheduler v1.36, pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName.
     """
-    if is_native_resource(name) or name.startswith(_QUOTA):
-        return False
-    domain, _, rest = f"{_QUOTA}{name}".partition("/")
-    return (
-        len(domain) <= _LONGEST_DOMAIN
-        and _DOMAIN.fullmatch(domain) is not None
-        and len(rest) <= _LONGEST_NAME
-        and _NAME.fullmatch(rest) is not None
-    )
+    # What a quota calls it has the form of a label's key.
+    return not (is_native_resource(name) or name.startswith(_QUOTA)) and is_label_key(f"{_QUOTA}{name}")
 
 
 def is_dra_extended_resource_name(name: str) -> bool:

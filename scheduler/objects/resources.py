@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from scheduler.errors import ObjectError
 from scheduler.objects.pod_requests import asks_as_a_whole, parsed, pod_requests, resize_is_infeasible
 from scheduler.objects.quantity import Quantity, parse_quantity
-from scheduler.objects.resource_names import (
-    CPU,
-    EPHEMERAL_STORAGE,
-    MEMORY,
-    PODS,
-    is_dra_extended_resource_name,
-    is_extended_resource_name,
-    is_scalar_resource_name,
-)
+from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar_resource_name
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
@@ -29,25 +21,10 @@ if TYPE_CHECKING:
     from scheduler.objects.meta import ResourceList
     from scheduler.objects.v1 import Node, Pod, ResourceRequirements
 
-__all__ = [
-    "DEFAULT_MEMORY_REQUEST_BYTES",
-    "DEFAULT_MILLI_CPU_REQUEST",
-    "PodResources",
-    "is_dra_extended_resource_name",
-    "is_extended_resource_name",
-    "is_scalar_resource_name",
-    "node_allocatable",
-    "pod_requests",
-    "pod_resources",
-]
+__all__ = ["PodResources", "node_allocatable", "pod_requests", "pod_resources"]
 
-DEFAULT_MILLI_CPU_REQUEST: Final = 100
-DEFAULT_MEMORY_REQUEST_BYTES: Final = 200 * 1024 * 1024
-
-_NON_MISSING: Final[Mapping[str, Quantity]] = {
-    CPU: Quantity(DEFAULT_MILLI_CPU_REQUEST, -3),
-    MEMORY: Quantity(DEFAULT_MEMORY_REQUEST_BYTES),
-}
+_NON_MISSING: Final[Mapping[str, Quantity]] = {CPU: Quantity(100, -3), MEMORY: Quantity(200 * 1024 * 1024)}
+"""What containers that ask for none count with in scores."""
 _ACCOUNTED = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 
 _CACHE_SIZE = 4096
@@ -73,14 +50,6 @@ class PodResources:
     nonzero_memory_bytes: int
     fit_score: Mapping[str, int]
     balanced_score: Mapping[str, int]
-
-    def fit_score_request(self, name: str) -> int:
-        """Return what NodeResourcesFit scores with, for one resource."""
-        return self.fit_score.get(name, 0)
-
-    def balanced_score_request(self, name: str) -> int:
-        """Return what NodeResourcesBalancedAllocation scores with, for one resource."""
-        return self.balanced_score.get(name, 0)
 
 
 def pod_resources(pod: Pod) -> PodResources:

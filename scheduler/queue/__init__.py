@@ -3,12 +3,11 @@
 from scheduler.queue.places import MOVES, Move, Place
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.queue.surroundings import QueueObserver, QueuePlugins
-from scheduler.queue.view import PendingPod, QueueView
+from scheduler.queue.view import QueueView
 
 __all__ = [
     "MOVES",
     "Move",
-    "PendingPod",
     "Place",
     "QueueObserver",
     "QueuePlugins",

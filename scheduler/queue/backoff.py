@@ -92,11 +92,6 @@ class BackoffQueue:
         firsts = [first[0][0] for heap in (self._rejected, self._failed) if (first := heap.peek())]
         return min(firsts) + WINDOW_SECONDS if firsts else None
 
-    @property
-    def can_pop(self) -> bool:
-        """Whether there is a pod that may be tried before its time."""
-        return len(self._rejected) > 0
-
     def __len__(self) -> int:
         return len(self._rejected) + len(self._failed)
 

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-from scheduler.queue.places import Place
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.queue.contents import Contents
-    from scheduler.queue.places import Move
-
-
-class PendingPod(NamedTuple):
-    """One pod of the queue.
-
-    Attributes:
-        queued: the pod.
-        place: where it is.
-        since: when that was last decided, in seconds of the daemon's monotonic clock.
-        why: for people.
-    """
-
-    queued: QueuedPodInfo
-    place: Place
-    since: float
-    why: str
+    from scheduler.queue.places import Move, Place
 
 
 class QueueView:
@@ -36,35 +18,9 @@ class QueueView:
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
 
-    @property
-    def can_pop(self) -> bool:
-        """Whether a pod can be tried now."""
-        return len(self._contents.active) > 0 or self._contents.backoff.can_pop
-
-    @property
-    def active(self) -> int:
-        """How many pods are in activeQ."""
-        return self._contents.places.count(Place.ACTIVE)
-
-    @property
-    def backoff(self) -> int:
-        """How many pods are in backoffQ."""
-        return self._contents.places.count(Place.BACKOFF)
-
-    @property
-    def unschedulable(self) -> int:
-        """How many pods are unschedulable, without gated ones."""
-        return self._contents.places.count(Place.UNSCHEDULABLE)
-
-    @property
-    def gated(self) -> int:
-        """How many pods are gated."""
-        return self._contents.places.count(Place.GATED)
-
-    @property
-    def in_flight(self) -> int:
-        """How many pods are being scheduled or bound."""
-        return self._contents.places.count(Place.IN_FLIGHT)
+    def count(self, place: Place) -> int:
+        """Return how many pods are there; OUTSIDE is not counted."""
+        return self._contents.places.count(place)
 
     @property
     def in_flight_events(self) -> Mapping[str, int]:
@@ -88,10 +44,9 @@ class QueueView:
         """Return a pod of the queue, in flight or not."""
         return self._contents.pods.get(uid)
 
-    def pods(self) -> Iterator[PendingPod]:
-        """Yield all pods of the queue, those in flight too; nothing may be changed until the last was taken."""
-        for uid, last in self._contents.places.inside():
-            yield PendingPod(self._contents.pods[uid], last.end, last.at, last.why)
+    def pods(self) -> Iterable[QueuedPodInfo]:
+        """Return all pods of the queue, those in flight too; nothing may be changed until the last was taken."""
+        return self._contents.pods.values()
 
     def check(self) -> None:
         """Assert what always holds."""

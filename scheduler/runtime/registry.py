@@ -77,7 +77,8 @@ class Registry:
     def _is_free(self, reference: str) -> bool:
         """Whether a name is none that needs no path or module, nor a path or module of Python."""
         is_python = ":" in reference or reference.endswith(".py")
-        return not is_python and reference not in self.names()
+        # Names of the tree first: to look for entry points is to read what every installed package says of itself.
+        return not is_python and reference not in self._in_tree and reference not in self.names()
 
     def find(self, reference: str, folder: Path | None = None) -> type[Plugin]:
         """Return the class that a profile means.

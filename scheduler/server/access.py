@@ -114,8 +114,8 @@ class Access:
             _complain("Cannot ask whether a request is allowed", _SUBJECT_ACCESS_REVIEWS, error)
             return _status(500, "InternalError", "Internal Server Error: cannot ask the API server")
         if not allowed:
-            told = f'forbidden: User "{user.username}" cannot {verb} path "{path}"'
-            return _status(403, "Forbidden", told)
+            message = f'forbidden: User "{user.username}" cannot {verb} path "{path}"'
+            return _status(403, "Forbidden", message)
         return await handler(request)
 
     async def _user(self, authorization: str) -> User | None:
@@ -175,8 +175,8 @@ class _Remembered(Generic[K, V]):
         self._answers: dict[K, tuple[float, V]] = {}  # until when it holds, the answer
 
     def __contains__(self, key: K) -> bool:
-        found = self._answers.get(key)
-        return found is not None and self._clock() < found[0]
+        known = self._answers.get(key)
+        return known is not None and self._clock() < known[0]
 
     def __getitem__(self, key: K) -> V:
         return self._answers[key][1]

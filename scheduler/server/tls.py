@@ -46,7 +46,7 @@ async def tls_context(
     if client_authority is not None:
         _ask_for_certificates(context, client_authority)
     if files is None:
-        load_key_pair(context, made or _self_signed())
+        load_key_pair(context, made or _made_for_localhost())
         yield context
         return
     pem = _checked(files)
@@ -60,11 +60,11 @@ async def tls_context(
             await rereading
 
 
-def _self_signed() -> bytes:
+def _made_for_localhost() -> bytes:
     # Importing it takes a while, which those who bring a certificate need not wait for.
-    from scheduler.certificates.made import self_signed
+    from scheduler.certificates.made import issue
 
-    return self_signed()
+    return issue("localhost", dns_names=["localhost"], addresses=["127.0.0.1"]).serving
 
 
 def _ask_for_certificates(context: ssl.SSLContext, authority: Path) -> None:
@@ -82,13 +82,13 @@ async def _keep_fresh(context: ssl.SSLContext, files: KeyPair, pem: bytes) -> No
     while True:
         await asyncio.sleep(_REREAD_SECONDS)
         try:
-            found = _checked(files)
+            newest = _checked(files)
         except ConfigurationError as error:
             logger.warning("Certificate could not be read again", extra={"error": str(error)})
             continue
-        if found != pem:
-            load_key_pair(context, found)
-            pem = found
+        if newest != pem:
+            load_key_pair(context, newest)
+            pem = newest
             logger.info("Certificate changed", extra={"file": str(files.certificate)})
 
 

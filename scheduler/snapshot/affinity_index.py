@@ -31,8 +31,8 @@ class TermKind(Enum):
 
     def of(self, terms: AffinityTerms) -> tuple[WeightedTerm, ...]:
         """Return a pod's terms of this kind."""
-        found: tuple[WeightedTerm, ...] = getattr(terms, self.value)
-        return found
+        of_kind: tuple[WeightedTerm, ...] = getattr(terms, self.value)
+        return of_kind
 
 
 class TermsInUse(Protocol):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from scheduler.snapshot.arrays import Bools, Int32s, Int64s
+    from scheduler.snapshot.arrays import Bools, Int32s, Int64s, Rows
 
 T = TypeVar("T", bound="Hashable")
 S = TypeVar("S", bound=np.generic)
@@ -93,6 +93,10 @@ class Interned(Generic[T]):
 
     codes: Int32s
     values: Sequence[T]
+
+    def take(self, rows: Rows) -> Interned[T]:
+        """Return the values of some nodes, in the order of `rows`."""
+        return Interned(self.codes[rows], self.values)
 
     def spread(self, verdicts: ArrayLike) -> NDArray[Any]:
         """Turn one verdict per distinct value into one per node, (n_nodes,)."""

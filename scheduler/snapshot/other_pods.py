@@ -16,12 +16,8 @@ if TYPE_CHECKING:
     from scheduler.objects.host_ports import HostPort
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.taints import Taint
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
-    from scheduler.snapshot.arrays import Bools, Int64s
-    from scheduler.snapshot.change_log import ChangeLog
-    from scheduler.snapshot.images import ImageState
-    from scheduler.snapshot.object_store import Objects
+    from scheduler.snapshot.arrays import Int64s
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.source import Source
 
@@ -36,8 +32,14 @@ class OtherPods:
     read, and from then on only its changed cells are written; all other columns are the base's own.
     """
 
+    changes = None  # nothing is kept of pods that are not really there
+
     def __init__(self, base: Source) -> None:
         self._base = base
+        self.n_nodes, self.node_changes, self.row_of = base.n_nodes, base.node_changes, base.row_of
+        self.allocatable, self.unschedulable, self.taints = base.allocatable, base.unschedulable, base.taints
+        self.declared_features, self.label, self.image = base.declared_features, base.label, base.image
+        self.objects = base.objects
         self._pods: dict[int, dict[str, PodInfo]] = {}  # changed row -> pod uid -> pod
         self._requested_on: dict[int, dict[str, int]] = {}  # changed row -> resource -> amount
         self._nonzero_on: dict[int, list[int]] = {}  # changed row -> milliCPU and bytes
@@ -109,24 +111,8 @@ class OtherPods:
     # Reading.
 
     @property
-    def n_nodes(self) -> int:
-        return self._base.n_nodes
-
-    @property
     def nodes(self) -> Sequence[NodeObject]:
         return self._base.nodes
-
-    @property
-    def changes(self) -> None:
-        """Nothing is kept of pods that are not really there."""
-
-    @property
-    def node_changes(self) -> ChangeLog | None:
-        """The nodes are the base's own."""
-        return self._base.node_changes
-
-    def row_of(self, node_name: str) -> int | None:
-        return self._base.row_of(node_name)
 
     def pods_on(self, row: int) -> Mapping[str, PodInfo]:
         changed = self._pods.get(row)
@@ -142,9 +128,6 @@ class OtherPods:
 
     def resources(self) -> frozenset[str]:
         return self._base.resources().union(*self._requested_on.values())
-
-    def allocatable(self, resource: str) -> Int64s | None:
-        return self._base.allocatable(resource)
 
     def requested(self, resource: str) -> Int64s | None:
         def base() -> Int64s:
@@ -169,18 +152,6 @@ class OtherPods:
             (_COUNT, ""), self._base.pod_count, lambda: {row: len(pods) for row, pods in self._pods.items()}
         )
 
-    def unschedulable(self) -> Bools:
-        return self._base.unschedulable()
-
-    def taints(self) -> Interned[tuple[Taint, ...]]:
-        return self._base.taints()
-
-    def declared_features(self) -> Interned[frozenset[str]]:
-        return self._base.declared_features()
-
-    def label(self, key: str) -> Interned[str | None]:
-        return self._base.label(key)
-
     def used_ports(self) -> Interned[frozenset[HostPort]]:
         base = self._base.used_ports()
         changed = self._freed.keys() | self._added.keys()
@@ -195,9 +166,6 @@ class OtherPods:
         codes.flags.writeable = False
         return Interned(codes, values)
 
-    def image(self, name: str) -> ImageState:
-        return self._base.image(name)
-
     def pods_matching(self, query: PodQuery) -> Int64s:
         counts = self._base.pods_matching(query).copy()
         for row, pods in self._pods.items():
@@ -207,6 +175,3 @@ class OtherPods:
 
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         return ChangedTerms(self._base.affinity_terms(kind), kind, self._changes)
-
-    def objects(self, kind: str) -> Objects | None:
-        return self._base.objects(kind)

@@ -69,18 +69,18 @@ class PodClasses:
     def count(self, row: int, pod: Alike, sign: int) -> None:
         """Note that a pod came to a row, or left it."""
         key = pod.namespace, frozenset(pod.labels.items()), pod.is_terminating
-        found = self._classes.get(key)
-        if found is None:
-            found = self._classes[key] = PodClass(pod)
+        pod_class = self._classes.get(key)
+        if pod_class is None:
+            pod_class = self._classes[key] = PodClass(pod)
             for label in pod.labels.items():
-                self._by_label.setdefault(label, {})[found] = None
-        number = found.rows.get(row, 0) + sign
+                self._by_label.setdefault(label, {})[pod_class] = None
+        number = pod_class.rows.get(row, 0) + sign
         if number:
-            found.rows[row] = number
+            pod_class.rows[row] = number
             return
-        del found.rows[row]
-        if not found.rows:
-            self._drop(key, found)
+        del pod_class.rows[row]
+        if not pod_class.rows:
+            self._drop(key, pod_class)
 
     def _drop(self, key: _Key, gone: PodClass) -> None:
         del self._classes[key]
@@ -97,5 +97,5 @@ class PodClasses:
         for requirement in rule.requirements:
             if requirement.operator is Operator.IN:  # a pod has one value of a label, so they do not overlap
                 labels = ((requirement.key, value) for value in requirement.values)
-                return (found for label in labels for found in self._by_label.get(label, ()))
+                return (pod_class for label in labels for pod_class in self._by_label.get(label, ()))
         return self._classes.values()

@@ -186,10 +186,10 @@ class Snapshot:
         Raises:
             LookupError: no enabled plugin needs that kind, so it is not watched.
         """
-        found = self._source.objects(kind)
-        if found is None:
+        objects = self._source.objects(kind)
+        if objects is None:
             raise LookupError(f"{kind} is not watched; a plugin that reads it names it in its `needs`")
-        return found
+        return objects
 
     def take(self, rows: Rows) -> Snapshot:
         """Return a snapshot of some nodes only; row i of it is `rows[i]` of this one, in any order."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from scheduler.snapshot.affinity_index import TakenTerms
 from scheduler.snapshot.images import ImageState
-from scheduler.snapshot.interning import Interned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from scheduler.objects.taints import Taint
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
-    from scheduler.snapshot.object_store import Objects
+    from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.source import Source
 
@@ -27,15 +26,17 @@ if TYPE_CHECKING:
 class TakenRows:
     """Some rows of a source, in a given order."""
 
+    # Nothing is kept of some of the rows.
+    changes = None
+    node_changes = None
+
     def __init__(self, base: Source, rows: Rows) -> None:
         self._base = base
         self._rows = rows
+        self.n_nodes = len(rows)
+        self.resources, self.objects = base.resources, base.objects
         self._nodes: list[NodeObject] | None = None
         self._row_of: dict[str, int] | None = None
-
-    @property
-    def n_nodes(self) -> int:
-        return len(self._rows)
 
     @property
     def nodes(self) -> Sequence[NodeObject]:
@@ -52,9 +53,6 @@ class TakenRows:
     def pods_on(self, row: int) -> Mapping[str, PodInfo]:
         return self._base.pods_on(int(self._rows[row]))
 
-    def resources(self) -> frozenset[str]:
-        return self._base.resources()
-
     def allocatable(self, resource: str) -> Int64s | None:
         return self._some(self._base.allocatable(resource))
 
@@ -67,14 +65,6 @@ class TakenRows:
     def pod_count(self) -> Int64s:
         return self._base.pod_count()[self._rows]
 
-    @property
-    def changes(self) -> None:
-        """Nothing is kept of some of the rows."""
-
-    @property
-    def node_changes(self) -> None:
-        """Likewise."""
-
     def requested_on(self, row: int) -> Mapping[str, int]:
         return self._base.requested_on(int(self._rows[row]))
 
@@ -85,20 +75,16 @@ class TakenRows:
         return self._base.unschedulable()[self._rows]
 
     def taints(self) -> Interned[tuple[Taint, ...]]:
-        taints = self._base.taints()
-        return Interned(taints.codes[self._rows], taints.values)
+        return self._base.taints().take(self._rows)
 
     def declared_features(self) -> Interned[frozenset[str]]:
-        features = self._base.declared_features()
-        return Interned(features.codes[self._rows], features.values)
+        return self._base.declared_features().take(self._rows)
 
     def label(self, key: str) -> Interned[str | None]:
-        label = self._base.label(key)
-        return Interned(label.codes[self._rows], label.values)
+        return self._base.label(key).take(self._rows)
 
     def used_ports(self) -> Interned[frozenset[HostPort]]:
-        ports = self._base.used_ports()
-        return Interned(ports.codes[self._rows], ports.values)
+        return self._base.used_ports().take(self._rows)
 
     def image(self, name: str) -> ImageState:
         image = self._base.image(name)
@@ -110,9 +96,6 @@ class TakenRows:
 
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         return TakenTerms(self._base.affinity_terms(kind), self._rows, self._base.n_nodes)
-
-    def objects(self, kind: str) -> Objects | None:
-        return self._base.objects(kind)
 
     def _some(self, array: Int64s | None) -> Int64s | None:
         return None if array is None else array[self._rows]

@@ -82,8 +82,8 @@ class Nominator:
         Raises:
             AssertionError: it does not.
         """
-        found = {uid: node for node, pods in self._pods.items() for uid in pods}
-        assert found == self._nodes, f"{found} by node, {self._nodes} by pod"
+        by_node = {uid: node for node, pods in self._pods.items() for uid in pods}
+        assert by_node == self._nodes, f"{by_node} by node, {self._nodes} by pod"
         assert all(self._pods.values()), "a node is kept without nominated pods"
         astray = [uid for pods in self._pods.values() for uid, pod in pods.items() if pod.uid != uid]
         assert not astray, f"pods {astray} are kept under another's uid"

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import time
-import urllib.error
-import urllib.request
-from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +43,11 @@ def read_guest(url: str, folder: Path | None) -> bytes:
     scheme = url.partition("://")[0]
     if scheme not in {"http", "https"}:
         raise ValueError(f"unsupported URL scheme: {scheme}")
+    # They take a while to import, and few profiles have guests.
+    import urllib.error
+    import urllib.request
+    from http.client import HTTPException
+
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - checked above
             if answer.status != 200:

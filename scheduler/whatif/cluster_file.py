@@ -88,39 +88,39 @@ def parse(data: bytes, source: str) -> ClusterFile:
         reader.read(item)
     if reader.faults:
         raise ClusterFileError(source, reader.faults)
-    return reader.found
+    return reader.cluster
 
 
 class _Reader:
     """Items to typed objects; notes faults and goes on."""
 
     def __init__(self, faults: list[FieldError]) -> None:
-        self.found = ClusterFile()
+        self.cluster = ClusterFile()
         self.faults = faults
         self._places: dict[tuple[str, str], str] = {}  # kind and namespace/name, or "uid" and uid -> where
 
     def read(self, item: Item) -> None:
         try:
-            found = identify(item)
+            identity = identify(item)
         except ValueError as error:
             self._fault(item, str(error))
             return
-        item = found.item
-        if self._is_taken(item, found.kind, found.key, f"{item.kind} {found.key} is given"):
+        item = identity.item
+        if self._is_taken(item, identity.kind, identity.key, f"{item.kind} {identity.key} is given"):
             return
         try:
-            if found.kind == NODES:
-                self.found.nodes.append(decode_node(item.raw))
-            elif found.kind == PODS:
-                self._note_pod(item, decoded_pod(found))
+            if identity.kind == NODES:
+                self.cluster.nodes.append(decode_node(item.raw))
+            elif identity.kind == PODS:
+                self._note_pod(item, decoded_pod(identity))
             else:
-                self.found.others.setdefault(found.kind, {})[found.key] = item.raw
+                self.cluster.others.setdefault(identity.kind, {})[identity.key] = item.raw
         except ObjectError as error:
             self._fault(item, f"{error.path}: {error.problem}" if error.path else error.problem)
 
     def _note_pod(self, item: Item, pod: PodInfo) -> None:
         if not self._is_taken(item, "uid", pod.uid, f"metadata.uid {pod.uid} is"):
-            self.found.pods.append(pod)
+            self.cluster.pods.append(pod)
 
     def _is_taken(self, item: Item, kind: str, key: str, what: str) -> bool:
         first = self._places.setdefault((kind, key), item.where)

@@ -121,15 +121,15 @@ def _documents(data: bytes, text: str) -> tuple[list[bytes], list[FieldError]]:
             not_json = FieldError(f"line {error.lineno}, column {error.colno}", f"not JSON: {error.msg}")
         except RecursionError:
             not_json = FieldError("", "nested too deeply")
-    found = read_all(text)
+    parsed = read_all(text)
     errors = [
-        FieldError(f"document {number + 1}, {error.path}" if len(found) > 1 else error.path, error.problem)
-        for number, document in enumerate(found)
+        FieldError(f"document {number + 1}, {error.path}" if len(parsed) > 1 else error.path, error.problem)
+        for number, document in enumerate(parsed)
         for error in document.errors
     ]
     if errors and looks_like_json:
         return [], [not_json]
-    return [msgspec.json.encode(document.value) for document in found if document.value is not None], errors
+    return [msgspec.json.encode(document.value) for document in parsed if document.value is not None], errors
 
 
 def _json_documents(data: bytes, text: str) -> Iterator[bytes]:
@@ -193,11 +193,11 @@ def _item(raw: bytes, where: str, header: _Header, api_version: str | None, kind
 
 
 def _what_is_wrong(raw: bytes, error: msgspec.ValidationError) -> str:
-    found = json.loads(raw)  # of all readers the most lenient
-    if not isinstance(found, dict):
-        return f"must be an API object, {was(found)}"
+    document = json.loads(raw)  # of all readers the most lenient
+    if not isinstance(document, dict):
+        return f"must be an API object, {was(document)}"
     for field, shape, expected in (("metadata", dict, "a mapping"), ("items", list, "a list")):
-        value = found.get(field)
+        value = document.get(field)
         if value is not None and not isinstance(value, shape):
             return f"{field}: must be {expected}, {was(value)}"
     return str(error)

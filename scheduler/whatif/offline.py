@@ -6,12 +6,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.assembly import QueueParts
+from scheduler.app.assembly import Parts
 from scheduler.app.capabilities import NoApiServer
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of
 from scheduler.clock import SystemClock
+from scheduler.cycle.event_handlers import NodeHandler
 from scheduler.cycle.observer import NoObserver
+from scheduler.cycle.pod_handlers import QueueingPodHandler
 from scheduler.cycle.reporting import Reporter
 from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
 from scheduler.objects.decode import decode_object
@@ -52,7 +54,7 @@ class OfflineScheduler:
         in_tree: Mapping[str, type[Plugin]] = IN_TREE,
         refresh: bool = True,
     ) -> None:
-        self.parts = QueueParts(SystemClock(), NoObserver(), in_tree)
+        self.parts = Parts(SystemClock(), NoObserver(), in_tree)
         api_server = NoApiServer()
         self.frameworks = self.parts.build_frameworks(
             configuration,
@@ -83,11 +85,11 @@ class OfflineScheduler:
     def handler_of(self, kind: str) -> EventHandler[Any] | None:
         """Return who takes changes of a kind in; None where no plugin reads it."""
         if kind == NODES:
-            return self.parts.node_handler()
+            return NodeHandler(self.parts)
         if kind == PODS:
             nothing = NoApiServer()
             reporter = Reporter(nothing, nothing, is_leading=lambda: True, newest=lambda _: None)
-            return self.parts.queueing_pod_handler(reporter)
+            return QueueingPodHandler(self.parts, reporter)
         return self.parts.object_handler(kind) if kind in self.needs.kinds else None
 
     def _refresh(self) -> None:

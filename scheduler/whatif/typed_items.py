@@ -23,9 +23,9 @@ NODES = "v1/nodes"
 PODS = "v1/pods"
 
 _KNOWN = {
-    (found.api_version, found.kind): found
-    for found in vars(resources).values()
-    if isinstance(found, Resource)
+    (resource.api_version, resource.kind): resource
+    for resource in vars(resources).values()
+    if isinstance(resource, Resource)
 }
 
 
@@ -52,8 +52,8 @@ def identify(item: Item) -> Identity:
         ValueError: it does not say.
     """
     if item.kind is None or item.name is None or item.api_version is None:
-        told = {"apiVersion": item.api_version, "kind": item.kind, "metadata.name": item.name}
-        missing = ", ".join(field for field, value in told.items() if value is None)
+        given = {"apiVersion": item.api_version, "kind": item.kind, "metadata.name": item.name}
+        missing = ", ".join(field for field, value in given.items() if value is None)
         raise ValueError(f"{missing}: must be text and not empty")
     name = item.name
     resource = _KNOWN.get((item.api_version, item.kind))
@@ -70,39 +70,39 @@ def is_known(item: Item) -> bool:
     return (item.api_version, item.kind) in _KNOWN
 
 
-def decoded_pod(found: Identity) -> PodInfo:
+def decoded_pod(identity: Identity) -> PodInfo:
     """Read a pod; one that no API server has seen yet, which has no uid, gets what it would have filled in.
 
     Raises:
         ObjectError: it cannot be understood.
     """
-    return decode_pod(found.item.raw) if found.is_complete else _completed_pod(found.item)
+    return decode_pod(identity.item.raw) if identity.is_complete else _completed_pod(identity.item)
 
 
-def decoded(found: Identity) -> NodeObject | PodInfo | dict[str, object]:
+def decoded(identity: Identity) -> NodeObject | PodInfo | dict[str, object]:
     """Read an object: a node or pod typed, any other kind as it is.
 
     Raises:
         ObjectError: it cannot be understood.
     """
-    if found.kind == PODS:
-        return decoded_pod(found)
-    return decode_node(found.item.raw) if found.kind == NODES else decode_object(found.item.raw)
+    if identity.kind == PODS:
+        return decoded_pod(identity)
+    return decode_node(identity.item.raw) if identity.kind == NODES else decode_object(identity.item.raw)
 
 
 def _completed_pod(item: Item) -> PodInfo:
-    found = decode_object(item.raw)
+    obj = decode_object(item.raw)
     identity = {"namespace": item.namespace, "uid": item.uid or f"{item.namespace}/{item.name}"}
-    found["metadata"].update(identity)
-    pod = decode_pod(msgspec.json.encode(found))
+    obj["metadata"].update(identity)
+    pod = decode_pod(msgspec.json.encode(obj))
     if item.uid is not None:
         return pod
-    found = without_nulls(found, Pod)
+    obj = {"spec": {}, **without_nulls(obj, Pod)}
     try:
-        default_pod(found)
+        default_pod(obj)
     except (AttributeError, TypeError) as error:  # in parts of a pod that scheduling does not read
         raise ObjectError("Pod", pod.key, "spec", f"is not shaped as a pod's: {error}") from error
-    return decode_pod(msgspec.json.encode(found))
+    return decode_pod(msgspec.json.encode(obj))
 
 
 def plural(kind: str) -> str:

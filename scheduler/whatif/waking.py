@@ -43,12 +43,12 @@ def with_wakes(
         yield from (each.explanation for each in judged)
         return
     attempts = _Attempts(scheduler.queue)
-    told = []  # all of them first: an event changes the cluster
+    explanations = []  # all of them first: an event changes the cluster
     for each in judged:
         attempts.end(each)
-        told.append((each.pod.uid, each.explanation))
+        explanations.append((each.pod.uid, each.explanation))
     woken = _woken_by(scheduler, event)
-    for uid, explanation in told:
+    for uid, explanation in explanations:
         if explanation["result"] in _WAITS:
             explanation["wakes"] = uid in woken
         yield explanation
@@ -82,9 +82,10 @@ class _Attempts:
 
 def _woken_by(scheduler: OfflineScheduler, event: WatchEvent) -> frozenset[str]:
     """Let an event happen, and return the uids of the pods that waited and are tried again because of it."""
-    waiting = {each.queued.pod.uid for each in scheduler.queue.pods() if each.place in _WAITING}
+    queue = scheduler.queue
+    waiting = [each.pod.uid for each in queue.pods() if queue.place_of(each.pod.uid) in _WAITING]
     _let_happen(scheduler, event)
-    return frozenset(uid for uid in waiting if scheduler.queue.place_of(uid) in _RETRIED)
+    return frozenset(uid for uid in waiting if queue.place_of(uid) in _RETRIED)
 
 
 def _let_happen(scheduler: OfflineScheduler, event: WatchEvent) -> None:

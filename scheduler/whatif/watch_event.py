@@ -104,12 +104,12 @@ class _Reader:
         old = self._old_object(fields, type_, new)
         if not self.faults:
             self._check_against_cluster(type_, new)
-        found = self._decoded(_OBJECT, new)
+        now = self._decoded(_OBJECT, new)
         before = None if old is None else self._decoded(_OLD_OBJECT, old)
         if not self.faults and type_ is not EventType.ADDED and new.kind == PODS:
-            self._check_uid(*((_OBJECT, found) if before is None else (_OLD_OBJECT, before)))
-            self._check_version(before, found)
-        return None if self.faults else WatchEvent(type_, new.kind, new.key, found, before)
+            self._check_uid(*((_OBJECT, now) if before is None else (_OLD_OBJECT, before)))
+            self._check_version(before, now)
+        return None if self.faults else WatchEvent(type_, new.kind, new.key, now, before)
 
     def _fields(self, data: bytes) -> dict[str, bytes] | None:
         documents, self.faults = read_documents(data)
@@ -119,12 +119,12 @@ class _Reader:
             self._fault("", f"must be one watch event, was {len(documents)} documents")
             return None
         try:
-            found = _RAW_FIELDS.decode(documents[0])
+            event = _RAW_FIELDS.decode(documents[0])
         except msgspec.DecodeError:
             expected = "must be a watch event, which has type and object"
             self._fault("", f"{expected}, {was(msgspec.json.decode(documents[0]))}")
             return None
-        return {name: bytes(raw) for name, raw in found.items() if bytes(raw) != b"null"}
+        return {name: bytes(raw) for name, raw in event.items() if bytes(raw) != b"null"}
 
     def _type(self, fields: dict[str, bytes]) -> EventType | None:
         given = msgspec.json.decode(fields.get("type", b"null"))
@@ -141,26 +141,26 @@ class _Reader:
             self._fault(field, "must be an API object, was absent")
             return None
         try:
-            found = identify(item_of(raw, field))
+            identity = identify(item_of(raw, field))
         except ValueError as error:
             self._fault(field, str(error))
             return None
-        if not self._is_of_a_kind_one_knows(found):
+        if not self._is_of_a_kind_one_knows(identity):
             self._fault(
                 field,
-                f"{found.item.kind} of {found.item.api_version} is a kind that no plugin of the profiles reads "
+                f"{identity.item.kind} of {identity.item.api_version} is a kind that no plugin of the profiles reads "
                 "and no scheduler knows; are kind and apiVersion spelt right?",
             )
             return None
-        return found
+        return identity
 
-    def _is_of_a_kind_one_knows(self, found: Identity) -> bool:
-        if is_known(found.item) or found.kind in self._kinds:
+    def _is_of_a_kind_one_knows(self, identity: Identity) -> bool:
+        if is_known(identity.item) or identity.kind in self._kinds:
             return True
         from scheduler.simulator.kinds.builtin_kinds import builtin_kinds  # rarely asked for, slow to import
 
         kinds = {(kind.api_version, kind.kind) for kind in builtin_kinds()}
-        return (found.item.api_version, found.item.kind) in kinds
+        return (identity.item.api_version, identity.item.kind) in kinds
 
     def _old_object(self, fields: dict[str, bytes], type_: EventType, new: Identity) -> Identity | None:
         if type_ is not EventType.MODIFIED:
@@ -196,9 +196,9 @@ class _Reader:
             )
             self._fault(f"{_OBJECT}.metadata.resourceVersion", problem)
 
-    def _decoded(self, field: str, found: Identity) -> Any:
+    def _decoded(self, field: str, identity: Identity) -> Any:
         try:
-            return decoded(found)
+            return decoded(identity)
         except ObjectError as error:
             path = f"{field}.{error.path}" if error.path else field
             self._fault(path, error.problem)
@@ -208,8 +208,8 @@ class _Reader:
         self.faults.append(FieldError(path, problem))
 
 
-def _name(found: Identity) -> str:
-    return f"{found.item.kind} {found.key}"
+def _name(identity: Identity) -> str:
+    return f"{identity.item.kind} {identity.key}"
 
 
 def _keys(cluster: ClusterFile, kind: str) -> Container[str]:

@@ -17,9 +17,9 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
+import click
 
 from scheduler.client.connect import connect
 from scheduler.client.http.request import Request
@@ -316,13 +316,13 @@ async def _measure(kubeconfig: Path, command: Sequence[str], kind: str, nodes: i
                 return Result(pods / (end - begin), 1000 * _cpu_seconds(process) / pods)
 
 
-def main(
-    kube_scheduler: Annotated[Path, typer.Argument(help="The binary.", exists=True)],
-    kubeconfig: Annotated[Path, typer.Argument(help="Of the API server.", exists=True)],
-    kinds: Annotated[list[str] | None, typer.Option("--kind", help=f"One of {', '.join(_WISHES)}.")] = None,
-    nodes: Annotated[int, typer.Option(help="How many nodes.")] = 5000,
-    pods: Annotated[int, typer.Option(help="How many pods are bound.")] = 2000,
-) -> None:
+@click.command()
+@click.argument("kube_scheduler", type=click.Path(exists=True, path_type=Path), help="The binary.")
+@click.argument("kubeconfig", type=click.Path(exists=True, path_type=Path), help="Of the API server.")
+@click.option("--kind", "kinds", multiple=True, help=f"One of {', '.join(_WISHES)}.")
+@click.option("--nodes", default=5000, help="How many nodes.")
+@click.option("--pods", default=2000, help="How many pods are bound.")
+def main(kube_scheduler: Path, kubeconfig: Path, kinds: Sequence[str], nodes: int, pods: int) -> None:
     """Print pods a second and CPU a pod of both, and what ours is of the other's."""
     commands = ([sys.executable, "-m", "scheduler", "run"], [str(kube_scheduler)])
     for kind in kinds or [kind for kind in _WISHES if kind != "node affinity"]:
@@ -339,4 +339,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -194,7 +194,7 @@ async def _ours(port: int, pods: list[PodInfo]) -> tuple[float, float, float]:
         ApiConnection(endpoint, authorization=_Token()) as connection,
         ApiWriter(connection, SystemClock(), random=Random(1)) as writer,
     ):
-        recorder = EventRecorder(writer, SystemClock(), "bench", hostname="bench")
+        recorder = EventRecorder(writer.queue_event, SystemClock(), "bench")
         body = b'{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p","namespace":"default","uid":"u"}}'
 
         async def send(each: PodInfo) -> None:

@@ -203,9 +203,9 @@ def _check_queue(stage: Stage, life: Life) -> None:
     """The queue holds pending pods of ours and nothing else; nominations are those the API server knows."""
     pending = {pod["metadata"]["uid"]: pod for pod in stage.our_pods() if is_pending(pod)}
     for waiting in life.daemon.parts.queue.pods():
-        uid = waiting.queued.pod.uid
+        uid = waiting.pod.uid
         if uid not in pending:
-            stage.find(f"{waiting.queued.pod.key} is in the queue, and not pending", uid)
+            stage.find(f"{waiting.pod.key} is in the queue, and not pending", uid)
     nominated = {
         uid: pod["status"]["nominatedNodeName"]
         for uid, pod in pending.items()
@@ -246,8 +246,8 @@ def _leftovers(life: Life) -> Iterator[str]:
     daemon = life.daemon
     if daemon.parts.cache.counts()["assumed_pods"]:
         yield f"{daemon.parts.cache.counts()['assumed_pods']} assumed pods"
-    if daemon.parts.queue.in_flight and daemon.parts.cache.table.n_nodes:
-        yield f"{daemon.parts.queue.in_flight} pods in flight"
+    if daemon.parts.queue.count(Place.IN_FLIGHT) and daemon.parts.cache.table.n_nodes:
+        yield f"{daemon.parts.queue.count(Place.IN_FLIGHT)} pods in flight"
     if daemon.parts.queue.in_flight_events:
         yield f"events kept for pods in flight: {dict(daemon.parts.queue.in_flight_events)}"
     if daemon.parts.waiting_pods._pods:

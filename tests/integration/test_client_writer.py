@@ -59,7 +59,7 @@ async def story() -> AsyncIterator[Story]:
             ApiConnection(Endpoint(server.url, unix_socket=path)) as connection,
             ApiWriter(connection, LoopClock(), random=Random(7)) as writer,
         ):
-            recorder = EventRecorder(writer, LoopClock(), "custom-scheduler", hostname="host")
+            recorder = EventRecorder(writer.queue_event, LoopClock(), "custom-scheduler")
             yield Story(server, writer, recorder)
 
 

@@ -19,7 +19,7 @@ from scheduler.extenders.http_extender import HttpExtender
 from scheduler.simulator.server import ApiServer
 from tests.builders import node, node_object, pod, pod_object
 from tests.integration.test_prometheus import free_port
-from tests.unit.extenders.test_transport import client_pair
+from tests.unit.extenders.test_tls import client_pair
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine

@@ -84,7 +84,7 @@ async def test_pods_on_nodes_are_counted_as_the_watch_shows_them(tmp_path: Path)
             assert answer["NodeNames"] == ["b"]
             assert answer["FailedNodes"] == {"a": "the licence is taken by first"}
             it.server.store.delete("pods", "first", grace_period_seconds=0)
-            await it.until(lambda: asked.service.pods.get("default/first") is None)
+            await it.until(lambda: asked.service.parts.pods.get("default/first") is None)
             assert await asked.passes(licensed("next"), "a", "b") == ["a", "b"]
 
 
@@ -129,7 +129,7 @@ async def test_bindings_that_make_no_sense_are_refused_in_words(tmp_path: Path) 
             assert "another one by now" in await asked.bind(other, "a")
             assert await asked.bind(pod, "a") == ""
             assert await asked.bind(pod, "a") == ""  # a repetition finds it done
-            await it.until(lambda: asked.service.pods.get("default/web").node_name)  # type: ignore[union-attr]
+            await it.until(lambda: asked.service.parts.pods.get("default/web").node_name)  # type: ignore[union-attr]
             assert await asked.bind(pod, "b") == "pod default/web is bound to node a, not to b"
             gone = licensed("gone")
             assert await asked.bind(gone, "a") == "pod default/gone is gone"
@@ -143,7 +143,9 @@ async def test_a_pod_that_is_going_or_has_ended_is_not_bound(tmp_path: Path) -> 
         async with extender_service(it, only("OneEach"), **LICENCES) as asked:
             going = stored(it, {**licensed("going"), "metadata": finalized("going")})
             it.server.store.delete("pods", "going")
-            await it.until(lambda: (pod := asked.service.pods.get("default/going")) and pod.is_terminating)
+            await it.until(
+                lambda: (pod := asked.service.parts.pods.get("default/going")) and pod.is_terminating
+            )
             assert await asked.bind(going, "a") == "pod default/going is being deleted"
             ended = stored(it, licensed("ended"))
             it.server.store.patch("pods", "ended", {"status": {"phase": "Failed"}}, subresource="status")
@@ -232,8 +234,10 @@ async def test_room_that_kube_scheduler_made_for_a_pod_is_left_to_it(tmp_path: P
             urgent = stored(it, licensed("urgent", cpu="1", priority=10))
             status = {"status": {"nominatedNodeName": "a"}}
             it.server.store.patch("pods", "urgent", status, subresource="status")
-            await it.until(lambda: asked.service.pods.get("default/urgent"))
-            await it.until(lambda: asked.service.pods.get("default/urgent").pod.status.nominated_node_name)  # type: ignore[union-attr]
+            await it.until(lambda: asked.service.parts.pods.get("default/urgent"))
+            await it.until(
+                lambda: asked.service.parts.pods.get("default/urgent").pod.status.nominated_node_name
+            )  # type: ignore[union-attr]
             assert await asked.passes(licensed("lesser", cpu="1"), "a") == []
             assert await asked.passes(urgent, "a") == ["a"]
 

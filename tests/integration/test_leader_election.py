@@ -64,7 +64,7 @@ def test_only_the_leader_writes_while_the_other_knows_as_much(tmp_path: Path) ->
             assert len(first.binds()) == 50
             assert not second.writes()
             assert second.daemon.parts.cache.counts() == {"nodes": 1, "pods": 50, "assumed_pods": 0}
-            assert [pending.queued.pod.name for pending in second.daemon.parts.queue.pods()] == ["too-big"]
+            assert [queued.pod.name for queued in second.daemon.parts.queue.pods()] == ["too-big"]
 
     freezing.run(scenario())
 

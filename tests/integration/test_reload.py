@@ -255,7 +255,7 @@ async def test_pods_of_a_newly_served_name_are_placed_and_those_of_a_dropped_one
         await it.until(lambda: it.node_of("second"))
         assert it.node_of("second") == "b"
         await it.until(lambda: it.notes("second", "Scheduled"))
-        assert [pending.queued.pod.name for pending in daemon.parts.queue.pods()] == []
+        assert [queued.pod.name for queued in daemon.parts.queue.pods()] == []
         uid = it.pod("first")["metadata"]["uid"]
         assert daemon.parts.queue.story(uid)[-1].why == "served by no profile any more"
         assert await place(it, "third", scheduler_name="two") == "b"
@@ -299,7 +299,7 @@ async def test_a_pod_held_at_permit_ends_under_its_old_profile_though_its_name_i
         await it.until(lambda: daemon.parts.cache.counts()["assumed_pods"] == 0, seconds=5)
         await it.until(lambda: not daemon.generations.retiring, seconds=5)
         assert daemon.parts.queue.place_of(uid) is Place.OUTSIDE
-        assert daemon.parts.queue.in_flight == 0
+        assert daemon.parts.queue.count(Place.IN_FLIGHT) == 0
         assert "Event handler failed" not in caplog.messages
         daemon.parts.queue.check()
         daemon.parts.cache.check()
@@ -312,7 +312,7 @@ async def test_a_pod_that_cannot_be_read_is_not_tried_by_its_earlier_version_whe
     async with cluster(tmp_path) as it, it.daemon(configuration(profile("one"))) as daemon:
         await two_nodes(it, daemon)
         it.add_pods(pod_object("web", scheduler_name="two"))
-        await it.until(lambda: daemon.pod("default/web"))
+        await it.until(lambda: daemon.parts.pods.get("default/web"))
         it.garbled[b'"garbled"'] = b"7"
         it.label_pod("web", odd="garbled")
         await it.until(lambda: daemon.watches.pods.is_outdated("default/web"))
@@ -376,20 +376,20 @@ async def test_gated_pods_are_judged_by_the_new_gates_and_so_are_those_that_wait
         await two_nodes(it, daemon)
         it.add_pods(pod_object("web", cpu="1"), pod_object("nap", gates=["later"]))
         uid = it.pod("web")["metadata"]["uid"]
-        await it.until(lambda: daemon.parts.queue.gated == 2)
+        await it.until(lambda: daemon.parts.queue.count(Place.GATED) == 2)
 
         await daemon.reload(parse(configuration(profile(filter="Nowhere"))))
         await it.until(lambda: it.condition("web"))
-        assert daemon.parts.queue.gated == 1
+        assert daemon.parts.queue.count(Place.GATED) == 1
 
         it.add_nodes(node_object("c"))  # to backoffQ with it
         await it.until(lambda: daemon.parts.queue.place_of(uid) is Place.UNSCHEDULABLE)
         await daemon.reload(parse(configuration(profile(preEnqueue="Curfew"))))
-        assert daemon.parts.queue.gated == 2
+        assert daemon.parts.queue.count(Place.GATED) == 2
 
         await daemon.reload(parse(configuration()))
         await it.until(lambda: it.node_of("web"))
-        assert daemon.parts.queue.gated == 1
+        assert daemon.parts.queue.count(Place.GATED) == 1
         daemon.parts.queue.check()
 
 
@@ -437,7 +437,7 @@ async def test_what_new_plugins_need_is_there_before_their_first_pod_and_let_go_
         later = [each for each in list(it.server.requests)[asked:] if each.path.endswith("/configmaps")]
         assert later == []
         assert not daemon.parts.cache.table.watch_kind("v1/configmaps")
-        known = daemon.pod("default/later")
+        known = daemon.parts.pods.get("default/later")
         assert known is not None
         assert known.pod.metadata.annotations == {}
 
@@ -491,7 +491,7 @@ async def test_old_plugins_are_refreshed_until_the_last_binding_of_theirs_ends_a
         await two_nodes(it, daemon)
         it.server.faults.delay(10.0, binds)
         it.add_pods(pod_object("slow", cpu="1"))
-        await it.until(lambda: daemon.parts.queue.in_flight == 1)
+        await it.until(lambda: daemon.parts.queue.count(Place.IN_FLIGHT) == 1)
 
         await daemon.reload(parse(text))
         before = Counter(Fresh.times)
@@ -561,7 +561,7 @@ async def test_every_replica_reloads_and_only_the_leader_says_so(tmp_path: Path)
         async with replica(it, "r2", plugins=PLUGINS) as standby:
             await two_nodes(it, standby.daemon)
             it.add_pods(pod_object("web", scheduler_name="two"))
-            await it.until(lambda: standby.daemon.pod("default/web"))
+            await it.until(lambda: standby.daemon.parts.pods.get("default/web"))
 
             for each in (standby, leader):
                 text = configuration(prefer("b"), prefer("b", "two"))

@@ -51,7 +51,7 @@ def balance(amounts: list[tuple[int, int]]) -> int:
 def rank(pod: PodInfo, node: OneNode, resources: list[str]) -> int:
     with_pod, without_pod = [], []
     for name in resources:
-        request = pod.resources.balanced_score_request(name)
+        request = pod.resources.balanced_score.get(name, 0)
         scalar = is_scalar_resource_name(name)
         known = name in {"cpu", "memory", "ephemeral-storage"} or scalar
         if not known or (scalar and request == 0):
@@ -70,7 +70,7 @@ def test_the_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo, resour
     found = scored(plugin, pod, cluster.snapshot())
 
     counted = resources or ["cpu", "memory"]
-    if not any(pod.resources.balanced_score_request(name) for name in counted):
+    if not any(pod.resources.balanced_score.get(name, 0) for name in counted):
         assert found == "Skip"
     else:
         assert found == [rank(pod, node, counted) for node in one_by_one(cluster)]

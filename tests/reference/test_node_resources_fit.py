@@ -117,7 +117,7 @@ def rank(pod: PodInfo, node: OneNode, strategy: dict) -> int:
     by_ratio = strategy["type"] == "RequestedToCapacityRatio"
     for resource in resources:
         name, weight = resource["name"], resource["weight"] or 1
-        requested, capacity = usage(pod.resources.fit_score_request(name), name, node)
+        requested, capacity = usage(pod.resources.fit_score.get(name, 0), name, node)
         if capacity == 0:
             continue
         score = score_of_one(strategy, requested, capacity)

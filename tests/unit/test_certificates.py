@@ -7,7 +7,7 @@ import ssl
 import pytest
 
 from scheduler.certificates.key_pair import load_key_pair
-from scheduler.certificates.made import Issued, issue, self_signed
+from scheduler.certificates.made import Issued, issue
 
 
 def handshake(issued: Issued, name: str, trusted: bytes) -> str:
@@ -54,4 +54,4 @@ def test_another_authority_is_not_taken():
 
 def test_what_is_no_key_pair_is_not_loaded():
     with pytest.raises(ssl.SSLError):
-        load_key_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self_signed()[:100])
+        load_key_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), issue("server").serving[:100])

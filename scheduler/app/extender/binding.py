@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from scheduler.app.extender.verdicts import Verdicts
     from scheduler.cycle.binding import PodGet
+    from scheduler.cycle.shared import Shared
     from scheduler.extenders.serving import BindingRequest
     from scheduler.framework.cycle_state import CycleState
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.framework import Framework
-    from scheduler.state.cache import Cache
 
 logger = logging.getLogger(__name__)
 
@@ -33,23 +33,19 @@ class ExtenderBinding:
     """Carries out what another scheduler has chosen.
 
     Args:
-        newest: `namespace/name` -> the pod as last seen.
         framework_of: the profile a pod is judged by; raises SchedulerError if there is none.
     """
 
     def __init__(
         self,
-        *,
-        cache: Cache,
+        shared: Shared,
         verdicts: Verdicts,
         reader: PodGet,
-        newest: Callable[[str], PodInfo | None],
         framework_of: Callable[[PodInfo], Framework],
     ) -> None:
-        self._cache = cache
+        self._cache, self._newest = shared.cache, shared.pods.get
         self._verdicts = verdicts
         self._reader = reader
-        self._newest = newest
         self._framework_of = framework_of
 
     async def bind(self, request: BindingRequest) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from scheduler.app.extender.certificates import ServingCertificate, given, kept_in, made_for
-from scheduler.app.extender.snippet import Reached
+from scheduler.app.pages import listen, readiness
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.server.extender import LONGEST_REQUEST_BYTES, verb_routes
-from scheduler.server.http_server import application, serving
+from scheduler.server.http_server import application
 from scheduler.server.tls import KeyPair, tls_context
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from scheduler.app.extender.service import ExtenderService
-
-logger = logging.getLogger(__name__)
 
 _EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a pod is asked from outside
 
@@ -98,16 +95,6 @@ class ExtenderAddress:
         host = urlsplit(self.prefix).hostname or "localhost"
         return made_for(host) if self.folder is None else kept_in(self.folder, host)
 
-    def reached(self, certificate: ServingCertificate) -> Reached:
-        """Return what schedulers have to know."""
-        is_secure = self.prefix.startswith("https://")
-        return Reached(
-            self.prefix,
-            certificate.authority if is_secure else b"",
-            self.binds,
-            wants_certificate=is_secure and self.client_authority is not None,
-        )
-
 
 @asynccontextmanager
 async def serving_extender(
@@ -131,13 +118,11 @@ async def serving_extender(
             app = extender_application(
                 service, stop, verbs=True, binds=where.binds, wants_certificate=wants_certificate
             )
-            port = await stack.enter_async_context(serving(app, where.host, where.secure_port, tls))
-            logger.info("Serving securely", extra={"address": where.host, "port": port})
+            await listen(stack, app, where.host, where.secure_port, tls)
         if where.http_port:
             # Where certificates are asked for, plain HTTP is for probes and scrapes.
             app = extender_application(service, stop, verbs=not wants_certificate, binds=where.binds)
-            port = await stack.enter_async_context(serving(app, where.host, where.http_port))
-            logger.info("Serving in plain HTTP", extra={"address": where.host, "port": port})
+            await listen(stack, app, where.host, where.http_port)
         yield
 
 
@@ -157,10 +142,7 @@ def extender_application(
     return application(
         metrics=service.metrics.text,
         live={},
-        ready={
-            "shutdown": lambda: "process is shutting down" if stop.is_set() else "",
-            "sched-handler-sync": lambda: "" if service.has_synced else "handlers are not fully synchronized",
-        },
+        ready=readiness(stop, lambda: service.has_synced),
         more=routes if verbs else (),
         longest_request_bytes=LONGEST_REQUEST_BYTES,
     )

@@ -18,9 +18,10 @@ from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of
 from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
-from scheduler.client.event_recorders import EventRecorders
+from scheduler.client.events import EventRecorders
 from scheduler.client.pod_reader import ApiPodReader
 from scheduler.client.writer import ApiWriter
+from scheduler.cycle.pod_handlers import PodHandler
 from scheduler.errors import ConfigurationError, FieldError, SchedulerError
 from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
 from scheduler.metrics import Metrics
@@ -57,7 +58,6 @@ class ExtenderService:
         requests: counts what is asked.
         frameworks: schedulerName -> profile.
         parts: the cluster's state, and who takes its changes in.
-        pods: `namespace/name` -> as the API server last showed it, which the watch of pods writes there.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments; there is no such profile.
@@ -79,10 +79,11 @@ class ExtenderService:
         connection.observer = self.metrics.rest_client
         self._connection = connection
         self.parts = Parts(clock, self.metrics, in_tree)
-        self.pods: dict[str, PodInfo] = {}
         writes = limited(connection, configuration.settings.client_connection)
-        self._writer = ApiWriter(writes, clock, random=random, newest=self.pods.get, observer=self.metrics)
-        self._recorders = EventRecorders(self._writer, clock)
+        self._writer = ApiWriter(
+            writes, clock, random=random, newest=self.parts.pods.get, observer=self.metrics
+        )
+        self._recorders = EventRecorders(self._writer.queue_event, clock)
         self._tasks = Tasks()
         self._api_writes, self._background = ApiWrites(writes), TasksInBackground(self._tasks)
         self._has_refreshed = False
@@ -93,8 +94,7 @@ class ExtenderService:
         self._watches = Watches(
             connection,
             self.parts,
-            self.parts.pod_handler(),
-            self.pods,
+            PodHandler(self.parts),
             metrics=self.metrics,
             random=random,
             needs=self._generation.needs,
@@ -106,11 +106,7 @@ class ExtenderService:
             self.requests.unknown_nodes,
         )
         self._binding = ExtenderBinding(
-            cache=self.parts.cache,
-            verdicts=self._verdicts,
-            reader=ApiPodReader(connection, random),
-            newest=self.pods.get,
-            framework_of=self.framework_of,
+            self.parts, self._verdicts, ApiPodReader(connection, random), self.framework_of
         )
         show_state(self.metrics, self.parts, lambda: self._generation)
 

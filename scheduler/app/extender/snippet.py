@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scheduler.app.extender.verdicts import weight_of
@@ -15,6 +14,7 @@ from scheduler.server.extender import BIND, FILTER, PREEMPT, PRIORITIZE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from scheduler.app.extender.pages import ExtenderAddress
     from scheduler.runtime.framework import Framework
 
 _TIMEOUT = "5s"
@@ -30,51 +30,36 @@ _NOBODY_VOUCHES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """How kube-scheduler reaches the extender.
-
-    Attributes:
-        url: where, without a verb.
-        authority: who vouches for its certificate, PEM; b"" if that is not known, or without HTTPS.
-        binds: whether it binds pods.
-        wants_certificate: whether it asks for a client certificate.
-    """
-
-    url: str
-    authority: bytes = b""
-    binds: bool = False
-    wants_certificate: bool = False
-
-    @property
-    def is_secure(self) -> bool:
-        return self.url.startswith("https://")
-
-
-def snippet(frameworks: Sequence[Framework], reached: Reached) -> str:
+def snippet(frameworks: Sequence[Framework], where: ExtenderAddress, authority: bytes = b"") -> str:
     """Return the `extenders:` section, with the verbs that the profiles have something to say to.
+
+    Args:
+        frameworks: the profiles.
+        where: how kube-scheduler reaches the extender.
+        authority: who vouches for its certificate, PEM; b"" if that is not known.
 
     Raises:
         ConfigurationError: the profiles have nothing to say at all.
     """
-    extender: dict[str, Any] = {"urlPrefix": reached.url}
+    extender: dict[str, Any] = {"urlPrefix": where.prefix}
     if any(framework.plugins.at.get(point) for framework in frameworks for point in _FILTERING):
         extender |= {"filterVerb": FILTER, "preemptVerb": PREEMPT}
     weight = weight_of(frameworks)
     if weight:
         extender |= {"prioritizeVerb": PRIORITIZE, "weight": weight}
-    if reached.binds:
+    if where.binds:
         extender["bindVerb"] = BIND
     if len(extender) == 1:
         problem = "no profile has a plugin that filters or scores, so there is nothing to answer"
         raise ConfigurationError([FieldError("profiles", problem)])
-    if reached.is_secure:
+    is_secure = where.prefix.startswith("https://")
+    if is_secure:
         extender["enableHTTPS"] = True
-        if reached.authority:
-            extender["tlsConfig"] = {"caData": base64.b64encode(reached.authority).decode()}
+        if authority:
+            extender["tlsConfig"] = {"caData": base64.b64encode(authority).decode()}
     extender |= {"httpTimeout": _TIMEOUT, "nodeCacheCapable": True, "ignorable": False}
-    notes = _CERTIFICATE if reached.wants_certificate else ""
-    if reached.is_secure and not reached.authority:
+    notes = _CERTIFICATE if is_secure and where.client_authority is not None else ""
+    if is_secure and not authority:
         notes += _NOBODY_VOUCHES
     return f"{_HEAD}{notes}{write({'extenders': [extender]}).rstrip()}\n"
 
@@ -87,11 +72,11 @@ def points_not_run(frameworks: Iterable[Framework], *, binds: bool) -> dict[str,
     points = [ExtensionPoint.PERMIT]
     if not binds:
         points += [ExtensionPoint.RESERVE, ExtensionPoint.PRE_BIND, ExtensionPoint.POST_BIND]
-    found: dict[str, list[str]] = {}
+    in_vain: dict[str, list[str]] = {}
     for framework in frameworks:
         for point in points:
             for plugin in framework.plugins.at.get(point, ()):
-                names = found.setdefault(point.value, [])
+                names = in_vain.setdefault(point.value, [])
                 if plugin.name not in names:
                     names.append(plugin.name)
-    return found
+    return in_vain

@@ -194,8 +194,8 @@ def scaled(total: Int64s, best: int) -> Int64s:
         best: a multiple of 100, more than 0.
     """
     tenth = best // MAX_EXTENDER_PRIORITY  # a whole number: the best score is 100
-    found: Int64s = total // tenth + (2 * (total % tenth) >= tenth)  # nothing here can overflow
-    return found
+    tenths: Int64s = total // tenth + (2 * (total % tenth) >= tenth)  # nothing here can overflow
+    return tenths
 
 
 def _words(outcome: Outcome) -> str:

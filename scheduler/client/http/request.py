@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 JSON = "application/json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
@@ -29,9 +29,7 @@ class FakeDaemon:
         self.has_synced = False
         self.leading = False
         self.leadership = SimpleNamespace(is_leading=lambda: self.leading)
-
-    def pods(self) -> list[Any]:
-        return []
+        self.parts = SimpleNamespace(pods={})
 
 
 def told(

@@ -13,8 +13,7 @@ import yaml
 from aiohttp import web
 
 from scheduler.client import login
-from scheduler.client.connect import connect
-from scheduler.client.credentials import REFRESH_SECONDS, Credentials
+from scheduler.client.connect import REFRESH_SECONDS, Credentials, connect
 from scheduler.client.http.request import Request
 from scheduler.errors import ApiError, ConfigurationError
 from tests.virtually import virtually
@@ -61,9 +60,9 @@ class Listener:
         await self._runner.cleanup()
 
 
-async def problem_of(path: str, context: str | None = None) -> str:
+async def problem_of(path: str) -> str:
     with pytest.raises(ConfigurationError) as caught:
-        async with connect(path, context=context):
+        async with connect(path):
             pass
     return str(caught.value)
 
@@ -160,7 +159,7 @@ async def test_a_service_accounts_token_is_read_again(tmp_path: Path, monkeypatc
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     monkeypatch.setattr(login, "SERVICE_ACCOUNT", tmp_path)
-    credentials = Credentials("pod", None, None)
+    credentials = Credentials(None)
 
     await credentials.load()
     assert credentials.login.server == "https://[fd00::1]:443"
@@ -257,6 +256,26 @@ def test_client_certificates_of_the_kubeconfig_reach_the_pool(tmp_path: Path):
     path = kubeconfig(tmp_path, server="https://127.0.0.1:1", **{"client-certificate": "gone.crt"})
 
     assert "gone.crt" in asyncio.run(problem_of(path))
+
+
+@pytest.mark.parametrize(
+    ("written", "used"), [("http://own:3128", "http://own:3128"), ("", "http://shared:3128")]
+)
+def test_a_proxy_of_the_kubeconfig_goes_before_that_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, used: str
+):
+    monkeypatch.setenv("http_proxy", "http://shared:3128")
+    monkeypatch.setenv("no_proxy", "")
+    path = Path(kubeconfig(tmp_path, server="http://api.example"))
+    content = yaml.safe_load(path.read_text())
+    content["clusters"][0]["cluster"]["proxy-url"] = written
+    path.write_text(yaml.safe_dump(content))
+
+    async def attempt() -> str:
+        async with connect(str(path)) as connection:
+            return connection.endpoint.proxy
+
+    assert asyncio.run(attempt()) == used
 
 
 def test_strict_verification_is_the_default(tmp_path: Path):

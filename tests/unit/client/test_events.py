@@ -3,14 +3,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.client.event_recorders import EventRecorders
-from scheduler.client.events import KNOWN_LIMIT, EventRecorder
+from scheduler.client.events import KNOWN_LIMIT, EventRecorder, EventRecorders
 from scheduler.client.recorded_event import ObjectReference
 from scheduler.client.writer import ApiWriter
 from scheduler.objects.decode import decode_pod
@@ -63,7 +63,7 @@ async def case() -> AsyncIterator[Case]:
         server.connection() as connection,
         ApiWriter(connection, LoopClock(), random=Random(7)) as writer,
     ):
-        recorders = EventRecorders(writer, LoopClock(), hostname="host")
+        recorders = EventRecorders(writer.queue_event, LoopClock())
         running = asyncio.create_task(recorders.run())
         try:
             yield Case(server, writer, recorders.of("default-scheduler"))
@@ -94,7 +94,7 @@ async def test_an_event_is_written_as_kube_scheduler_does():
             },
             "eventTime": "2026-01-01T00:00:00.000000Z",
             "reportingController": "default-scheduler",
-            "reportingInstance": "default-scheduler-host",
+            "reportingInstance": f"default-scheduler-{socket.gethostname()}",
             "action": "Binding",
             "reason": "Scheduled",
             "regarding": {
@@ -320,11 +320,7 @@ async def test_an_event_the_server_refuses_is_given_up(caplog: pytest.LogCapture
 
 @virtually
 async def test_the_oldest_events_are_forgotten_when_there_are_too_many():
-    class Sink:
-        def queue_event(self, job: Any) -> bool:
-            return True
-
-    recorder = EventRecorder(Sink(), LoopClock(), "s", hostname="h")
+    recorder = EventRecorder(lambda _: True, LoopClock(), "s")
     for n in range(KNOWN_LIMIT + 100):
         recorder.record(ObjectReference(name=f"p{n}"), **FAILED)
 

@@ -14,7 +14,7 @@ import pytest
 from scheduler.client.connection import ApiConnection
 from scheduler.client.http.endpoint import Endpoint
 from scheduler.client.http.request import Request
-from scheduler.client.leadership import Unopposed
+from scheduler.client.leadership import Leadership
 from scheduler.client.requests import GuardedRequests
 from scheduler.client.writer import ApiWriter
 from scheduler.errors import NotLeadingError
@@ -202,7 +202,7 @@ async def test_status_patches_events_and_deletions_are_not_written_either(caplog
 
 @virtually
 async def test_who_asks_nobody_leads_from_the_start_and_for_ever():
-    leadership = Unopposed()
+    leadership = Leadership()
     await leadership.acquire()
     keeping = asyncio.create_task(leadership.keep())
     await asyncio.sleep(1e6)

@@ -32,7 +32,7 @@ def login(folder: Path, *, cluster: dict[str, Any] | None = None, **user: Any) -
         "users": [{"name": "u", "user": user}],
     }
     path.write_text(yaml.safe_dump(content))
-    return Kubeconfig(path, None).login()
+    return Kubeconfig(path).login()
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,6 @@ def test_a_cluster_is_reached_as_its_kubeconfig_says(tmp_path: Path):
     assert found == Login(
         "https://h:6443", verifies=False, server_hostname="api.example", proxy="http://proxy:3128"
     )
-
-
-def test_another_context_can_be_asked_for(tmp_path: Path):
-    login(tmp_path)
-
-    assert Kubeconfig(tmp_path / "kubeconfig", "elsewhere").login() == Login("https://other")
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["in the kubeconfig", "in files"])

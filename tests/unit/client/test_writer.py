@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.client import writer as writer_module
 from scheduler.client.connection import CONNECTION_LOST
 from scheduler.client.http.request import Request
 from scheduler.client.writer import ApiWriter
@@ -339,9 +340,12 @@ async def test_what_is_to_be_sent_again_goes_before_what_waits():
 
 
 @virtually
-async def test_events_without_room_are_dropped_counted_and_logged_once(caplog: pytest.LogCaptureFixture):
+async def test_events_without_room_are_dropped_counted_and_logged_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(writer_module, "EVENT_CAPACITY", 10)
     counter = Counter()
-    async with writing(observer=counter, event_capacity=10) as (server, writer):
+    async with writing(observer=counter) as (server, writer):
         for n in range(40):
             server.script("POST", f"/notes/{n}", Answer(201))
         kept = [writer.queue_event(Note(str(n))) for n in range(40)]
@@ -358,9 +362,12 @@ async def test_events_without_room_are_dropped_counted_and_logged_once(caplog: p
 
 
 @virtually
-async def test_a_patch_without_room_is_counted_and_whoever_waits_for_it_is_told():
+async def test_a_patch_without_room_is_counted_and_whoever_waits_for_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(writer_module, "STATUS_CAPACITY", 1)
     counter = Counter()
-    async with writing(observer=counter, status_capacity=1) as (_, writer):
+    async with writing(observer=counter) as (_, writer):
         for n in range(16):
             writer.patch_pod_status(pod(f"p{n}"), condition=rejected("no"))
 

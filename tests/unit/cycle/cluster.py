@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from plugins.priority_sort import PrioritySort
-from scheduler.app.assembly import Cycles, QueueParts
+from scheduler.app.assembly import Cycles, Parts
 from scheduler.app.tasks import Tasks
+from scheduler.cycle.event_handlers import NodeHandler
 from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.sampling import NodeSampling
 from scheduler.errors import ApiError
@@ -26,7 +27,7 @@ from tests.virtual_time import LoopClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from scheduler.cycle.decision import Decision
+    from scheduler.cycle.attempt import Decision
     from scheduler.cycle.pod_handlers import PodHandler
     from scheduler.framework import Plugin, QueuedPodInfo
     from scheduler.objects.pod import PodInfo
@@ -139,16 +140,7 @@ class Api:
     def of(self, scheduler_name: str) -> Api:
         return self
 
-    def record(
-        self,
-        regarding: PodInfo,
-        *,
-        type_: str,
-        reason: str,
-        action: str,
-        note: str,
-        related: PodInfo | None = None,
-    ) -> None:
+    def record(self, regarding: PodInfo, *, type_: str, reason: str, note: str, **_: Any) -> None:
         self.events.append(Event(regarding.key, type_, reason, note))
 
     def patch_pod_status(
@@ -237,7 +229,8 @@ class Cluster:
         self.is_leading = True
         self.clock: Any = LoopClock() if _in_a_loop() else ManualClock(1000.0)
         self.framework = framework_of(PrioritySort(), *plugins, Binder(self.api))
-        self.parts = parts = QueueParts(self.clock, self.counts, {})
+        self.parts = parts = Parts(self.clock, self.counts, {})
+        self.api.seen = parts.pods
         self.profiles = parts.profiles
         self.profiles.swap({PROFILE: self.framework})
         self.tasks = Tasks()
@@ -246,7 +239,6 @@ class Cluster:
             writer=self.api,
             recorders=self.api,
             reader=self.api,
-            newest=self.api.seen.get,
             is_leading=lambda: self.is_leading,
             tasks=self.tasks,
             random=Random(seed),
@@ -256,7 +248,7 @@ class Cluster:
         self.bus, self.waiting_pods = parts.bus, parts.waiting_pods
         self.reporter, self.failures, self.binding = cycles.reporter, cycles.failures, cycles.binding
         self.rejections, self.scheduler = cycles.rejections, cycles.scheduler
-        self.pods, self.nodes = cycles.pod_handler, parts.node_handler()
+        self.pods, self.nodes = cycles.pod_handler, NodeHandler(parts)
         self.api.handler = self.pods
         for name in nodes:
             self.nodes.on_add(node(name))

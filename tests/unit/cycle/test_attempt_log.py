@@ -1,15 +1,30 @@
 from __future__ import annotations
 
+import weakref
 from datetime import UTC, datetime
 from random import Random
+from typing import TYPE_CHECKING
 
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.cycle.attempt import Decision
 from scheduler.cycle.attempt_log import AttemptLog
-from scheduler.cycle.decision import Decision
+from scheduler.cycle.explanation import explain
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.status import Status
+from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, Diagnosis
+from scheduler.framework.outcomes import PASS, Outcome
+from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.runtime.scoring import PluginScores, Scores
 from scheduler.state.cache import Cache
 from tests.builders import node, pod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -50,7 +65,7 @@ def test_what_plugins_told_themselves_is_not_kept() -> None:
 
 
 def test_memory_stays_within_the_budget_and_the_oldest_goes_first() -> None:
-    log, snapshot = AttemptLog(budget_bytes=100_000), cluster(1000).snapshot()
+    log, snapshot = AttemptLog(placed_bytes=100_000, waiting_bytes=100_000), cluster(1000).snapshot()
 
     for number in range(100):
         log.note(decision(f"pod-{number}", 1000), snapshot, number=1, at=NOW)
@@ -61,13 +76,108 @@ def test_memory_stays_within_the_budget_and_the_oldest_goes_first() -> None:
 
 
 def test_a_burst_of_placements_does_not_push_out_why_others_wait() -> None:
-    log, snapshot = AttemptLog(budget_bytes=100_000), cluster(1000).snapshot()
+    log, snapshot = AttemptLog(placed_bytes=100_000, waiting_bytes=100_000), cluster(1000).snapshot()
 
     log.note(decision("waiting", 1000), snapshot, number=1, at=NOW)
     for number in range(100):
         log.note(decision(f"placed-{number}", 1000, "n1"), snapshot, number=1, at=NOW)
 
     assert log.last("default/waiting") is not None
+
+
+@st.composite
+def decisions(draw: st.DrawFn, size: int = 40) -> Decision:
+    """Any verdicts: few or very many plugins and outcomes, nodes refused, avoided, narrowed away, or not looked at."""
+    plugins = draw(st.sampled_from([1, 3, 127, 128, 129, 300]))
+    outcomes = draw(st.sampled_from([2, 255, 256, 257, 600]))
+    diagnosis = Diagnosis.blank(size)
+    diagnosis.plugins = [f"Plugin{number}" for number in range(plugins)]
+    table = (PASS, *(Outcome(Code.UNSCHEDULABLE, (f"reason {number}",)) for number in range(1, outcomes)))
+    diagnosis.tables = [table] * plugins
+    verdict = st.one_of(st.just(FEASIBLE), st.integers(NOT_EXAMINED, plugins - 1))
+    diagnosis.rejected_by[:] = draw(
+        st.one_of(st.just(FEASIBLE), st.lists(verdict, min_size=size, max_size=size))
+    )
+    diagnosis.index[:] = draw(st.lists(st.integers(1, outcomes - 1), min_size=size, max_size=size))
+    diagnosis.narrowing_plugins = ("NodeName",)
+    feasible = diagnosis.feasible
+    scores = None
+    if feasible.size:
+        left = draw(st.one_of(st.just(len(feasible)), st.integers(1, len(feasible))))
+        diagnosis.avoided = {int(row): "rests" for row in feasible[left:]}
+        values = np.array(draw(st.lists(st.integers(0, 100), min_size=size, max_size=size)), dtype=np.uint8)
+        rows = feasible[:left]
+        others = {"extender": np.arange(left, dtype=np.int64)}
+        scores = Scores(rows, rows[:1], (PluginScores("A", 2, values), PluginScores("B", 1, 50)), others, 1)
+    node_name = "n1" if scores is not None else ""
+    status = SUCCESS if scores is not None else Status.unschedulable("no")
+    return Decision(pod("web"), CycleState(), diagnosis, node_name, scores, status)
+
+
+@given(decisions())
+def test_an_attempt_is_explained_afterwards_as_it_was_then(decided: Decision) -> None:
+    log, snapshot = AttemptLog(), cluster(40).snapshot()
+
+    log.note(decided, snapshot, number=1, at=NOW)
+
+    last = log.last("default/web")
+    assert last is not None
+    assert explain(last.decision, last.names) == explain(decided, snapshot.names)
+    assert last.decision.diagnosis.reason_counts() == decided.diagnosis.reason_counts()
+
+
+def ranked(name: str, size: int, rows: NDArray[np.intp], refused: Sequence[int] = ()) -> Decision:
+    """A pod of which one plugin scored `rows` and refused others."""
+    diagnosis = Diagnosis.blank(size)
+    diagnosis.plugins, diagnosis.tables = ["A"], [(PASS, Outcome(Code.UNSCHEDULABLE, ("no",)))]
+    diagnosis.rejected_by[[*refused]] = 0
+    diagnosis.index[[*refused]] = 1
+    scores = Scores(rows, rows.copy(), (PluginScores("A", 1, np.zeros(size, dtype=np.uint8)),))
+    return Decision(pod(name), CycleState(), diagnosis, "n0", scores)
+
+
+@pytest.mark.parametrize(
+    ("refused", "expected"),
+    [
+        pytest.param([], 5_000, id="the scores alone, where all nodes fit"),
+        pytest.param([7], 15_000, id="two short numbers more, where some do not"),
+    ],
+)
+def test_an_attempt_takes_little_more_than_the_scores_of_its_nodes(
+    refused: Sequence[int], expected: int
+) -> None:
+    log, snapshot = AttemptLog(), cluster(5_000).snapshot()
+    rows = np.setdiff1d(np.arange(5_000), refused)
+    log.note(ranked("first", 5_000, rows, refused), snapshot, number=1, at=NOW)
+    before = log.kept_bytes
+
+    log.note(ranked("second", 5_000, rows, refused), snapshot, number=1, at=NOW)
+
+    assert expected <= log.kept_bytes - before < expected + 4_000
+
+
+def test_what_is_asked_does_not_stay_in_memory() -> None:
+    log, snapshot = AttemptLog(), cluster(100).snapshot()
+    log.note(ranked("web", 100, np.arange(100)), snapshot, number=1, at=NOW)
+
+    last = log.last("default/web")
+    assert last is not None
+    explain(last.decision, last.names)
+    asked = weakref.ref(last.decision.scores)
+    del last
+
+    assert asked() is None
+
+
+def test_the_names_of_a_cluster_that_changed_are_counted() -> None:
+    log, cache = AttemptLog(), cluster(5_000)
+    log.note(decision("first", 5_000), cache.snapshot(), number=1, at=NOW)
+    before = log.kept_bytes
+
+    cache.remove_node("n7")
+    log.note(decision("second", 4_999), cache.snapshot(), number=1, at=NOW)
+
+    assert log.kept_bytes - before > 4_999 * (8 + 2)
 
 
 def test_names_stay_with_their_rows_when_nodes_come_and_go() -> None:

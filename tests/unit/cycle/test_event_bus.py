@@ -119,7 +119,7 @@ async def test_pods_that_a_plugin_activates_wake_the_loop():
 
 @virtually
 async def test_where_no_pod_is_queued_plugins_hear_of_events_all_the_same():
-    it = EventBus()
+    it = EventBus(Cluster().queue)
     waiting = asyncio.create_task(it.wait_for_event(lambda *_: True, timeout_seconds=60))
     await asyncio.sleep(1)
     it.activate(["nobody"])

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import ObjectStore
 
 WEB = pod("web")
 ON_NODE = pod("web", node="n1")
@@ -277,22 +278,15 @@ class Identity(NamedTuple):
 
 class TestObjects:
     @pytest.fixture
-    def store(self) -> dict[str, Any]:
-        return {}
+    def store(self, cluster: Cluster) -> ObjectStore:
+        return cluster.cache.table.watch_kind("v1/services")
 
     @pytest.fixture
-    def handler(self, cluster: Cluster, store: dict[str, Any]) -> ObjectHandler:
-        return ObjectHandler(
-            kind="v1/services",
-            resource=None,
-            store=store,
-            freeze=cluster.parts.freeze,
-            bus=cluster.bus,
-            observer=cluster.counts,
-        )
+    def handler(self, cluster: Cluster) -> ObjectHandler:
+        return ObjectHandler(cluster.parts, "v1/services", None)
 
     def test_objects_are_kept_for_the_plugins_that_read_them(
-        self, handler: ObjectHandler, store: dict[str, Any]
+        self, handler: ObjectHandler, store: ObjectStore
     ):
         old, new = ({"metadata": {"namespace": "a", "name": "b"}, "spec": v} for v in (1, 2))
         handler.on_add(old)
@@ -310,14 +304,7 @@ class TestObjects:
     def test_what_happens_to_them_is_told(
         self, cluster: Cluster, happenings: Happenings, resource: EventResource | None, label: str
     ):
-        handler = ObjectHandler(
-            kind="x/v1/things",
-            resource=resource,
-            store={},
-            freeze=cluster.parts.freeze,
-            bus=cluster.bus,
-            observer=cluster.counts,
-        )
+        handler = ObjectHandler(cluster.parts, "x/v1/things", resource)
         one = {"metadata": {"name": "one"}}
         handler.on_add(one)
         handler.on_update(one, one)

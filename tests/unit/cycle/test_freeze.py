@@ -6,10 +6,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.event_handlers import EventHandler
 from scheduler.cycle.freeze import ClusterFreeze
 from scheduler.cycle.observer import NoObserver
+from scheduler.cycle.shared import Shared
+from tests.manual_clock import ManualClock
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 class Heard(EventHandler[str]):
     def __init__(self, freeze: ClusterFreeze) -> None:
-        super().__init__(freeze=freeze, bus=EventBus(), observer=NoObserver())
+        shared = Shared(ManualClock(0.0), NoObserver())
+        shared.freeze = freeze
+        super().__init__(shared)
         self.calls: list[Any] = []
 
     def _added(self, obj: str) -> Any:

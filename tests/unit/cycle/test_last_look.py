@@ -11,7 +11,7 @@ import pytest
 from plugins.registry import IN_TREE
 from scheduler.configuration.load import default
 from scheduler.cycle.attempt import AssumedPod, Attempt
-from scheduler.cycle.last_look import LastLook
+from scheduler.cycle.last_look import is_ours, last_look
 from scheduler.framework import Code, CycleState, FilterPlugin, QueuedPodInfo
 from scheduler.objects.decode import decode_pod
 from scheduler.runtime.profiles import build_frameworks
@@ -36,16 +36,14 @@ class Chosen:
         self.cache.add_node(node("n1", cpu="4"))
         self.cache.add_node(node("n2", cpu="4"))
         pending = pod("web", cpu="3")
-        self.seen = {pending.key: pending}
         disturbances = self.cache.disturbances("n1")
         placed = self.cache.assume(pending, "n1")
         attempt = Attempt(FRAMEWORK, QueuedPodInfo(pending, 0.0), 0.0)
         self.choice = AssumedPod(attempt, CycleState(), placed, "n1", disturbances)
-        self.last_look = LastLook(self.cache, self.seen.get)
 
     def verdict(self) -> str:
         """What is wrong with the choice now; "" if nothing is."""
-        return self.last_look.judge(self.choice).message
+        return last_look(self.cache, self.choice).message
 
 
 def nothing(_: Chosen) -> None:
@@ -137,18 +135,15 @@ def test_a_choice_falls_after(happened: Callable[[Chosen], None], told: str) -> 
 
 
 def test_the_pod_is_ours_until_it_is_deleted_recreated_bound_or_going() -> None:
-    it = Chosen()
-    key = "default/web"
-    assert it.last_look.pod_is_ours(it.choice)
+    choice = Chosen().choice
+    assert is_ours(choice, pod("web", cpu="3"))
 
     going = pod_object("web")
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     for other in (pod("web", uid="another"), pod("web", node="n2"), decode_pod(json.dumps(going).encode())):
-        it.seen[key] = other
-        assert not it.last_look.pod_is_ours(it.choice)
+        assert not is_ours(choice, other)
 
-    del it.seen[key]
-    assert not it.last_look.pod_is_ours(it.choice)
+    assert not is_ours(choice, None)
 
 
 class Raises(FilterPlugin):
@@ -164,7 +159,7 @@ def test_a_plugin_that_fails_at_the_last_look_is_an_error_of_the_attempt() -> No
     it.choice = replace(it.choice, attempt=replace(it.choice.attempt, framework=framework))
     it.cache.add_node(node("n1", cpu="4", labels={"new": "label"}))
 
-    status = it.last_look.judge(it.choice)
+    status = last_look(it.cache, it.choice)
 
     assert status.code is Code.ERROR
     assert 'running Filter plugin "Raises"' in status.message

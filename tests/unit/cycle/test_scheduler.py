@@ -15,6 +15,7 @@ from scheduler.framework import (
     ActionType,
     ClusterEvent,
     Code,
+    CycleState,
     EventResource,
     EventWithHint,
     PostFilterResult,
@@ -63,6 +64,25 @@ async def test_pods_are_bound_as_they_come_by_priority():
         await cluster.until(lambda: cluster.node_of("late"), seconds=1)
 
     assert [name for name, _ in cluster.api.binds] == ["high", "middle", "low", "late"]
+
+
+@virtually
+async def test_what_is_by_row_is_not_kept_while_a_pod_waits_to_be_bound_and_the_rest_is():
+    kept = []
+
+    def write(state: CycleState, *_: object) -> None:
+        state.write("Rows", list(range(1000)), by_row=True)
+        state.write("Plugin", "told")
+
+    def look(state: CycleState, *_: object) -> None:
+        kept.append(("Rows" in state, state.read("Plugin", str)))
+
+    cluster = Cluster(puppets.PreFilter("Told", pre_filter=write), puppets.Reserve("Reserved", reserve=look))
+    cluster.api.create(WEB)
+    async with cluster.running():
+        await cluster.until(lambda: cluster.node_of("web"))
+
+    assert kept == [(False, "told")]
 
 
 @virtually
@@ -151,7 +171,7 @@ def test_a_pod_whose_profile_is_gone_is_dropped():
     cluster.profiles.swap({"another": cluster.framework})
 
     assert cluster.scheduler.schedule_one(queued) is None
-    assert cluster.queue.in_flight == 0
+    assert cluster.queue.count(Place.IN_FLIGHT) == 0
 
 
 def test_a_nomination_is_noted_at_once_and_keeps_others_off_the_node():
@@ -326,7 +346,7 @@ class TestMistakesOfOurs:
             async with cluster.running():
                 for name in ("a", "b", "c"):
                     cluster.api.create(pod(name))
-                await cluster.until(lambda: cluster.queue.unschedulable == 2)
+                await cluster.until(lambda: cluster.queue.count(Place.UNSCHEDULABLE) == 2)
                 cluster.nodes.on_add(node("n2"))
                 cluster.nodes.on_add(node("n3"))
                 await cluster.until(lambda: all(each.node_name for each in cluster.api.pods.values()))
@@ -472,7 +492,7 @@ def test_no_pod_is_lost_whatever_plugins_and_the_api_server_do(seed: int, caplog
             assert cluster.cache.counts()["assumed_pods"] == 0
             assert cluster.cache.counts()["pods"] == len(api.pods)
             assert list(cluster.waiting_pods.waiting()) == []
-            assert cluster.queue.in_flight == 0
+            assert cluster.queue.count(Place.IN_FLIGHT) == 0
             assert cluster.binding.under_way == 0
             for each in api.pods.values():
                 assert cluster.cache.state_of(each.uid) is PodState.CONFIRMED

@@ -140,3 +140,36 @@ def test_shared_data_that_cannot_be_copied_is_an_error_when_it_is_to_be_changed(
 
     with pytest.raises(TypeError, match="'Plugin': a object needs a clone method"):
         clone.mutable("Plugin", object)
+
+
+def rows_of(state: CycleState) -> None:
+    state.write("Rows", [1], by_row=True)
+    state.write("Plugin", [2])
+
+
+@pytest.mark.parametrize("how", ["written", "cloned", "taken over", "changed"])
+def test_what_is_by_row_is_forgotten_with_the_snapshot_and_the_rest_stays(how: str):
+    first, state = CycleState(), CycleState()
+    rows_of(first if how in {"cloned", "taken over"} else state)
+    if how == "cloned":
+        state = first.clone()
+    elif how == "taken over":
+        state.take_over(first)
+    elif how == "changed":
+        state.clone()
+        state.mutable("Rows", list).append(3)
+
+    state.forget_rows()
+
+    assert "Rows" not in state
+    assert state.read("Plugin", list) == [2]
+
+
+def test_another_state_keeps_its_rows():
+    state = CycleState()
+    rows_of(state)
+    clone = state.clone()
+
+    clone.forget_rows()
+
+    assert state.read("Rows", list) == [1]

@@ -228,7 +228,7 @@ def test_a_pending_pod_asks_for(spec: dict[str, Any], requests: dict[str, int]):
 def test_a_bound_pod_takes(spec: dict[str, Any], status: dict[str, Any], taken: int):
     resources = pod("p", node="n", status=status, **spec).resources
     assert resources.taken["cpu"] == taken
-    assert resources.balanced_score_request("cpu") == taken
+    assert resources.balanced_score["cpu"] == taken
     assert resources.nonzero_milli_cpu == taken
 
 
@@ -243,7 +243,7 @@ def test_a_resize_changes_neither_the_fit_nor_its_score(status: dict[str, Any]):
     whole = {"requests": {"cpu": "1"}}
     resources = pod("p", node="n", cpu="1", resources=whole, status=status).resources
     assert resources.requests == {"cpu": 1000}
-    assert resources.fit_score_request("cpu") == 1000
+    assert resources.fit_score["cpu"] == 1000
 
 
 @pytest.mark.parametrize(
@@ -300,23 +300,23 @@ def test_a_container_that_states_nothing_counts_for_something(
 def test_the_score_of_fit_knows_no_requests_of_whole_pods():
     whole = {"requests": {"cpu": "2", "memory": "1Gi"}}
     resources = pod("p", containers=[container(cpu="1")], resources=whole).resources
-    assert resources.fit_score_request("cpu") == 1000
-    assert resources.fit_score_request("memory") == DEFAULT_MEMORY
-    assert resources.balanced_score_request("cpu") == 2000
-    assert resources.balanced_score_request("memory") == 1024 * MEBI
+    assert resources.fit_score["cpu"] == 1000
+    assert resources.fit_score["memory"] == DEFAULT_MEMORY
+    assert resources.balanced_score["cpu"] == 2000
+    assert resources.balanced_score["memory"] == 1024 * MEBI
 
 
 def test_the_balanced_score_adds_nothing_where_nothing_is_stated():
     resources = pod("p").resources
     assert resources.balanced_score == {}
-    assert resources.balanced_score_request("cpu") == 0
-    assert resources.fit_score_request("nvidia.com/gpu") == 0
+    assert "cpu" not in resources.balanced_score
+    assert "nvidia.com/gpu" not in resources.fit_score
 
 
 def test_scores_see_names_that_are_not_accounted_for():
     resources = pod("p", requests={"foo": "3"}).resources
-    assert resources.balanced_score_request("foo") == 3
-    assert resources.fit_score_request("foo") == 3
+    assert resources.balanced_score["foo"] == 3
+    assert resources.fit_score["foo"] == 3
     assert resources.taken == {}
 
 
@@ -466,8 +466,8 @@ def test_requests_agree_with_the_definition(
         stated = integer(judge.request(spec, name), unit)
         assert resources.requests.get(name, 0) == stated
         assert resources.taken.get(name, 0) == stated
-        assert resources.balanced_score_request(name) == stated
+        assert resources.balanced_score.get(name, 0) == stated
     assert resources.nonzero_milli_cpu == integer(judge.request(spec, "cpu", "100m"), MILLI)
     assert resources.nonzero_memory_bytes == integer(judge.request(spec, "memory", "200Mi"))
-    assert resources.fit_score_request("cpu") == resources.nonzero_milli_cpu
-    assert resources.fit_score_request("memory") == resources.nonzero_memory_bytes
+    assert resources.fit_score["cpu"] == resources.nonzero_milli_cpu
+    assert resources.fit_score["memory"] == resources.nonzero_memory_bytes

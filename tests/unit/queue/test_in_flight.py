@@ -174,7 +174,7 @@ def test_no_event_is_kept_for_an_attempt_that_events_cannot_help_any_more(cluste
 
     assert cluster.queue.in_flight_events == {}
     assert cluster.queue.place_of(web.pod.uid) is Place.IN_FLIGHT
-    assert cluster.queue.in_flight == 1
+    assert cluster.queue.count(Place.IN_FLIGHT) == 1
 
 
 def test_an_attempt_that_events_cannot_help_comes_back_as_an_error_in_its_newest_version(cluster: Cluster):
@@ -214,7 +214,7 @@ def test_a_pod_that_is_not_in_flight_ignores_nothing(cluster: Cluster):
     cluster.queue.ignore_events(pod("web").uid)
     cluster.queue.ignore_events("nobody")
 
-    assert cluster.queue.active == 1
+    assert cluster.queue.count(Place.ACTIVE) == 1
 
 
 def test_an_event_for_nobody_is_a_mistake():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULABLE_TIMEOUT, pod_changes
+from scheduler.queue import Place
 from tests.builders import node, pod
 from tests.unit.queue.cluster import CSI_NODE_ADD, NODE_LABEL, NODE_TAINT, PVC_ADD, REGISTERED, Cluster
 from tests.unit.queue.slow_queue import FLUSH, INITIAL, MOST, SlowPod, SlowQueue
@@ -90,7 +91,6 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def pop(self) -> None:
         may = {each.pod.uid: each for each in self.slow.may_pop()}
-        assert self.queue.can_pop == bool(may)
         queued = self.queue.pop()
         if queued is None:
             assert not may
@@ -174,7 +174,8 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def always(self) -> None:
         self.queue.check()
-        found = {shown.queued.pod.uid: shown.place.value for shown in self.queue.pods()}
+        uids = [each.pod.uid for each in self.queue.pods()]
+        found = {uid: self.queue.place_of(uid).value for uid in uids}
         assert found == {each.pod.uid: each.place for each in self.slow.pods.values()}
         for each in self.slow.pods.values():
             queued = self.queue.get(each.pod.uid)
@@ -187,8 +188,8 @@ class QueueMachine(RuleBasedStateMachine):
             )
             assert queued.unschedulable_plugins == each.rejectors
             assert queued.pending_plugins == each.pending
-        for place in ("active", "backoff", "unschedulable", "gated"):
-            assert getattr(self.queue, place) == len(self.slow.at(place))
+        for place in (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED):
+            assert self.queue.count(place) == len(self.slow.at(place.value))
         assert self.queue.next_deadline(self.now) == self.slow.next_deadline(self.now)
 
     def teardown(self) -> None:

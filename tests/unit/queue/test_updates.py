@@ -81,7 +81,7 @@ def test_an_update_of_one_pod_does_not_wake_another(cluster: Cluster):
     cluster.reject(pod("db"), "Anything")
     cluster.update(old, pod("web", labels={"a": "b"}))
 
-    assert cluster.queue.unschedulable == 2
+    assert cluster.queue.count(Place.UNSCHEDULABLE) == 2
 
 
 @pytest.mark.parametrize("place", ["backoff", "unschedulable"])
@@ -100,7 +100,7 @@ def test_activation_ignores_active_and_unknown_pods(cluster: Cluster):
     cluster.queue.add(pod("web"))
     cluster.queue.activate([WEB, "unknown"])
 
-    assert cluster.queue.active == 1
+    assert cluster.queue.count(Place.ACTIVE) == 1
     assert len(cluster.queue.story(WEB)) == 1
 
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from scheduler.certificates.made import self_signed
+from scheduler.certificates.made import issue
 from scheduler.errors import ConfigurationError
 from scheduler.server import tls
 from scheduler.server.http_server import serving
@@ -33,10 +33,16 @@ BEGIN = b"-----BEGIN CERTIFICATE-----"
 
 def write_pair(folder: Path) -> KeyPair:
     pair = KeyPair(folder / "tls.crt", folder / "tls.key")
-    key, _, certificate = self_signed().partition(BEGIN)
+    issued = issue("localhost", dns_names=["localhost"])
+    key, _, certificate = issued.serving.partition(BEGIN)
     pair.key.write_bytes(key)
     pair.certificate.write_bytes(BEGIN + certificate)
+    (folder / "ca.crt").write_bytes(issued.authority)
     return pair
+
+
+def another_key() -> bytes:
+    return issue("localhost").serving.partition(BEGIN)[0]
 
 
 def certificate_in(pair: KeyPair) -> bytes:
@@ -84,12 +90,12 @@ def test_without_files_a_certificate_for_localhost_is_made() -> None:
 
 
 def test_every_process_makes_another() -> None:
-    assert self_signed() != self_signed()
+    assert another_key() != another_key()
 
 
 def test_the_certificate_in_the_files_is_shown_and_verified(tmp_path: Path) -> None:
     pair = write_pair(tmp_path)
-    client = ssl.create_default_context(cafile=str(pair.certificate))
+    client = ssl.create_default_context(cafile=tmp_path / "ca.crt")
 
     async def scenario() -> bytes:
         async with secure(pair) as port:
@@ -143,7 +149,7 @@ def test_files_that_make_no_sense_leave_the_certificate_in_use(
     async def scenario() -> None:
         async with secure(pair) as port, asyncio.timeout(10):
             before = (await shown_at(port, trusting_anybody()))[0]
-            pair.key.write_bytes(self_signed().partition(BEGIN)[0])
+            pair.key.write_bytes(another_key())
             await until_logged(caplog, "Certificate could not be read again")
             assert (await shown_at(port, trusting_anybody()))[0] == before
 
@@ -152,7 +158,7 @@ def test_files_that_make_no_sense_leave_the_certificate_in_use(
 
 def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
     pair = write_pair(tmp_path)
-    pair.key.write_bytes(self_signed().partition(BEGIN)[0])
+    pair.key.write_bytes(another_key())
 
     refused(pair, r"--tls-cert-file: .*tls\.crt is no certificate of the unencrypted key .*tls\.key")
 

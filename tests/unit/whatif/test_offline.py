@@ -54,7 +54,7 @@ def test_only_pods_of_its_profiles_wait_in_the_queue() -> None:
         pod_object("on", node="n1"),
     )
 
-    assert [pending.queued.pod.name for pending in scheduler.queue.pods()] == ["ours"]
+    assert [queued.pod.name for queued in scheduler.queue.pods()] == ["ours"]
 
 
 class Curious(FilterPlugin):

@@ -11,7 +11,7 @@ from cryptography import x509
 
 from scheduler.app.extender.certificates import given, kept_in, made_for
 from scheduler.app.extender.pages import ExtenderAddress
-from scheduler.app.extender.snippet import Reached, points_not_run, snippet
+from scheduler.app.extender.snippet import points_not_run, snippet
 from scheduler.configuration.load import load, parse
 from scheduler.errors import ConfigurationError
 from scheduler.runtime.points import CLASS_OF
@@ -30,9 +30,15 @@ CONFIG = Path(__file__).parents[4] / "config" / "extender.yaml"
 SCORING = NodeScore("Likes", 7)
 
 
-def told(*frameworks: Framework, **reached: object) -> Extender:
+def at(url: str, *, binds: bool = False) -> ExtenderAddress:
+    return ExtenderAddress("::", 8443, url=url, binds=binds)
+
+
+def told(
+    *frameworks: Framework, url: str = "http://a:1", authority: bytes = b"", binds: bool = False
+) -> Extender:
     """The extender of a snippet, as a scheduler reads it."""
-    text = snippet(frameworks, Reached(**{"url": "http://a:1", **reached}))  # type: ignore[arg-type]
+    text = snippet(frameworks, at(url, binds=binds), authority)
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     (found,) = parse(head + text).settings.extenders
     return found
@@ -64,10 +70,12 @@ def test_the_authority_is_carried_where_it_is_known() -> None:
     assert secure.enable_https
     assert secure.tls_config is not None
     assert secure.tls_config.ca_data == b"PEM"
+    plain = told(framework_of(NodeFilter()), url="http://a:1", authority=b"PEM")
+    assert (plain.enable_https, plain.tls_config) == (False, None)
     unknown = told(framework_of(NodeFilter()), url="https://a:1")
     assert (unknown.enable_https, unknown.tls_config) == (True, None)
-    assert "believes whoever answers" in snippet([framework_of(NodeFilter())], Reached("https://a:1"))
-    assert "believes whoever" not in snippet([framework_of(NodeFilter())], Reached("http://a:1"))
+    assert "believes whoever answers" in snippet([framework_of(NodeFilter())], at("https://a:1"))
+    assert "believes whoever" not in snippet([framework_of(NodeFilter())], at("http://a:1"))
 
 
 def test_points_that_nobody_asks_for_are_found() -> None:

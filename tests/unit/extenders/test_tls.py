@@ -16,7 +16,7 @@ from scheduler.certificates.key_pair import load_key_pair
 from scheduler.certificates.made import Issued, issue
 from scheduler.configuration.types import Extender, ExtenderTLS
 from scheduler.errors import ConfigurationError
-from scheduler.extenders.transport import Transport
+from scheduler.extenders.http_extender import HttpExtender
 from scheduler.extenders.wire import ExtenderError
 from tests.extender_server import scripted_extender
 from tests.virtually import virtually
@@ -60,11 +60,11 @@ def client_pair() -> tuple[bytes, bytes]:
 
 async def ask(context: ssl.SSLContext, **settings: Any) -> bytes:
     async with scripted_extender({"ask": {}}, context=context) as extender:
-        transport = Transport(Extender(url_prefix=extender.url, **settings), "extenders[0]")
+        asked = HttpExtender(Extender(url_prefix=extender.url, **settings), "extenders[0]")
         try:
-            return await transport.post("ask", b"{}")
+            return await asked._ask("ask", b"{}", lambda answer: answer)
         finally:
-            await transport.close()
+            await asked.close()
 
 
 @virtually
@@ -140,4 +140,4 @@ BROKEN = {
 @pytest.mark.parametrize("tls", BROKEN.values(), ids=BROKEN)
 def test_certificates_that_cannot_be_read_are_faults_of_the_configuration(tls: ExtenderTLS) -> None:
     with pytest.raises(ConfigurationError, match=r"extenders\[0\]\.tlsConfig: cannot be used: "):
-        Transport(Extender(url_prefix="https://127.0.0.1", tls_config=tls), "extenders[0]")
+        HttpExtender(Extender(url_prefix="https://127.0.0.1", tls_config=tls), "extenders[0]")

@@ -1,0 +1,71 @@
+"""How commands and their options are declared, and shown by `--help`: the options of a subject together."""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from scheduler.cli.go_flags import GoFlagsCommand
+from scheduler.objects.durations import Duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_WIDEST_HELP = 100
+
+
+class _Option(click.Option):
+    """An option, in a section of the help."""
+
+    def __init__(self, *arguments: Any, section: str = "Options", **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.section = section
+
+
+class _Command(GoFlagsCommand):
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
+                sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
+        for section, records in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(records)
+
+
+command = partial(
+    click.command, cls=_Command, context_settings={"max_content_width": _WIDEST_HELP, "show_default": True}
+)
+option = partial(click.option, cls=_Option)
+file_option = partial(option, type=click.Path(path_type=Path), metavar="FILE")
+port_option = partial(option, type=click.IntRange(0, 65535), metavar="PORT")
+
+
+class _Values(click.Choice[Enum]):
+    """One of an Enum, by its value."""
+
+    def normalize_choice(self, choice: Any, ctx: click.Context | None) -> str:
+        return str(choice.value if isinstance(choice, Enum) else choice)
+
+
+def choice_option(kind: type[Enum], *names: str, **more: Any) -> Callable[[F], F]:
+    """Return an option that takes the value of one of an Enum's members."""
+    return option(*names, type=_Values(list(kind)), **more)
+
+
+def _duration(text: str | Duration) -> Duration:
+    """Read a duration as Go writes it, `1m30s`."""
+    try:
+        return text if isinstance(text, Duration) else Duration.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+duration_option = partial(option, type=_duration, metavar="DURATION")

@@ -1,0 +1,33 @@
+"""Hundreds of pods may wait to be bound, each with what the plugins told themselves of it."""
+
+from __future__ import annotations
+
+import pickle
+from random import Random
+
+import pytest
+
+from scheduler.app.in_tree import IN_TREE
+from scheduler.configuration.load import default
+from scheduler.cycle.scheduling import schedule_pod
+from scheduler.runtime.profiles import build_frameworks
+from scheduler.runtime.registry import Registry
+from tests.bench.across_nodes import KINDS, pending, running_cluster
+from tests.offline_capabilities import OFFLINE
+
+NODES = 300
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_plugins_leave_to_later_points_does_not_grow_with_the_cluster(kind: str):
+    framework = build_frameworks(default(), Registry(IN_TREE), lambda _: OFFLINE)["custom-scheduler"]
+    cache = running_cluster(NODES, kind)
+    [placed] = pending(kind, 1)
+    state = schedule_pod(framework, placed, cache.snapshot(), nominated={}, random=Random(1)).state
+
+    state.forget_rows()
+
+    left = {
+        key: len(pickle.dumps(data)) for key, data in state._data.items() if not key.startswith("runtime/")
+    }
+    assert all(size < NODES for size in left.values()), left
