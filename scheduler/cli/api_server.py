@@ -13,6 +13,7 @@ from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock
 from scheduler.logs import configure_logging
 from scheduler.simulator.scenarios.clusters import heterogeneous
+from scheduler.simulator.scenarios.furnishing import furnish
 from scheduler.simulator.scenarios.player import ScenarioPlayer
 from scheduler.simulator.scenarios.scenario import Scenario, load_scenario
 from scheduler.simulator.server import ApiServer
@@ -83,6 +84,8 @@ async def _serve(
     async with server:
         for node in nodes:
             server.store.create("nodes", node)
+        if nodes:
+            furnish(server, nodes)
         playing = None
         if scenario is not None:
             player = ScenarioPlayer(server, scenario)
