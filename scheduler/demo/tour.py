@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scheduler.demo.workload import PAUSE_SECONDS, why_it_waits
+from scheduler.simulator.scenarios.clusters import ready_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,6 +21,8 @@ REPLICAS = 20
 ZONE = "topology.kubernetes.io/zone"
 TOO_BIG = "too-big"
 URGENT = "urgent"
+DATABASE = "database"
+STORAGE_ZONE = "eu-west-1d"
 BATCH = ("gpu-batch-0", "gpu-batch-1")
 """As many as there are GPU nodes, each with all GPUs of one."""
 
@@ -40,7 +43,7 @@ class Expectation:
 
 
 class Tour:
-    """Replicas that spread, a pod that fits nowhere, one that is gated, and one that sends another away."""
+    """Replicas that spread, a pod that fits nowhere, one that is gated, one that sends another away, and one with a volume."""
 
     puzzle = TOO_BIG
 
@@ -51,11 +54,15 @@ class Tour:
         for pod in harder_pods():
             await asyncio.sleep(PAUSE_SECONDS)
             server.store.apply(pod)
+        for obj in database():
+            server.store.apply(obj)
         while not all(server.store.get("pods", name)["spec"].get("nodeName") for name in BATCH):  # noqa: ASYNC110
             await asyncio.sleep(PAUSE_SECONDS)
         await asyncio.sleep(PAUSE_SECONDS)
         server.store.apply(urgent_class())
         server.store.apply(trainer())
+        await asyncio.sleep(PAUSE_SECONDS)
+        server.store.create("nodes", storage_node())
 
     def commands(self, daemon: str) -> list[str]:
         """Return how to ask why a pod waits, and how to let others run."""
@@ -133,6 +140,42 @@ def trainer() -> dict[str, Any]:
     return _pod("gpu-trainer", _gpu_spec("trainer:2", gpus=1) | {"priorityClassName": URGENT})
 
 
+def database() -> list[dict[str, Any]]:
+    """Return a pod, its claim, and the volume of the claim in a zone that has no nodes yet."""
+    in_zone = {"key": ZONE, "operator": "In", "values": [STORAGE_ZONE]}
+    size, modes, reference = (
+        {"storage": "10Gi"},
+        ["ReadWriteOnce"],
+        {"namespace": "default", "name": DATABASE},
+    )
+    volume_spec = {
+        "capacity": size,
+        "accessModes": modes,
+        "claimRef": reference,
+        "csi": {"driver": "csi.example.com", "volumeHandle": DATABASE},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [in_zone]}]}},
+    }
+    claim_spec = {
+        "accessModes": modes,
+        "resources": {"requests": size},
+        "storageClassName": "",
+        "volumeName": DATABASE,
+    }
+    pod_spec = _pod_spec("postgres:18", {"cpu": "500m", "memory": "1Gi"})
+    pod_spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": DATABASE}}]
+    return [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": DATABASE}, "spec": volume_spec},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": reference, "spec": claim_spec},
+        _pod(DATABASE, pod_spec),
+    ]
+
+
+def storage_node() -> dict[str, Any]:
+    """Return the first node of the zone where the volume is."""
+    amounts = {"cpu": "4", "memory": "16Gi", "pods": "110"}
+    return ready_node("node-storage", STORAGE_ZONE, {}, {}, amounts, amounts)
+
+
 EXPECTATIONS = (
     Expectation(
         TOO_BIG,
@@ -148,6 +191,11 @@ EXPECTATIONS = (
         "gpu-trainer",
         "runs on a node whose taint it tolerates, where another left for it",
         lambda _, node: node is not None and any(taint.key == "dedicated" for taint in node.taints),
+    ),
+    Expectation(
+        DATABASE,
+        "waits for a node in the zone of its volume, and runs when one comes",
+        lambda _, node: node is not None and node.labels.get(ZONE) == STORAGE_ZONE,
     ),
 )
 
