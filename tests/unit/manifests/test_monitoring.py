@@ -61,7 +61,7 @@ def known() -> set[str]:
     histogram = {"_bucket", "_sum", "_count"}
     names = {
         family.name + suffix
-        for family in metrics._families
+        for family in metrics.families
         for suffix in (histogram if family.kind == "histogram" else {""})
     }
     process = re.findall(r"^# TYPE (\w+)", metrics.text()[0].decode(), re.MULTILINE)
