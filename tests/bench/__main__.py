@@ -24,7 +24,7 @@ from scheduler.objects.decode import decode_pod
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.state.cache import Cache
-from tests.bench import volumes, whole_pod
+from tests.bench import devices, volumes, whole_pod
 from tests.bench.across_nodes import KINDS, pending, running_cluster
 from tests.bench.preemption import full_cluster, urgent
 from tests.builders import node, pod, pod_object
@@ -105,6 +105,11 @@ def main() -> None:
         seconds = [volumes.seconds_per_pod(_SIZES[-1], kind, _DECISIONS) for _ in range(3)]
         median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base_with_storage)
         base_with_storage = base_with_storage or median
+    base_with_devices = None
+    for kind in devices.KINDS:
+        seconds = [devices.seconds_per_pod(_SIZES[-1], kind) for _ in range(3)]
+        median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base_with_devices)
+        base_with_devices = base_with_devices or median
     for budgets in (0, 1000):
         cache = full_cluster(_SIZES[-1], budgets)
         seconds = [_decide(framework, cache, urgent(5), nobody_fits=True) for _ in range(3)]
