@@ -105,11 +105,11 @@ def main() -> None:
         seconds = [volumes.seconds_per_pod(_SIZES[-1], kind, _DECISIONS) for _ in range(3)]
         median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base_with_storage)
         base_with_storage = base_with_storage or median
-    base = None
+    base_with_devices = None
     for kind in devices.KINDS:
-        seconds = [devices.decisions(_SIZES[-1], kind, 100) for _ in range(3)]
-        median = _show(f"{_SIZES[-1]} nodes with a device, {kind}", seconds, base)
-        base = base or median
+        seconds = [devices.seconds_per_pod(_SIZES[-1], kind) for _ in range(3)]
+        median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base_with_devices)
+        base_with_devices = base_with_devices or median
     for budgets in (0, 1000):
         cache = full_cluster(_SIZES[-1], budgets)
         seconds = [_decide(framework, cache, urgent(5), nobody_fits=True) for _ in range(3)]

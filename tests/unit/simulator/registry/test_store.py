@@ -248,7 +248,7 @@ def test_a_kind_that_is_not_served_is_named_with_those_that_are():
 @pytest.mark.parametrize(
     ("resource", "status"),
     [
-        pytest.param("persistentvolumes", {}, id="nothing"),
+        pytest.param("resourcequotas", {}, id="nothing"),
         pytest.param("services", {"loadBalancer": {}}, id="a struct"),
         pytest.param("replicasets.apps", {"replicas": 0}, id="a number"),
         pytest.param(
