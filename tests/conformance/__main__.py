@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.conformance import events
-from tests.conformance.comparison import FAMILIES, compare, not_judged, report
+from tests.conformance.comparison import FAMILIES, compare, report
 from tests.conformance.corpus import explain, load, paths
 
 if TYPE_CHECKING:
@@ -42,18 +42,14 @@ def main(families: list[str]) -> int:
 
 def _show_verdicts(console: Console, families: Iterable[str]) -> int:
     """Print how the verdicts on nodes compare; return how many pods differ."""
-    counts, unjudged = Counts(Counter), Counts(Counter)
+    counts = Counts(Counter)
     for path in paths():
         if path.parent.name not in families:
             continue
         case = load(path)
         count = counts[case.family]
         count["cases"] += 1
-        if reason := not_judged(case):
-            unjudged[case.family][reason] += 1
-            continue
         mismatches = compare(case, explain(case))
-        count["judged"] += 1
         count["pods"] += len(case.expected)
         count["nodes"] += sum(len(entry["nodes"]) for entry in case.expected)
         count["wrong pods"] += len({mismatch.pod for mismatch in mismatches})
@@ -62,53 +58,46 @@ def _show_verdicts(console: Console, families: Iterable[str]) -> int:
         )
         if mismatches:
             console.print(f"{case.name}: {report(mismatches, _SHOWN_PER_CASE)}", markup=False)
-    console.print(_table("Verdicts on nodes", counts, unjudged, ("pods", "nodes"), families))
+    console.print(_table("Verdicts on nodes", counts, ("pods", "nodes"), families))
     return sum(count["wrong pods"] for count in counts.values())
 
 
 def _show_events(console: Console, families: Iterable[str]) -> int:
     """Print how the wakes compare; return how many differ."""
-    counts, unjudged = Counts(Counter), Counts(Counter)
+    counts = Counts(Counter)
     for path in events.paths():
         if path.parent.name not in families:
             continue
         case = events.load(path)
         count = counts[case.family]
         count["cases"] += 1
-        if reason := events.not_judged(case):
-            unjudged[case.family][reason] += 1
-            continue
         finding = events.judge(case)
-        count["judged"] += 1
         count["events"] += len(case.events)
         count["pods"] += finding.judged
         count["wrong events"] += finding.wrong_events
         count["wrong pods"] += len(finding.differences)
         for difference in finding.differences[:_SHOWN_PER_CASE]:
             console.print(f"{case.name}: {difference}", markup=False)
-    console.print(_table("Pods woken by events", counts, unjudged, ("events", "pods"), families))
+    console.print(_table("Pods woken by events", counts, ("events", "pods"), families))
     return sum(count["wrong pods"] for count in counts.values())
 
 
-def _table(
-    title: str, counts: Counts, unjudged: Counts, units: tuple[str, str], families: Iterable[str]
-) -> Table:
+def _table(title: str, counts: Counts, units: tuple[str, str], families: Iterable[str]) -> Table:
     columns = (column for unit in units for column in (unit.capitalize(), "matching"))
-    table = Table("Family", "Cases", "Judged", *columns, "Not judged", title=title)
+    table = Table("Family", "Cases", *columns, title=title)
     rows = {family: counts[family] for family in families if family in counts}
     for family, count in rows.items():
-        why = "; ".join(f"{cases}: {reason}" for reason, cases in unjudged[family].most_common(2))
-        table.add_row(family, *_numbers(count, units), why)
+        table.add_row(family, *_numbers(count, units))
     total: Counter[str] = Counter()
     for count in rows.values():
         total.update(count)
     table.add_section()
-    table.add_row("all", *_numbers(total, units), "")
+    table.add_row("all", *_numbers(total, units))
     return table
 
 
 def _numbers(count: Mapping[str, int], units: tuple[str, str]) -> list[str]:
-    numbers = [str(count["cases"]), str(count["judged"])]
+    numbers = [str(count["cases"])]
     for unit in units:
         whole = count[unit]
         right = whole - count[f"wrong {unit}"]

@@ -1,56 +1,34 @@
-"""What is compared, and what cannot be yet.
-
-Plugins of kube-scheduler's default profile that are not here yet take cases out, never single verdicts out of a case:
-a case is not judged at all where such a plugin refuses a node or a pod, or gives a node a score other than 0. Where
-it gives 0 to every node of a case it changes neither totals nor choices; only then its zeros are left out and the
-case is judged. So nothing of a plugin that is here is ever excused by one that is not.
-"""
+"""What is compared: every word that is said of a pod and of each node, but for the words of errors."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
-
-from scheduler.app.in_tree import IN_TREE
-from scheduler.configuration.default_plugins import DEFAULT_PLUGINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tests.conformance.corpus import Case
 
-PARTIAL: frozenset[str] = frozenset()
-"""Plugins that are here for pods that do not need them: what they say of those counts, what they refuse does not."""
-
-MISSING = (
-    frozenset(plugin.name for plugin in DEFAULT_PLUGINS.multi_point.enabled) - frozenset(IN_TREE) | PARTIAL
+FAMILIES = (
+    "resources",
+    "taints",
+    "nodeaffinity",
+    "ports",
+    "images",
+    "spread",
+    "interpod",
+    "volumes",
+    "preemption",
+    "dra",
+    "mixed",
+    "profiles",
+    "sequence",
 )
-"""The default plugins that are not here yet, or not whole."""
-
-FAMILIES: Mapping[str, frozenset[str]] = {
-    "resources": frozenset(),
-    "taints": frozenset(),
-    "nodeaffinity": frozenset(),
-    "ports": frozenset(),
-    "images": frozenset(),
-    "spread": frozenset({"PodTopologySpread"}),
-    "interpod": frozenset({"InterPodAffinity"}),
-    "volumes": frozenset({"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}),
-    "preemption": frozenset({"DefaultPreemption"}),
-    "dra": frozenset({"DynamicResources"}),
-    "mixed": frozenset(),
-    "profiles": frozenset(),
-    "sequence": frozenset(),
-}
-"""Family -> the plugins it is about; it is not judged before they are all here."""
+"""The folders of cases."""
 
 _NOBODY: Mapping[str, Any] = {"pod": "nobody"}
-_POST_FILTERS = frozenset({"DynamicResources", "DefaultPreemption"})
-_POST_FILTER_PART = re.compile(
-    r"(?<=\.) (no new claims to deallocate|still not schedulable|preemption: |not found).*", re.DOTALL
-)
 
 
 @dataclass(frozen=True)
@@ -74,22 +52,14 @@ class Mismatch:
         return f"{where}, {self.what}:\n    expected {self.expected}\n    got      {self.got}"
 
 
-def not_judged(case: Case, missing: frozenset[str] = MISSING) -> str:
-    """Return why a case cannot be judged yet; "" if it can."""
-    needed = (FAMILIES[case.family] | set(_plugins_that_matter(case))) & missing
-    return f"not built yet: {', '.join(sorted(needed))}" if needed else ""
-
-
-def compare(
-    case: Case, explanations: Sequence[Mapping[str, Any]], missing: frozenset[str] = MISSING
-) -> list[Mismatch]:
+def compare(case: Case, explanations: Sequence[Mapping[str, Any]]) -> list[Mismatch]:
     """Return everything in which explanations differ from what a case expects."""
     mismatches = []
     for expected, got in zip_longest(case.expected, explanations, fillvalue=_NOBODY):
         if expected["pod"] != got["pod"]:
             mismatches.append(Mismatch(expected["pod"], "", "pod", expected["pod"], got["pod"]))
             break  # what follows is compared with somebody else's
-        mismatches.extend(_compare_pod(expected, got, missing))
+        mismatches.extend(_compare_pod(expected, got))
     return mismatches
 
 
@@ -101,34 +71,17 @@ def report(mismatches: Sequence[Mismatch], limit: int = 20) -> str:
     return "\n".join(lines)
 
 
-def _plugins_that_matter(case: Case) -> Iterator[str]:
-    """Yield the plugins that refuse anything in a case, or score any node above 0."""
-    for entry in case.expected:
-        if entry["preFilter"] is not None:
-            yield entry["preFilter"]["plugin"]
-        for verdict in entry["nodes"].values():
-            if verdict["feasible"]:
-                yield from (plugin for plugin, score in verdict.get("scores", {}).items() if score)
-            else:
-                yield from verdict["plugin"].split(",")
-
-
-def _compare_pod(
-    expected: Mapping[str, Any], got: Mapping[str, Any], missing: frozenset[str]
-) -> Iterator[Mismatch]:
+def _compare_pod(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Iterator[Mismatch]:
     pod = expected["pod"]
-    fields = ["result", "preFilter", "preFilterNodes", "best", "chosen"]
-    if "DefaultPreemption" not in missing:
-        fields.append("preemption")
-    for field in fields:
+    for field in ("result", "preFilter", "preFilterNodes", "best", "chosen", "preemption"):
         if expected.get(field) != got.get(field) and not (
             field == "preemption" and _was_not_asked(expected, got)
         ):
             yield Mismatch(pod, "", field, expected.get(field), got.get(field))
-    if expected["result"] != "error" and not is_same_message(expected["message"], got["message"], missing):
+    if expected["result"] != "error" and expected["message"] != got["message"]:
         yield Mismatch(pod, "", "message", expected["message"], got["message"])
     for node in sorted({*expected["nodes"], *got["nodes"]}):
-        yield from _compare_node(pod, node, expected["nodes"].get(node), got["nodes"].get(node), missing)
+        yield from _compare_node(pod, node, expected["nodes"].get(node), got["nodes"].get(node))
 
 
 def _was_not_asked(expected: Mapping[str, Any], got: Mapping[str, Any]) -> bool:
@@ -137,19 +90,11 @@ def _was_not_asked(expected: Mapping[str, Any], got: Mapping[str, Any]) -> bool:
     return ended and got["preemption"] is None and not expected["preemption"]["candidates"]
 
 
-def is_same_message(expected: str | None, got: str | None, missing: frozenset[str]) -> bool:
-    """Compare messages; before all PostFilter plugins are here, without what PostFilter adds."""
-    if expected is None or got is None or not (missing - PARTIAL) & _POST_FILTERS:
-        return expected == got
-    return _POST_FILTER_PART.sub("", expected) == _POST_FILTER_PART.sub("", got)
-
-
 def _compare_node(
     pod: str,
     node: str,
     expected: Mapping[str, Any] | None,
     got: Mapping[str, Any] | None,
-    missing: frozenset[str],
 ) -> Iterator[Mismatch]:
     if expected is None or got is None or expected["feasible"] != got["feasible"]:
         yield Mismatch(pod, node, "verdict", expected, got)
@@ -159,7 +104,6 @@ def _compare_node(
             yield Mismatch(pod, node, "refusal", expected, got)
         return
     ours, theirs = got.get("scores", {}), expected.get("scores", {})
-    theirs = {plugin: score for plugin, score in theirs.items() if plugin not in missing}
     for plugin in sorted({*ours, *theirs}):
         if ours.get(plugin) != theirs.get(plugin):
             yield Mismatch(pod, node, plugin, theirs.get(plugin), ours.get(plugin))

@@ -1,8 +1,4 @@
-"""The corpus of events: which of them wakes which pod, and what our scheduler says of it.
-
-The cases' plugins are those of the other corpus, so what is not judged yet follows the same rule: a case is not judged
-at all while a plugin is missing that its family is about or that rejects a pod in it.
-"""
+"""The corpus of events: which of them wakes which pod, and what our scheduler says of it."""
 
 from __future__ import annotations
 
@@ -18,11 +14,8 @@ from scheduler.whatif import cluster_file, watch_event
 from scheduler.whatif.judging import judge_each, pods_to_judge
 from scheduler.whatif.offline import OfflineScheduler
 from scheduler.whatif.waking import with_wakes
-from tests.conformance.comparison import FAMILIES as FAMILIES_OF_CASES
-from tests.conformance.comparison import MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
 
     from scheduler.configuration.load import Configuration
     from scheduler.whatif.cluster_file import ClusterFile
@@ -30,23 +23,20 @@ if TYPE_CHECKING:
 
 CASES = Path(__file__).parent / "cases-events"
 
-FAMILIES: Mapping[str, frozenset[str]] = {
-    family: FAMILIES_OF_CASES.get(family, frozenset[str]())
-    for family in (
-        "resources",
-        "taints",
-        "nodeaffinity",
-        "ports",
-        "gates",
-        "spread",
-        "interpod",
-        "volumes",
-        "preemption",
-        "dra",
-        "mixed",
-    )
-}
-"""Family -> the plugins it is about; it is not judged before they are all here."""
+FAMILIES = (
+    "resources",
+    "taints",
+    "nodeaffinity",
+    "ports",
+    "gates",
+    "spread",
+    "interpod",
+    "volumes",
+    "preemption",
+    "dra",
+    "mixed",
+)
+"""The folders of cases."""
 
 _UPSTREAM_NAME = "default-scheduler"
 
@@ -118,12 +108,6 @@ def load(path: Path) -> EventCase:
         gated=frozenset(stored["gated"]),
         events=stored["events"],
     )
-
-
-def not_judged(case: EventCase, missing: frozenset[str] = MISSING) -> str:
-    """Return why a case cannot be judged yet; "" if it can."""
-    needed = FAMILIES[case.family].union(*case.rejectors.values()) & missing
-    return f"not built yet: {', '.join(sorted(needed))}" if needed else ""
 
 
 def judge(case: EventCase) -> Finding:

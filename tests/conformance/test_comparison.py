@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conformance.comparison import compare, is_same_message, not_judged, report
+from tests.conformance.comparison import compare, report
 from tests.conformance.corpus import Case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-NOTHING: frozenset[str] = frozenset()
 
 FITS: dict[str, Any] = {
     "pod": "default/fits",
@@ -52,7 +50,7 @@ def differing(change: Callable[[dict[str, Any]], Any], number: int = 0) -> list[
     """What is told after a change of one explanation: node and field of each mismatch."""
     explanations = copy.deepcopy(CASE.expected)
     change(explanations[number])
-    return [f"{each.node} {each.what}".strip() for each in compare(CASE, explanations, NOTHING)]
+    return [f"{each.node} {each.what}".strip() for each in compare(CASE, explanations)]
 
 
 def test_what_is_equal_is_not_told() -> None:
@@ -105,113 +103,18 @@ def test_whatever_differs_is_told(
 
 
 def test_a_pod_that_is_missing_is_told() -> None:
-    assert [each.what for each in compare(CASE, CASE.expected[:2], NOTHING)] == ["pod"]
+    assert [each.what for each in compare(CASE, CASE.expected[:2])] == ["pod"]
 
 
 def test_a_pod_too_many_is_told() -> None:
-    assert [each.what for each in compare(CASE, [*CASE.expected, FITS], NOTHING)] == ["pod"]
-
-
-# While plugins are missing.
-
-
-def test_zeros_of_a_missing_plugin_are_left_out_and_nothing_else() -> None:
-    explanation = copy.deepcopy(FITS)
-    del explanation["nodes"]["n1"]["scores"]["Zero"]
-    case = Case("case-000", "resources", None, {}, "independent", [FITS])
-
-    assert compare(case, [explanation], frozenset({"Zero"})) == []
-    explanation["nodes"]["n1"]["scores"]["A"] = 9
-    assert [each.what for each in compare(case, [explanation], frozenset({"Zero"}))] == ["A"]
-
-
-@pytest.mark.parametrize(
-    ("got", "same"),
-    [
-        pytest.param("0/1 nodes are available: 1 x.", True, id="the part before PostFilter's"),
-        pytest.param(WAITS["message"], True, id="all of it"),
-        pytest.param("0/1 nodes are available: 1 y.", False, id="another reason"),
-        pytest.param("0/1 nodes are", False, id="broken off within a word"),
-        pytest.param("", False, id="nothing"),
-    ],
-)
-def test_before_preemption_is_here_a_message_may_lack_what_postfilter_adds(got: str, same: bool) -> None:
-    missing = frozenset({"DefaultPreemption", "DynamicResources"})
-
-    assert is_same_message(WAITS["message"], got, missing) is same
-
-
-HEAD = "0/1 nodes are available: 1 x."
-PREEMPTION = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
-
-
-@pytest.mark.parametrize(
-    ("expected", "got", "same"),
-    [
-        pytest.param(f"{HEAD} no new claims to deallocate, {PREEMPTION}", HEAD, False, id="nothing of it"),
-        pytest.param(
-            f"{HEAD} no new claims to deallocate, {PREEMPTION}",
-            f"{HEAD} {PREEMPTION}",
-            False,
-            id="only preemption",
-        ),
-        pytest.param(f"{HEAD} not found", f"{HEAD} {PREEMPTION}", False, id="an error before preemption"),
-        pytest.param(HEAD, HEAD, True, id="preemption found room"),
-    ],
-)
-def test_what_a_plugin_says_that_is_here_in_part_is_compared_whole(
-    expected: str, got: str, same: bool
-) -> None:
-    assert is_same_message(expected, got, frozenset({"DynamicResources"})) is same
-
-
-def test_with_all_postfilter_plugins_messages_are_compared_whole() -> None:
-    expected = f"{HEAD} no new claims to deallocate, {PREEMPTION}"
-
-    assert not is_same_message(expected, f"{HEAD} {PREEMPTION}", NOTHING)
-    assert is_same_message(expected, expected, NOTHING)
-
-
-@pytest.mark.parametrize(
-    ("missing", "told"),
-    [
-        pytest.param({"DynamicResources", "DefaultPreemption"}, [], id="before it is here"),
-        pytest.param({"DynamicResources"}, ["preemption"], id="from then on"),
-    ],
-)
-def test_candidates_of_preemption_are_compared_once_it_is_here(missing: set[str], told: list[str]) -> None:
-    case = Case("case-000", "resources", None, {}, "independent", [WAITS])
-
-    mismatches = compare(case, [{**WAITS, "preemption": None}], frozenset(missing))
-
-    assert [each.what for each in mismatches] == told
-
-
-@pytest.mark.parametrize(
-    ("missing", "judged"),
-    [
-        pytest.param({"Zero"}, True, id="it gives every node 0"),
-        pytest.param({"A"}, False, id="it gives a node a score"),
-        pytest.param({"B"}, False, id="it refuses a node"),
-        pytest.param({"P"}, False, id="it refuses a pod"),
-        pytest.param({"Elsewhere"}, True, id="it does not occur"),
-    ],
-)
-def test_a_case_is_judged_if_no_missing_plugin_matters_in_it(missing: set[str], judged: bool) -> None:
-    assert (not not_judged(CASE, frozenset(missing))) is judged
-
-
-def test_a_family_about_a_missing_plugin_is_not_judged() -> None:
-    case = Case("spread-000", "spread", None, {}, "independent", [])
-
-    assert not_judged(case, frozenset({"PodTopologySpread"})) == "not built yet: PodTopologySpread"
+    assert [each.what for each in compare(CASE, [*CASE.expected, FITS])] == ["pod"]
 
 
 def test_a_report_has_a_limit() -> None:
     explanation = {**FITS, "nodes": {}}
     case = Case("case-000", "resources", None, {}, "independent", [FITS])
 
-    text = report(compare(case, [explanation], NOTHING), limit=1)
+    text = report(compare(case, [explanation]), limit=1)
 
     assert "default/fits on n1, verdict:\n    expected {" in text
     assert text.endswith("and 1 more")
