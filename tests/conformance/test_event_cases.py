@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-BUILT = ["resources", "taints", "nodeaffinity", "ports", "gates"]
-
 
 def _name(path: Path) -> str:
     return f"{path.parent.name}/{path.name.removesuffix('.json.gz')}"

@@ -228,6 +228,28 @@ async def test_an_extended_resource_gets_a_claim_and_the_pod_is_told(tmp_path: P
         await it.until(lambda: "cannot allocate all claims" in says(it, "late"))
 
 
+@virtually
+async def test_pods_of_a_template_get_claims_that_go_with_them(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True, controllers=True) as it, it.daemon():
+        set_up(it, "n")
+        spec = {"spec": {"devices": {"requests": [exactly()]}}}
+        it.server.store.create(
+            "resourceclaimtemplates.resource.k8s.io",
+            {"metadata": {"name": "a-gpu", "namespace": "default"}, "spec": spec},
+        )
+        wish = [{"name": "gpu", "resourceClaimTemplateName": "a-gpu"}]
+        it.add_pods(pod_object("first", resourceClaims=wish))
+        await it.until(lambda: it.pod("first")["status"]["phase"] == "Running")
+        it.add_pods(pod_object("second", resourceClaims=wish))
+        await it.until(lambda: says(it, "second") == NO_DEVICE)
+
+        it.server.store.delete("pods", "first")
+
+        await it.until(lambda: it.pod("second")["status"]["phase"] == "Running", seconds=120)
+        (left,) = it.server.store.list(CLAIMS)
+        assert left["metadata"]["ownerReferences"][0]["name"] == "second"
+
+
 # What goes wrong.
 
 
