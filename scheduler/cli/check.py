@@ -49,23 +49,23 @@ def check(file: str, convert: bool, policy_config_map: Path | None) -> None:
     """Say whether a configuration can be run: every field, every plugin and its arguments; status 2 if it cannot."""
     configure_logging(logging.ERROR, LogFormat.TEXT)  # what is left out is told with the notes
     source, folder, text = _text_of(file)
-    found = examine(text, source, folder)
-    if found.missing is not None:
-        found = _with_policy(text, source, folder, found, policy_config_map)
+    examined = examine(text, source, folder)
+    if examined.missing is not None:
+        examined = _with_policy(text, source, folder, examined, policy_config_map)
     elif policy_config_map is not None:
         fault = FieldError("--policy-config-map", "is not needed: the configuration names no ConfigMap")
-        raise ConfigurationError([*found.errors, fault], source)
-    errors = list(found.errors)
-    if found.configuration is not None:
-        errors.extend(not_below(errors, _plugin_faults(found.configuration)))
-        for note in (*found.configuration.notes, *_left_out(found.configuration)):
+        raise ConfigurationError([*examined.errors, fault], source)
+    errors = list(examined.errors)
+    if examined.configuration is not None:
+        errors.extend(not_below(errors, _plugin_faults(examined.configuration)))
+        for note in (*examined.configuration.notes, *_left_out(examined.configuration)):
             click.echo(f"{source}: {note.path}: {note.text}", err=True)
-    if errors or found.configuration is None:
+    if errors or examined.configuration is None:
         raise ConfigurationError(errors, source)
     if convert:
-        sys.stdout.write(converted_yaml(found.configuration))
+        sys.stdout.write(converted_yaml(examined.configuration))
     else:
-        click.echo(_verdict(found.configuration))
+        click.echo(_verdict(examined.configuration))
 
 
 def _text_of(file: str) -> tuple[str, Path, str]:
@@ -80,12 +80,12 @@ def _text_of(file: str) -> tuple[str, Path, str]:
         ) from error
 
 
-def _with_policy(text: str, source: str, folder: Path, found: Examined, file: Path | None) -> Examined:
+def _with_policy(text: str, source: str, folder: Path, examined: Examined, file: Path | None) -> Examined:
     """Read the configuration once more, with the policy; without it say how to give it."""
-    assert found.missing is not None
+    assert examined.missing is not None
     if file is None:
-        raise ConfigurationError([*found.errors, FieldError("", _HINT)], source)
-    return examine(text, source, folder, policies={found.missing: _policy_in(file, found.missing)})
+        raise ConfigurationError([*examined.errors, FieldError("", _HINT)], source)
+    return examine(text, source, folder, policies={examined.missing: _policy_in(file, examined.missing)})
 
 
 def _policy_in(file: Path, wanted: PolicyConfigMap) -> str:
@@ -132,7 +132,7 @@ def _left_out(configuration: Configuration) -> Iterator[Note]:
 
 def _verdict(configuration: Configuration) -> str:
     names = ", ".join(profile.scheduler_name for profile in configuration.settings.profiles)
-    told = f"{configuration.source}: can be run, with the profiles {names}"
+    verdict = f"{configuration.source}: can be run, with the profiles {names}"
     if configuration.api_version == API_VERSION:
-        return told
-    return f"{told}; it is of {configuration.api_version}, --convert prints it as {API_VERSION}"
+        return verdict
+    return f"{verdict}; it is of {configuration.api_version}, --convert prints it as {API_VERSION}"

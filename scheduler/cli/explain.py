@@ -99,8 +99,8 @@ def explain(
         from scheduler.cli.explain_live import ask, show_live  # HTTP and TLS take a while to import
 
         key = pod if "/" in pod else f"default/{pod}"
-        told = ask(server, key, token_file=token_file, skip_tls_verify=insecure_skip_tls_verify)
-        show_live(told, as_json=output is Output.JSON, all_nodes=all_nodes)
+        answer = ask(server, key, token_file=token_file, skip_tls_verify=insecure_skip_tls_verify)
+        show_live(answer, as_json=output is Output.JSON, all_nodes=all_nodes)
         return
     assert cluster is not None
     if config is not None and scheduler_name is not None:
@@ -109,17 +109,17 @@ def explain(
     configuration = default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config)
     gc.disable()  # what is read stays until the process ends: looking for garbage in it takes a third of the time
     try:
-        found = cluster_file.load(cluster)
-        wanted = None if pod is None else _key_of_judged(pod, found, configuration)
-        scheduler = OfflineScheduler(found, configuration)
-        happening = None if event is None else watch_event.load(event, found, kinds=scheduler.needs.kinds)
+        given = cluster_file.load(cluster)
+        wanted = None if pod is None else _key_of_judged(pod, given, configuration)
+        scheduler = OfflineScheduler(given, configuration)
+        happening = None if event is None else watch_event.load(event, given, kinds=scheduler.needs.kinds)
     except (ClusterFileError, ObjectError) as error:
         _refuse(str(error))
     gc.freeze()
     gc.enable()
-    pods = pods_to_judge(scheduler, found.pods)
+    pods = pods_to_judge(scheduler, given.pods)
     if not pods:
-        _say_whose_pods_there_are(found, configuration)
+        _say_whose_pods_there_are(given, configuration)
     if wanted is not None and not sequence:
         pods = [each for each in pods if each.key == wanted]
     judged = judge_sequence(scheduler, pods) if sequence else judge_each(scheduler, pods)
@@ -143,10 +143,10 @@ def _refuse(message: str) -> NoReturn:
     sys.exit(_BAD_INPUT)
 
 
-def _key_of_judged(name: str, found: ClusterFile, configuration: Configuration) -> str:
+def _key_of_judged(name: str, cluster: ClusterFile, configuration: Configuration) -> str:
     """Return the key of the pod that is meant; end with a message if it is not there to be judged."""
     key = name if "/" in name else f"default/{name}"
-    pod = next((each for each in found.pods if each.key == key), None)
+    pod = next((each for each in cluster.pods if each.key == key), None)
     profiles = [profile.scheduler_name for profile in configuration.settings.profiles]
     if pod is None:
         _refuse(f"pod {key} is not in the file")
@@ -165,9 +165,9 @@ def _why_not_judged(pod: PodInfo, profiles: list[str]) -> str:
     return f"names the scheduler {pod.scheduler_name}, the profiles here are {', '.join(profiles)}"
 
 
-def _say_whose_pods_there_are(found: ClusterFile, configuration: Configuration) -> None:
+def _say_whose_pods_there_are(cluster: ClusterFile, configuration: Configuration) -> None:
     names = ", ".join(profile.scheduler_name for profile in configuration.settings.profiles)
-    others = Counter(pod.scheduler_name for pod in found.pods if is_pending(pod))
+    others = Counter(pod.scheduler_name for pod in cluster.pods if is_pending(pod))
     message = f"There is no pending pod whose spec.schedulerName is {names}."
     if others:
         counted = ", ".join(f"{count} of {name}" for name, count in sorted(others.items()))

@@ -47,30 +47,30 @@ def ask(server: str, key: str, *, token_file: Path | None, skip_tls_verify: bool
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         request = urllib.request.Request(url, headers=headers)  # noqa: S310 - http or https, see above
         with urllib.request.urlopen(request, timeout=_PATIENCE_SECONDS, context=context) as answer:  # noqa: S310
-            found: dict[str, Any] = msgspec.json.decode(answer.read())
+            explanation: dict[str, Any] = msgspec.json.decode(answer.read())
     except urllib.error.HTTPError as error:
-        told = error.read().decode(errors="replace").strip()
-        raise AskingError(f"GET {url}: {error.code} {error.reason}: {told}") from error
+        said = error.read().decode(errors="replace").strip()
+        raise AskingError(f"GET {url}: {error.code} {error.reason}: {said}") from error
     except (OSError, msgspec.DecodeError) as error:
         raise AskingError(f"GET {url}: {error}") from error
-    return found
+    return explanation
 
 
-def show_live(told: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None:
+def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None:
     """Write an answer for programs or for people."""
     if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n")
         return
     from rich.console import Console  # not for JSON, where it would be half of the start
 
     from scheduler.whatif.table import show
 
     console = Console(highlight=False)
-    where = f"on node {told['node']}" if told["node"] else f"in the queue: {told['place']}"
-    console.print(f"{told['pod']} is {where}", style="bold")
-    for move in told["story"]:
+    where = f"on node {answer['node']}" if answer["node"] else f"in the queue: {answer['place']}"
+    console.print(f"{answer['pod']} is {where}", style="bold")
+    for move in answer["story"]:
         console.print(f"  {move['at']}  {move['from']} -> {move['to']}: {move['why']}", style="dim")
-    attempt = told["attempt"]
+    attempt = answer["attempt"]
     if attempt is None:
         console.print("It was not tried yet, or that was forgotten.")
         return

@@ -56,8 +56,7 @@ def status_patch(
 
 
 def _new_condition(wanted: PodCondition, now: datetime) -> dict[str, Any]:
-    times = {"lastProbeTime": None, "lastTransitionTime": rfc3339(now)}
-    return {**times, "status": wanted.status, **msgspec.to_builtins(wanted)}
+    return {"lastProbeTime": None, "lastTransitionTime": rfc3339(now), **msgspec.to_builtins(wanted)}
 
 
 def _changed_condition(old: PodCondition, wanted: PodCondition, now: datetime) -> dict[str, Any]:

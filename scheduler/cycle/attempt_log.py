@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from scheduler.cycle.decision import Decision
+from scheduler.cycle.attempt import Decision
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, Diagnosis
 from scheduler.runtime.scoring import Scores

@@ -157,16 +157,13 @@ class BindingCycle:
             else framework.run_pre_bind(assumed.state, pod, assumed.node_name, busy)
         )
         if status.is_success:
-            status = self._look_once_more(assumed)
+            if not is_ours(assumed, self._newest(pod.key)):
+                raise _NotOursError("it is gone, going, or bound")
+            status = last_look(self._cache, assumed)
         if status.is_success:
             status = await self._bind(assumed)
         # No cluster event can mend what fails from here on, so nobody is named whose events the pod would wait for.
         return status if status.is_success else replace(status, plugin="")
-
-    def _look_once_more(self, assumed: AssumedPod) -> Status:
-        if not is_ours(assumed, self._newest(assumed.pod.key)):
-            raise _NotOursError("it is gone, going, or bound")
-        return last_look(self._cache, assumed)
 
     async def _bind(self, assumed: AssumedPod) -> Status:
         extenders = assumed.attempt.extenders

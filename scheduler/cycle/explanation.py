@@ -22,7 +22,7 @@ from scheduler.framework.preemption import REPORT, PreemptionReport
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scheduler.cycle.decision import Decision
+    from scheduler.cycle.attempt import Decision
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.outcomes import Outcome

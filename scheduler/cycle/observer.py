@@ -8,7 +8,7 @@ from scheduler.queue.surroundings import QueueObserver
 from scheduler.runtime.instruments import Instruments, NoInstruments
 
 if TYPE_CHECKING:
-    from scheduler.cycle.decision import Decision
+    from scheduler.cycle.attempt import Decision
     from scheduler.framework.queued_pod import QueuedPodInfo
 
 

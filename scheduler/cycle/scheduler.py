@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from scheduler.cycle.attempt import AssumedPod, Attempt
+from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.cycle.scheduling import nominated_others, schedule_pod, schedule_pod_with_extenders
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.state.pod_states import PodState
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from scheduler.cycle.attempt_log import AttemptLog
     from scheduler.cycle.binding import BindingCycle
-    from scheduler.cycle.decision import Decision
     from scheduler.cycle.failure import FailureHandler
     from scheduler.cycle.reporting import Reporter
     from scheduler.cycle.sampling import NodeSampling

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from scheduler.cycle.decision import Decision
+from scheduler.cycle.attempt import Decision
 from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis

@@ -11,7 +11,7 @@ from scheduler.cycle.scheduling import nominated_others, schedule_pod
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scheduler.cycle.decision import Decision
+    from scheduler.cycle.attempt import Decision
     from scheduler.cycle.explanation import Explanation
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.status import Status

@@ -29,7 +29,7 @@ from tests.offline_capabilities import OFFLINE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scheduler.cycle.decision import Decision
+    from scheduler.cycle.attempt import Decision
     from scheduler.framework import Plugin
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.framework import Framework

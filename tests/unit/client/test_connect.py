@@ -258,6 +258,26 @@ def test_client_certificates_of_the_kubeconfig_reach_the_pool(tmp_path: Path):
     assert "gone.crt" in asyncio.run(problem_of(path))
 
 
+@pytest.mark.parametrize(
+    ("written", "used"), [("http://own:3128", "http://own:3128"), ("", "http://shared:3128")]
+)
+def test_a_proxy_of_the_kubeconfig_goes_before_that_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, used: str
+):
+    monkeypatch.setenv("http_proxy", "http://shared:3128")
+    monkeypatch.setenv("no_proxy", "")
+    path = Path(kubeconfig(tmp_path, server="http://api.example"))
+    content = yaml.safe_load(path.read_text())
+    content["clusters"][0]["cluster"]["proxy-url"] = written
+    path.write_text(yaml.safe_dump(content))
+
+    async def attempt() -> str:
+        async with connect(str(path)) as connection:
+            return connection.endpoint.proxy
+
+    assert asyncio.run(attempt()) == used
+
+
 def test_strict_verification_is_the_default(tmp_path: Path):
     async def attempt() -> ssl.SSLContext:
         async with connect(kubeconfig(tmp_path, server="https://127.0.0.1:1")) as connection:

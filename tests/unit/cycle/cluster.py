@@ -27,7 +27,7 @@ from tests.virtual_time import LoopClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from scheduler.cycle.decision import Decision
+    from scheduler.cycle.attempt import Decision
     from scheduler.cycle.pod_handlers import PodHandler
     from scheduler.framework import Plugin, QueuedPodInfo
     from scheduler.objects.pod import PodInfo

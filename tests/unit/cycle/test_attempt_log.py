@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.cycle.attempt import Decision
 from scheduler.cycle.attempt_log import AttemptLog
-from scheduler.cycle.decision import Decision
 from scheduler.cycle.explanation import explain
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, Diagnosis

@@ -22,7 +22,7 @@ from tests.snapshots import snapshot_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from scheduler.cycle.decision import Decision
+    from scheduler.cycle.attempt import Decision
     from scheduler.snapshot import Snapshot
 
 PROFILE = "custom-scheduler"

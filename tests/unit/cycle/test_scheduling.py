@@ -33,7 +33,7 @@ from tests.puppets import (
 from tests.snapshots import snapshot_of
 
 if TYPE_CHECKING:
-    from scheduler.cycle.decision import Decision
+    from scheduler.cycle.attempt import Decision
     from scheduler.framework import Plugin
     from scheduler.objects.pod import PodInfo
 

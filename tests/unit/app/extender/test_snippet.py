@@ -70,6 +70,8 @@ def test_the_authority_is_carried_where_it_is_known() -> None:
     assert secure.enable_https
     assert secure.tls_config is not None
     assert secure.tls_config.ca_data == b"PEM"
+    plain = told(framework_of(NodeFilter()), url="http://a:1", authority=b"PEM")
+    assert (plain.enable_https, plain.tls_config) == (False, None)
     unknown = told(framework_of(NodeFilter()), url="https://a:1")
     assert (unknown.enable_https, unknown.tls_config) == (True, None)
     assert "believes whoever answers" in snippet([framework_of(NodeFilter())], at("https://a:1"))
