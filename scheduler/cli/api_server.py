@@ -13,6 +13,7 @@ from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock
 from scheduler.logs import configure_logging
 from scheduler.simulator.scenarios.clusters import heterogeneous
+from scheduler.simulator.scenarios.furnishing import furnish
 from scheduler.simulator.scenarios.player import ScenarioPlayer
 from scheduler.simulator.scenarios.scenario import Scenario, load_scenario
 from scheduler.simulator.server import ApiServer
@@ -45,8 +46,8 @@ _HEARTBEAT_SECONDS: Final = 10.0
 @option(
     "--controllers/--no-controllers",
     default=True,
-    help="Let stand-ins make pods, bind volumes and collect what is left. Without, a real kube-controller-manager "
-    "is to do that; kubelets and drivers are still stood in for, and renew their nodes' leases.",
+    help="Let stand-ins make pods, bind volumes and collect what is left. Without, a real kube-controller-manager is to "
+    "do that; kubelets and drivers are still stood in for, and renew their nodes' leases.",
 )
 def api_server(
     nodes: int | None,
@@ -83,6 +84,8 @@ async def _serve(
     async with server:
         for node in nodes:
             server.store.create("nodes", node)
+        if nodes:
+            furnish(server, nodes)
         playing = None
         if scenario is not None:
             player = ScenarioPlayer(server, scenario)

@@ -59,6 +59,7 @@ class ApiServer:
     Attributes:
         store: its objects, for use in the same process.
         faults: what goes wrong, on demand.
+        provisioner: how quick drivers of storage are.
         provisioning_faults: what goes wrong with volumes, on demand.
         devices: which devices nodes have.
         requests: what it was asked.
@@ -137,6 +138,7 @@ class ApiServer:
             bootstrap_rbac(self.store)
         self.faults = Faults(self._registry, self._streams, seed)
         self.requests = RequestLog(logged_requests)
+        self.provisioner = provisioner or ProvisionerOptions()
         self.provisioning_faults = ProvisioningFaults()
         self.devices = DeviceDrivers(self.store, devices or DeviceOptions())
         self._stand_ins: list[Controller] = [
@@ -144,7 +146,7 @@ class ApiServer:
                 self.store,
                 kubelet=kubelet,
                 controllers=controllers,
-                provisioner=provisioner,
+                provisioner=self.provisioner,
                 faults=self.provisioning_faults,
                 devices=self.devices,
             )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from scheduler.simulator.server import ApiServer
 
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
 EXAMPLE = Path(__file__).parents[2] / "manifests" / "examples" / "scenario.yaml"
 
 
@@ -238,3 +239,65 @@ def test_the_command_tells_what_is_wrong_with_a_scenario(tmp_path: Path):
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f'{tmp_path}/s.yaml: nods: unknown field, did you mean "nodes"?\n'
+
+
+VOLUMES_AND_DEVICES = EXAMPLE.with_name("scenario-volumes-and-devices.yaml")
+
+
+async def choose_nodes(server: ApiServer) -> None:
+    """Do what a scheduler does with claims that wait: say which node they are for."""
+    for claim in server.store.list("persistentvolumeclaims"):
+        selected = claim["metadata"].get("annotations", {}).get(SELECTED_NODE)
+        if claim["status"]["phase"] == "Pending" and selected is None:
+            patch = {"metadata": {"annotations": {SELECTED_NODE: "general-0"}}}
+            server.store.patch("persistentvolumeclaims", claim["metadata"]["name"], patch)
+
+
+def test_volumes_fail_and_devices_go_as_it_is_written(tmp_path: Path):
+    seen: dict[str, Any] = {}
+
+    def bound(server: ApiServer) -> int:
+        claims = server.store.list("persistentvolumeclaims")
+        return sum(claim["status"]["phase"] == "Bound" for claim in claims)
+
+    async def after_1s(server: ApiServer) -> None:
+        seen["claims"] = len(server.store.list("resourceclaims"))
+        await choose_nodes(server)
+
+    async def after_5s(server: ApiServer) -> None:
+        seen["bound"] = bound(server)
+
+    async def after_45s(server: ApiServer) -> None:
+        await choose_nodes(server)
+
+    async def after_50s(server: ApiServer) -> None:
+        seen["failed"] = [
+            event["message"]
+            for event in server.store.list("events")
+            if event["reason"] == "ProvisioningFailed"
+        ]
+        seen["still bound"] = bound(server)
+
+    async def after_65s(server: ApiServer) -> None:
+        seen["withdrawn"] = sorted(one["spec"]["nodeName"] for one in server.store.list("resourceslices"))
+
+    async def after_125s(server: ApiServer) -> None:
+        seen["restored"] = {
+            one["spec"]["nodeName"]: one["spec"]["pool"]["generation"]
+            for one in server.store.list("resourceslices")
+        }
+
+    looks = {1: after_1s, 5: after_5s, 45: after_45s, 50: after_50s, 65: after_65s, 125: after_125s}
+    player = play(tmp_path, VOLUMES_AND_DEVICES, looks)
+
+    assert player.failures == []
+    assert (seen["claims"], seen["bound"], seen["still bound"]) == (6, 3, 3)
+    assert (
+        seen["failed"]
+        == [
+            'failed to provision volume with StorageClass "disk": rpc error: code = ResourceExhausted desc = out of space'
+        ]
+        * 3
+    )
+    assert seen["withdrawn"] == ["gpu-0"]
+    assert seen["restored"] == {"gpu-0": 1, "gpu-1": 2}

@@ -10,7 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import is_terminating, key_of
-from scheduler.simulator.controllers.controller import Controller
+from scheduler.simulator.controllers.controller import QueueController
 from scheduler.simulator.kinds.pods import has_ended
 
 if TYPE_CHECKING:
@@ -22,72 +22,65 @@ if TYPE_CHECKING:
 ATTACHMENTS: Final = "volumeattachments.storage.k8s.io"
 
 
-class Attachments(Controller):
+class Attachments(QueueController):
     """Makes VolumeAttachments for bound claims of pods on nodes, and deletes those that no pod needs."""
 
     resources = ("pods", "persistentvolumeclaims")
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._pods: dict[
-            str, tuple[str, tuple[str, ...]]
-        ] = {}  # uid of a pod -> its node, keys of its claims
-        self._attached: dict[tuple[str, str], str] = {}  # (node, volume) -> attachment
-        self._changed = False
+        self._claims: dict[str, list[str]] = {}  # uid of a pod on a node -> keys of its claims
+        self._users: dict[str, dict[str, str]] = {}  # key of a claim -> uid of a pod -> its node
+        self._attached: dict[str, dict[str, str]] = {}  # key of a claim -> node -> attachment
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         if resource != "pods":
-            self._changed = True
+            self.enqueue("/".join(key_of(obj)))
             return
         uid, node = obj["metadata"]["uid"], obj["spec"].get("nodeName", "")
-        claims = () if type_ == "DELETED" or has_ended(obj) or not node else tuple(claims_of(obj))
+        claims = [] if type_ == "DELETED" or has_ended(obj) or not node else list(claims_of(obj))
+        for key in self._claims.pop(uid, []):
+            if key not in claims:
+                del self._users[key][uid]
+                self.enqueue(key)
+        for key in claims:
+            if self._users.setdefault(key, {}).get(uid) != node:
+                self._users[key][uid] = node
+                self.enqueue(key)
         if claims:
-            self._changed |= self._pods.get(uid) != (node, claims)
-            self._pods[uid] = (node, claims)
-        elif self._pods.pop(uid, None) is not None:
-            self._changed = True
+            self._claims[uid] = claims
 
-    def act(self) -> None:
-        if not self._changed:
-            return
-        self._changed = False
-        wanted = dict(self._wanted())
-        for place in [one for one in self._attached if one not in wanted]:
-            name = self._attached.pop(place)
+    def reconcile(self, key: str) -> None:
+        volume = self._volume_of(key)
+        wanted = set() if volume is None else set(self._users.get(key, {}).values())
+        attached = self._attached.setdefault(key, {})
+        for node in set(attached) - wanted:
+            name = attached.pop(node)
             if self.store.find(ATTACHMENTS, name) is not None:
                 self.store.delete(ATTACHMENTS, name)
-        for place, volume in wanted.items():
-            if place not in self._attached:
-                self._attached[place] = self._attach(place[0], volume)
+        if volume is not None:
+            attached |= {node: self._attach(node, volume) for node in sorted(wanted - set(attached))}
+        if not attached:
+            del self._attached[key]
 
-    def _wanted(self) -> Iterator[tuple[tuple[str, str], Object]]:
-        """Yield where which volumes are to be attached."""
-        for node, claims in self._pods.values():
-            for key in claims:
-                namespace, _, name = key.partition("/")
-                claim = self.store.find("persistentvolumeclaims", name, namespace)
-                volume_name = "" if claim is None else claim["spec"].get("volumeName", "")
-                volume = self.store.find("persistentvolumes", volume_name) if volume_name else None
-                if volume is not None and self._is_attachable(volume):
-                    yield (node, volume_name), volume
-
-    def _is_attachable(self, volume: Object) -> bool:
-        csi = volume["spec"].get("csi")
-        if csi is None or is_terminating(volume):
-            return False
-        driver = self.store.find("csidrivers.storage.k8s.io", csi["driver"])
-        return driver is None or bool(driver["spec"]["attachRequired"])
+    def _volume_of(self, key: str) -> Object | None:
+        """Return the volume of a claim, if it has one that is to be attached."""
+        namespace, _, name = key.partition("/")
+        claim = self.store.find("persistentvolumeclaims", name, namespace)
+        volume_name = "" if claim is None else claim["spec"].get("volumeName", "")
+        volume = self.store.find("persistentvolumes", volume_name) if volume_name else None
+        if volume is None or is_terminating(volume) or "csi" not in volume["spec"]:
+            return None
+        driver = self.store.find("csidrivers.storage.k8s.io", volume["spec"]["csi"]["driver"])
+        return volume if driver is None or driver["spec"]["attachRequired"] else None
 
     def _attach(self, node: str, volume: Object) -> str:
-        csi, volume_name = volume["spec"]["csi"], key_of(volume)[1]
+        csi = volume["spec"]["csi"]
         digest = hashlib.sha256(f"{csi['volumeHandle']}{csi['driver']}{node}".encode()).hexdigest()
         name = f"csi-{digest}"
         if self.store.find(ATTACHMENTS, name) is None:
-            spec = {
-                "attacher": csi["driver"],
-                "nodeName": node,
-                "source": {"persistentVolumeName": volume_name},
-            }
+            source = {"persistentVolumeName": key_of(volume)[1]}
+            spec = {"attacher": csi["driver"], "nodeName": node, "source": source}
             self.store.create(ATTACHMENTS, {"metadata": {"name": name}, "spec": spec})
         return name
 

@@ -49,7 +49,7 @@ class VolumeController(QueueController):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._volumes: dict[str, dict[str, None]] = {}  # class -> names of its volumes
+        self._free: dict[str, dict[str, None]] = {}  # class -> names of volumes that are nobody's
         self._reserved: dict[str, dict[str, None]] = {}  # key of a claim -> names of volumes that refer to it
         self._waiting: dict[str, dict[str, None]] = {}  # class -> keys of claims without a volume
         self._told: dict[str, str] = {}  # key of a claim -> the last reason told
@@ -58,7 +58,6 @@ class VolumeController(QueueController):
         is_there = type_ != "DELETED"
         namespace, name = key_of(obj)
         if resource == _VOLUMES:
-            _keep(self._volumes, class_of(obj) or "", name, is_there=is_there)
             self._look_at_volume(obj, name, is_there=is_there)
         elif resource == _CLAIMS:
             self._look_at_claim(obj, f"{namespace}/{name}", is_there=is_there)
@@ -84,13 +83,15 @@ class VolumeController(QueueController):
 
     def _look_at_volume(self, volume: Object, name: str, *, is_there: bool) -> None:
         self.enqueue(f"/{name}")
-        reference = volume["spec"].get("claimRef")
+        reference, class_ = volume["spec"].get("claimRef"), class_of(volume) or ""
+        is_free = is_there and reference is None and volume["status"].get("phase") in {"Available", "Pending"}
+        _keep(self._free, class_, name, is_there=is_free)
         if reference is not None:
             claim = f"{reference.get('namespace', '')}/{reference.get('name', '')}"
             _keep(self._reserved, claim, name, is_there=is_there)
             self.enqueue(claim)
-        elif volume["status"].get("phase") == "Available":
-            self.enqueue(*self._waiting.get(class_of(volume) or "", ()))
+        elif is_free:
+            self.enqueue(*self._waiting.get(class_, ()))
 
     def _look_at_claim(self, claim: Object, key: str, *, is_there: bool) -> None:
         waits = is_there and BIND_COMPLETED not in annotations_of(claim)
@@ -108,7 +109,7 @@ class VolumeController(QueueController):
         class_ = self.store.find(_CLASSES, name) if name else None
         waits = class_ is not None and class_["volumeBindingMode"] == WAIT_FOR_FIRST_CONSUMER
         reserved = self._reserved.get("/".join(key_of(claim)), {})
-        names = reserved if waits else reserved | self._volumes.get(name or "", {})
+        names = reserved if waits else reserved | self._free.get(name or "", {})
         volumes = [volume for one in names if (volume := self.store.find(_VOLUMES, one)) is not None]
         found = matching_volume(claim, volumes, only_reserved=waits)
         if found is not None:

@@ -44,11 +44,13 @@ class _Pool:
 
     Attributes:
         devices: as in ResourceSlices.
+        is_withdrawn: whether they are not to be seen.
         generation: counts how often it was published.
         slices: what says so now.
     """
 
     devices: Sequence[Object] = ()
+    is_withdrawn: bool = False
     generation: int = 0
     slices: list[str] = field(default_factory=list)
 
@@ -74,7 +76,7 @@ class DeviceDrivers(QueueController):
         """
         pool = self._pools.setdefault((node, driver), _Pool())
         self._withdraw(pool)
-        pool.devices = devices
+        pool.devices, pool.is_withdrawn = devices, False
         self._write(node, driver, pool)
 
     def withdraw(self, node: str, driver: str = "") -> None:
@@ -83,12 +85,19 @@ class DeviceDrivers(QueueController):
         Raises:
             KeyError: nothing was said.
         """
-        found = [key for key in self._pools if key[0] == node and driver in {"", key[1]}]
-        if not found:
-            raise KeyError(f"node {node!r} has no devices" + (f" of {driver!r}" if driver else ""))
-        for key in found:
-            self._withdraw(self._pools[key])
-            self._pools[key].devices = ()
+        for pool in self._found(node, driver).values():
+            self._withdraw(pool)
+            pool.is_withdrawn = True
+
+    def restore(self, node: str, driver: str = "") -> None:
+        """Say again what was taken back.
+
+        Raises:
+            KeyError: nothing was said.
+        """
+        for one, pool in self._found(node, driver).items():
+            pool.is_withdrawn = False
+            self._write(node, one, pool)
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         namespace, name = key_of(obj)
@@ -115,6 +124,15 @@ class DeviceDrivers(QueueController):
             devices.append(place | {"conditions": conditions})
         self.store.change(claim, {"status": {"devices": devices}}, "status")
 
+    def _found(self, node: str, driver: str) -> dict[str, _Pool]:
+        """Return the pools of a node, by driver."""
+        found = {
+            key[1]: pool for key, pool in self._pools.items() if key[0] == node and driver in {"", key[1]}
+        }
+        if not found:
+            raise KeyError(f"node {node!r} has no devices" + (f" of {driver!r}" if driver else ""))
+        return found
+
     def _observe_node(self, type_: str, name: str) -> None:
         for (node, driver), pool in self._pools.items():
             if node != name:
@@ -133,7 +151,7 @@ class DeviceDrivers(QueueController):
     def _write(self, node_name: str, driver: str, pool: _Pool) -> None:
         """Write a pool's slices, unless its node is not there or they are written."""
         node = self.store.find("nodes", node_name)
-        if node is None or pool.slices or not pool.devices:
+        if node is None or pool.slices or pool.is_withdrawn or not pool.devices:
             return
         pool.generation += 1
         parts = [

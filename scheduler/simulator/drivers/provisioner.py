@@ -31,8 +31,6 @@ from scheduler.simulator.kinds.persistent_volume_claims import class_of
 from scheduler.simulator.kinds.storage import WAIT_FOR_FIRST_CONSUMER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.drivers.provisioning_faults import ProvisioningFaults
     from scheduler.simulator.drivers.topology import Segment
@@ -45,7 +43,7 @@ _RETRY_SECONDS: Final = 1.0
 _LONGEST_RETRY_SECONDS: Final = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProvisionerOptions:
     """How quick provisioners are.
 
@@ -55,7 +53,7 @@ class ProvisionerOptions:
     """
 
     seconds: float = 1.0
-    of_driver: Mapping[str, float] = field(default_factory=dict)
+    of_driver: dict[str, float] = field(default_factory=dict)
 
 
 class Provisioner(QueueController):

@@ -181,7 +181,7 @@ def _validate_volumes(volumes: Sequence[Object], path: str, pod_name: str) -> It
     made = {f"{pod_name}-{one.get('name', '')}" for one in volumes if pod_name and "ephemeral" in one}
     for index, volume in enumerate(volumes):
         where, name = f"{path}[{index}]", volume.get("name", "")
-        for source in [*(set(volume) - {"name"})][1:]:
+        for source in sorted(set(volume) - {"name"}, key=_order_of_source)[1:]:
             yield forbidden_field(f"{where}.{source}", "may not specify more than 1 volume type")
         if "ephemeral" in volume:
             yield from _validate_ephemeral(volume["ephemeral"], f"{where}.ephemeral.volumeClaimTemplate")
@@ -195,6 +195,11 @@ def _validate_volumes(volumes: Sequence[Object], path: str, pod_name: str) -> It
         if claim in made:
             problem = "must not reference a PVC that gets created for an ephemeral volume"
             yield invalid_value(f"{where}.persistentVolumeClaim.claimName", f'"{claim}"', problem)
+
+
+def _order_of_source(name: str) -> tuple[bool, bool, str]:
+    """Order sources of volumes as upstream looks at the most common ones."""
+    return name != "emptyDir", name != "hostPath", name
 
 
 def _validate_ephemeral(source: Object, path: str) -> Iterator[Cause]:

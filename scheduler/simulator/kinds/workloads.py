@@ -8,6 +8,7 @@ from scheduler.simulator.apimachinery.causes import Cause, invalid_value, requir
 from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.apimachinery.strategy import Generic
+from scheduler.simulator.kinds.persistent_volume_claims import validate_claim_spec
 from scheduler.simulator.kinds.pod_defaults import default_claim_spec, default_pod_spec
 from scheduler.simulator.kinds.pod_rules import validate_pod_spec
 
@@ -37,7 +38,12 @@ class WorkloadStrategy(Generic):
         if not label_rule(selector).matches(labels):
             problem = "`selector` does not match template `labels`"
             return [invalid_value("spec.template.metadata.labels", json_text(labels), problem)]
-        return list(validate_pod_spec(spec["template"]["spec"], "spec.template.spec"))
+        return list(validate_pod_spec(self.pod_spec(spec), "spec.template.spec"))
+
+    def pod_spec(self, spec: Object) -> Object:
+        """Return what the pods of a workload are to be, with what its controller adds."""
+        found: Object = spec["template"]["spec"]
+        return found
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[Cause]:
         selector = obj["spec"].get("selector")
@@ -75,6 +81,22 @@ class StatefulSetStrategy(WorkloadStrategy):
             template["status"].setdefault("phase", "Pending")
             named = {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
             obj["spec"]["volumeClaimTemplates"][index] = named | template
+
+    def pod_spec(self, spec: Object) -> Object:
+        made = {one["metadata"].get("name", ""): one for one in spec.get("volumeClaimTemplates", ())}
+        volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in made]
+        found = super().pod_spec(spec)
+        others = [one for one in found.get("volumes", ()) if one.get("name") not in made]
+        return found | {"volumes": volumes + others} if made else found
+
+    def validate(self, obj: Object) -> Sequence[Cause]:
+        templates = obj["spec"].get("volumeClaimTemplates", ())
+        causes = [
+            cause
+            for index, template in enumerate(templates)
+            for cause in validate_claim_spec(template["spec"], f"spec.volumeClaimTemplates[{index}].spec")
+        ]
+        return [*causes, *super().validate(obj)]
 
 
 class DaemonSetStrategy(WorkloadStrategy):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _LEASES: Final = "leases.coordination.k8s.io"
 _NAMESPACE: Final = "kube-node-lease"
+_ATTACHED_BY_CONTROLLER: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 _DURATION_SECONDS: Final = 40
 _RENEWALS_PER_STATUS: Final = 30
 
@@ -45,6 +46,7 @@ class Heartbeats(Controller):
             self._nodes[name] = obj
         else:
             self._nodes[name] = obj
+            self._register(obj)
             self._renew(obj)
 
     def _beat(self) -> None:
@@ -54,6 +56,11 @@ class Heartbeats(Controller):
             self._renew(node)
             if self._beats % _RENEWALS_PER_STATUS == 0:
                 self._report(node)
+
+    def _register(self, node: Object) -> None:
+        """Leave attaching to the controller, as kubelets do."""
+        if _ATTACHED_BY_CONTROLLER not in node["metadata"].get("annotations", {}):
+            self.store.change(node, {"metadata": {"annotations": {_ATTACHED_BY_CONTROLLER: "true"}}})
 
     def _renew(self, node: Object) -> None:
         metadata = node["metadata"]

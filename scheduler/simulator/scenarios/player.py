@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.simulator.apimachinery.objects import with_condition
 from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.drivers.provisioning_faults import ProvisioningFault
 from scheduler.simulator.faults import requests
 
 if TYPE_CHECKING:
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.faults import Fault
     from scheduler.simulator.scenarios.scenario import (
+        DevicesOfNode,
         FaultStep,
         Scaling,
         Scenario,
         Tainting,
         Target,
+        VolumeFailure,
         WatchDrop,
     )
     from scheduler.simulator.server import ApiServer
@@ -61,6 +64,9 @@ class ScenarioPlayer:
             "fault": self._fault,
             "drop_watches": self._drop_watches,
             "compact": self._compact,
+            "fail_volumes": self._fail_volumes,
+            "withdraw_devices": self._withdraw_devices,
+            "restore_devices": self._restore_devices,
         }
 
     async def set_up(self) -> None:
@@ -69,8 +75,16 @@ class ScenarioPlayer:
         Raises:
             StatusError: the server refuses an object.
         """
+        drivers = self._server.provisioner
+        drivers.of_driver |= {name: wait.seconds for name, wait in self._scenario.provisioners.items()}
         for node in self._scenario.node_objects():
             self._store.create("nodes", node)
+        for csi_node in self._scenario.csi_nodes():
+            self._store.create("csinodes.storage.k8s.io", csi_node)
+        for group in self._scenario.nodes:
+            for name in group.node_names:
+                for driver, devices in group.devices_by_driver.items():
+                    self._server.devices.publish(name, driver, devices)
         await self._apply(self._scenario.objects)
 
     async def play(self) -> None:
@@ -202,3 +216,20 @@ class ScenarioPlayer:
 
     def _compact(self, resource: str) -> None:
         self._server.faults.compact("" if resource == "all" else resource)
+
+    def _fail_volumes(self, failure: VolumeFailure) -> None:
+        faults = self._server.provisioning_faults
+        fault = faults.add(
+            ProvisioningFault(
+                failure.provisioner, failure.node, failure.claim, failure.times, failure.message
+            )
+        )
+        if failure.for_ is not None:
+            loop = asyncio.get_running_loop()
+            self._timers.append(loop.call_later(failure.for_.seconds, faults.remove, fault))
+
+    def _withdraw_devices(self, devices: DevicesOfNode) -> None:
+        self._server.devices.withdraw(devices.node, devices.driver)
+
+    def _restore_devices(self, devices: DevicesOfNode) -> None:
+        self._server.devices.restore(devices.node, devices.driver)

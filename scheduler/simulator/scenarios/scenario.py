@@ -4,6 +4,11 @@ nodes:                      # groups of nodes that are alike
 - name: general             # general-0, general-1, ...
   count: 3
   cpu: "4"                  # memory, pods, resources, labels, taints, zones likewise
+  drivers:                  # of storage: how many volumes they attach to a node, and which labels tell places apart
+  - {name: disk.example.com, limit: 16, topologyKeys: [topology.kubernetes.io/zone]}
+  devices:                  # of each node: gpu-0, gpu-1, ...
+  - {driver: gpu.example.com, name: gpu, count: 4, attributes: {model: a100}, capacity: {memory: 40Gi}}
+provisioners: {slow.example.com: 10s}  # how long a driver takes for a volume; a second where nothing is said
 manifests:                  # files beside this one, or objects
 - web.yaml
 - {apiVersion: v1, kind: Namespace, metadata: {name: shop}}
@@ -11,6 +16,9 @@ steps:                      # each at a time since the start, with one thing tha
 - {at: 30s, scale: {resource: deployments, name: web, replicas: 20}}
 - {at: 1m, killNode: general-1}
 - {at: 90s, fault: {refuse: 429, verb: create, resource: pods, subresource: binding, for: 10s}}
+- {at: 2m, failVolumes: {provisioner: disk.example.com, node: general-0, for: 1m}}
+- {at: 3m, withdrawDevices: {node: general-2, driver: gpu.example.com}}
+- {at: 4m, restoreDevices: {node: general-2}}
 """
 
 from __future__ import annotations
@@ -28,10 +36,13 @@ from scheduler.objects.canonical_quantity import canonical_quantity
 from scheduler.objects.durations import Duration
 from scheduler.objects.wording import child, entry, was
 from scheduler.simulator.apimachinery.metadata import dns_subdomain
+from scheduler.simulator.drivers.provisioning_faults import ProvisioningFault
 from scheduler.simulator.scenarios.clusters import ready_node
 from scheduler.simulator.scenarios.manifests import objects_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scheduler.simulator.apimachinery.objects import Object
 
 
@@ -47,6 +58,58 @@ class NodeTaint(_Part, frozen=True, kw_only=True):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
 
 
+class StorageDriver(_Part, frozen=True, kw_only=True):
+    """A driver of storage on a group's nodes.
+
+    Attributes:
+        name: of the driver.
+        limit: how many of its volumes a node takes; None for any number.
+        topology_keys: the labels of nodes by which it tells places apart.
+    """
+
+    name: str
+    limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    topology_keys: tuple[str, ...] = ("topology.kubernetes.io/zone",)
+
+
+class Devices(_Part, frozen=True, kw_only=True):
+    """Devices that each node of a group has.
+
+    Attributes:
+        driver: its name.
+        name: what their names begin with.
+        count: how many there are.
+        attributes: text, numbers and truths, or what ResourceSlices say, as in `{version: 1.0.0}`.
+        capacity: name -> quantity.
+        taints: as in ResourceSlices.
+    """
+
+    driver: str
+    name: str = "device"
+    count: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
+    attributes: dict[str, str | int | bool | dict[str, Any]] = {}
+    capacity: dict[str, str] = {}
+    taints: tuple[dict[str, str], ...] = ()
+
+    def objects(self) -> list[Object]:
+        """Return them as in `spec.devices` of ResourceSlices."""
+        said: Object = {}
+        if self.attributes:
+            said["attributes"] = {name: _attribute(value) for name, value in self.attributes.items()}
+        if self.capacity:
+            said["capacity"] = {name: {"value": amount} for name, amount in self.capacity.items()}
+        if self.taints:
+            said["taints"] = [dict(taint) for taint in self.taints]
+        return [{"name": f"{self.name}-{place}", **said} for place in range(self.count)]
+
+
+def _attribute(value: str | int | bool | dict[str, Any]) -> Object:
+    if isinstance(value, dict):
+        return value
+    type_ = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "string"
+    return {type_: value}
+
+
 class NodeGroup(_Part, frozen=True, kw_only=True):
     """Nodes that are alike.
 
@@ -57,6 +120,8 @@ class NodeGroup(_Part, frozen=True, kw_only=True):
         pods: how many pods each takes.
         resources: further resources, as in `nvidia.com/gpu`.
         zones: the group's nodes are in one after the other.
+        drivers: of storage, on every node.
+        devices: of every node.
     """
 
     name: str
@@ -68,6 +133,21 @@ class NodeGroup(_Part, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     taints: tuple[NodeTaint, ...] = ()
     zones: tuple[str, ...] = ("zone-a",)
+    drivers: tuple[StorageDriver, ...] = ()
+    devices: tuple[Devices, ...] = ()
+
+    @property
+    def node_names(self) -> list[str]:
+        """Return the names of its nodes."""
+        return [f"{self.name}-{place}" for place in range(self.count)]
+
+    @property
+    def devices_by_driver(self) -> dict[str, list[Object]]:
+        """Return the devices of each node, as in ResourceSlices."""
+        found: dict[str, list[Object]] = {}
+        for devices in self.devices:
+            found.setdefault(devices.driver, []).extend(devices.objects())
+        return found
 
 
 class Target(_Part, frozen=True, kw_only=True):
@@ -133,6 +213,33 @@ class FaultStep(_Part, frozen=True, kw_only=True):
             raise ValueError("must have exactly one of delay, refuse, loseAnswers and stallWatches")
 
 
+class VolumeFailure(_Part, frozen=True, kw_only=True):
+    """Volumes that cannot be provisioned for a while.
+
+    Attributes:
+        provisioner: of which driver; all where nothing is said, likewise below.
+        node: for which selected node.
+        claim: of which claim, as `namespace/name`.
+        for_: how long it lasts; to the end when absent.
+        times: how many volumes it hits; all when absent.
+        message: why.
+    """
+
+    provisioner: str = ""
+    node: str = ""
+    claim: str = ""
+    for_: Duration | None = msgspec.field(default=None, name="for")
+    times: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    message: str = ProvisioningFault().message
+
+
+class DevicesOfNode(_Part, frozen=True, kw_only=True):
+    """The devices of a node, of one driver or of all."""
+
+    node: str
+    driver: str = ""
+
+
 class WatchDrop(_Part, frozen=True, kw_only=True):
     """Watches whose connection is cut; all where nothing is said."""
 
@@ -149,6 +256,9 @@ class Step(_Part, frozen=True, kw_only=True):
         kill_node: a node whose kubelet falls silent: it is tainted, its pods stop being ready.
         restore_node: a node whose kubelet is back.
         compact: a resource whose history is forgotten; `all` for all.
+        fail_volumes: volumes that cannot be provisioned.
+        withdraw_devices: devices of a node that are said to be there no more.
+        restore_devices: devices that are there again.
     """
 
     at: Duration
@@ -164,6 +274,9 @@ class Step(_Part, frozen=True, kw_only=True):
     fault: FaultStep | None = None
     drop_watches: WatchDrop | None = None
     compact: str | None = None
+    fail_volumes: VolumeFailure | None = None
+    withdraw_devices: DevicesOfNode | None = None
+    restore_devices: DevicesOfNode | None = None
 
     def __post_init__(self) -> None:
         if self.at < Duration():
@@ -182,6 +295,7 @@ _ACTIONS: Final = tuple(name for name in Step.__struct_encode_fields__ if name !
 
 class _File(_Part, frozen=True, kw_only=True):
     nodes: tuple[NodeGroup, ...] = ()
+    provisioners: dict[str, Duration] = {}
     manifests: tuple[str | dict[str, Any], ...] = ()
     steps: tuple[Step, ...] = ()
 
@@ -192,17 +306,25 @@ class Scenario:
 
     Attributes:
         nodes: the groups of nodes.
+        provisioners: how long drivers take for a volume.
         objects: what there is from the start.
         steps: what happens, with the objects of each that applies some.
     """
 
     nodes: tuple[NodeGroup, ...]
+    provisioners: Mapping[str, Duration]
     objects: tuple[Object, ...]
     steps: tuple[tuple[Step, tuple[Object, ...]], ...]
 
     def node_objects(self) -> list[Object]:
         """Return the nodes of all groups."""
-        return [_node(group, place) for group in self.nodes for place in range(group.count)]
+        return [
+            _node(group, name, place) for group in self.nodes for place, name in enumerate(group.node_names)
+        ]
+
+    def csi_nodes(self) -> list[Object]:
+        """Return the CSINodes of nodes with drivers of storage."""
+        return [_csi_node(group, name) for group in self.nodes if group.drivers for name in group.node_names]
 
 
 def load_scenario(path: str | Path) -> Scenario:
@@ -235,7 +357,8 @@ def load_scenario(path: str | Path) -> Scenario:
     errors += _group_faults(found.nodes)
     if errors:
         raise ConfigurationError(errors, str(path))
-    return Scenario(found.nodes, tuple(objects), tuple(sorted(steps, key=lambda one: one[0].at)))
+    steps.sort(key=lambda one: one[0].at)
+    return Scenario(found.nodes, found.provisioners, tuple(objects), tuple(steps))
 
 
 def _group_faults(groups: tuple[NodeGroup, ...]) -> list[FieldError]:
@@ -253,11 +376,20 @@ def _group_faults(groups: tuple[NodeGroup, ...]) -> list[FieldError]:
             faults.append(FieldError(child(where, "zones"), "must name at least one zone"))
         amounts = {"cpu": group.cpu, "memory": group.memory, **group.resources}
         for field, amount in amounts.items():
-            try:
-                canonical_quantity(amount)
-            except ValueError:
-                faults.append(FieldError(_under(where, field), f"must be a quantity, {was(amount)}"))
+            faults += _quantity_faults(amount, _under(where, field))
+        for place, devices in enumerate(group.devices):
+            capacity = child(entry(child(where, "devices"), place), "capacity")
+            for field, amount in devices.capacity.items():
+                faults += _quantity_faults(amount, child(capacity, field))
     return faults
+
+
+def _quantity_faults(amount: str, where: str) -> list[FieldError]:
+    try:
+        canonical_quantity(amount)
+    except ValueError:
+        return [FieldError(where, f"must be a quantity, {was(amount)}")]
+    return []
 
 
 def _under(where: str, field: str) -> str:
@@ -267,8 +399,7 @@ def _under(where: str, field: str) -> str:
     return child(child(where, "resources"), field)
 
 
-def _node(group: NodeGroup, place: int) -> Object:
-    name = f"{group.name}-{place}"
+def _node(group: NodeGroup, name: str, place: int) -> Object:
     amounts = {"cpu": group.cpu, "memory": group.memory, "pods": str(group.pods), **group.resources}
     labels = {
         "kubernetes.io/arch": "amd64",
@@ -279,3 +410,13 @@ def _node(group: NodeGroup, place: int) -> Object:
     }
     taints = [msgspec.to_builtins(taint) for taint in group.taints]
     return ready_node(name, labels, {"taints": taints} if taints else {}, amounts, amounts)
+
+
+def _csi_node(group: NodeGroup, name: str) -> Object:
+    drivers = []
+    for driver in group.drivers:
+        said: Object = {"name": driver.name, "nodeID": name, "topologyKeys": list(driver.topology_keys)}
+        if driver.limit is not None:
+            said["allocatable"] = {"count": driver.limit}
+        drivers.append(said)
+    return {"metadata": {"name": name}, "spec": {"drivers": drivers}}

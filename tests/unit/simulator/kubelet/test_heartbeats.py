@@ -33,6 +33,8 @@ async def test_the_leases_of_nodes_are_renewed_unless_they_are_silent():
         assert lease["spec"]["holderIdentity"] == "n1"
         assert lease["spec"]["leaseDurationSeconds"] == 40
         assert lease["metadata"]["ownerReferences"][0]["kind"] == "Node"
+        annotations = store.get("nodes", "n1")["metadata"]["annotations"]
+        assert annotations == {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
         before = renewed(store, "n1"), renewed(store, "n2")
         store.patch("nodes", "n2", ready("Unknown"), subresource="status")
         await asyncio.sleep(20)

@@ -57,6 +57,10 @@ def test_a_group_says_what_its_nodes_are(tmp_path: Path):
         pytest.param("manifests:\n- {kind: Pod, metadata: {name: p}}", "manifests[0].apiVersion: is missing", id="no apiVersion"),
         pytest.param("manifests:\n- {apiVersion: v1, kind: Pod, metadata: {}}", "manifests[0].metadata.name: is missing", id="no name"),
         pytest.param("nodes:\n- {name: g, cpu: lots}", 'nodes[0].cpu: must be a quantity, was "lots"', id="no quantity"),
+        pytest.param("nodes:\n- {name: g, devices: [{driver: d, capacity: {m: lots}}]}", 'nodes[0].devices[0].capacity.m: must be a quantity, was "lots"', id="no quantity of a device"),
+        pytest.param("nodes:\n- {name: g, drivers: [{limit: 1}]}", "nodes[0].drivers[0].name: is missing", id="a driver without a name"),
+        pytest.param("steps:\n- {at: 5s, failVolumes: {times: 0}}", "steps[0].failVolumes.times: ", id="a failure that hits nothing"),
+        pytest.param("steps:\n- {at: 5s, withdrawDevices: {}}", "steps[0].withdrawDevices.node: is missing", id="devices of no node"),
         pytest.param("nodes:\n- {name: g}\n- {name: g}", 'nodes[1].name: is that of another group, was "g"', id="one name twice"),
         pytest.param("- a", "must be a mapping, was a list", id="no mapping"),
     ],
@@ -76,3 +80,32 @@ def test_a_step_does_exactly_one_thing(tmp_path: Path, step: str):
 
 def test_all_faults_are_told_at_once(tmp_path: Path):
     assert len(faults(tmp_path, "nods: []\nsteps:\n- {at: x, cordon: n}\n- {at: 1s, scal: 1}")) >= 3
+
+
+def test_a_group_may_have_drivers_and_devices(tmp_path: Path):
+    (tmp_path / "s.yaml").write_text(
+        "nodes:\n- name: g\n  count: 2\n  drivers: [{name: disk.example.com, limit: 0}, {name: other.example.com}]\n"
+        "  devices:\n  - {driver: gpu.example.com, name: gpu, count: 2, capacity: {memory: 1Gi},\n"
+        "     attributes: {model: a, index: 1, fast: true, v: {version: 1.0.0}}}\n"
+        "provisioners: {disk.example.com: 1m}\n"
+    )
+    scenario = load_scenario(tmp_path / "s.yaml")
+
+    first, second = scenario.csi_nodes()
+    assert [one["metadata"]["name"] for one in (first, second)] == ["g-0", "g-1"]
+    zone = ["topology.kubernetes.io/zone"]
+    assert first["spec"]["drivers"] == [
+        {"name": "disk.example.com", "nodeID": "g-0", "topologyKeys": zone, "allocatable": {"count": 0}},
+        {"name": "other.example.com", "nodeID": "g-0", "topologyKeys": zone},
+    ]
+    (group,) = scenario.nodes
+    one, two = group.devices_by_driver["gpu.example.com"]
+    assert (one["name"], two["name"]) == ("gpu-0", "gpu-1")
+    assert one["capacity"] == {"memory": {"value": "1Gi"}}
+    assert one["attributes"] == {
+        "model": {"string": "a"},
+        "index": {"int": 1},
+        "fast": {"bool": True},
+        "v": {"version": "1.0.0"},
+    }
+    assert scenario.provisioners["disk.example.com"].seconds == 60
