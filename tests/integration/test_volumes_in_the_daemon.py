@@ -260,6 +260,21 @@ async def test_a_pod_that_is_deleted_while_its_volume_is_made_gives_its_room_bac
 
 
 @virtually
+async def test_the_next_daemon_goes_on_where_the_last_one_was_waiting(tmp_path: Path) -> None:
+    async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=100)) as it:
+        create(it, local("v1", "n1"), claim("old", class_name="local"), claim("new", class_name="made"))
+        async with it.daemon():
+            it.add_pods(using("db", "old", "new"))
+            await it.until(lambda: SELECTED_NODE in annotations(it, "new"))
+        assert not it.node_of("db")
+
+        async with it.daemon(seed=2):
+            assert await placed(it, "db", seconds=200) == "n1"
+            assert bound_to(it, "old") == "v1"
+            assert bound_to(it, "new").startswith("pvc-")
+
+
+@virtually
 async def test_a_pod_goes_elsewhere_when_its_node_is_gone_before_its_volume_is_made(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=30)) as it:
         create(it, claim("data", class_name="made"))
