@@ -83,8 +83,8 @@ async def list_into(
             continue
         try:
             page = wire.decode_list_page(answer.body)
-            for number, item in enumerate(page.items or (), 1):
-                store.put(wire.decode_identity(item), bytes(item))
+            for number, obj in enumerate(page.objects(), 1):
+                store.put(wire.decode_identity(obj), obj)
                 if number % _OBJECTS_AT_A_TIME == 0:
                     await asyncio.sleep(0)
         except _BROKEN as error:

@@ -6,9 +6,14 @@ nobody understands does not take its neighbours with it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from scheduler.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"
@@ -19,6 +24,9 @@ ERROR = "ERROR"
 _OPENINGS = {
     type_: f'{{"type":"{type_}","object":'.encode() for type_ in (ADDED, MODIFIED, DELETED, BOOKMARK, ERROR)
 }
+
+_UNNAMED = b'{"metadata":'
+"""How Go writes an object of a built-in type that does not say its kind."""
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends the objects a watch began with."""
@@ -65,11 +73,21 @@ class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
     continue_token: str = msgspec.field(default="", name="continue")
 
 
-class ListPage(msgspec.Struct, frozen=True):
+class ListPage(msgspec.Struct, frozen=True, rename="camel"):
     """One answer to a list; `items` is null where Go wrote an empty slice."""
 
+    api_version: str = ""
+    kind: str = ""
     metadata: _ListMeta = _ListMeta()
     items: list[msgspec.Raw] | None = None
+
+    def objects(self) -> Iterator[bytes]:
+        """Yield each item as a watch would show it: built-in types say there which kind they are, and in a list do not."""
+        names = {"kind": self.kind.removesuffix("List"), "apiVersion": self.api_version}
+        opening = msgspec.json.encode(names)[:-1] + b","
+        for item in self.items or ():
+            found = bytes(item)
+            yield opening + found[1:] if found.startswith(_UNNAMED) else found
 
 
 class _BookmarkMeta(msgspec.Struct, frozen=True):

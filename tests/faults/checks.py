@@ -11,6 +11,7 @@ from scheduler.app.needs import needs_of
 from scheduler.cycle.scheduling import nominated_others, schedule_pod
 from scheduler.objects.decode import decode_pod
 from scheduler.queue.places import Place
+from scheduler.simulator.apimachinery.objects import is_terminating
 from scheduler.simulator.controllers.resource_claims import CLAIMS
 from scheduler.state.pod_states import PodState
 from tests.faults.picture import cache_from, differences
@@ -203,15 +204,18 @@ def _informed_judge(stage: Stage, life: Life) -> Daemon:
 
 
 def _lacks_device_claims(stage: Stage, pod: Object) -> bool:
-    """Whether a pod waits at PreEnqueue: a claim of devices is not there, or was not made yet."""
+    """Whether a pod waits at PreEnqueue: a claim of devices is not there, was not made yet, or is being deleted.
+
+    The last lasts as long as other pods use the claim. Nothing is written of who is gated, so what was said of the pod
+    before stays: as with kube-scheduler.
+    """
     names = {
         each["name"]: each.get("resourceClaimName") for each in pod["status"].get("resourceClaimStatuses", ())
     }
-    return any(
-        (name := each.get("resourceClaimName") or names.get(each["name"])) is None
-        or stage.store.find(CLAIMS, name, pod["metadata"]["namespace"]) is None
-        for each in pod["spec"].get("resourceClaims", ())
-    )
+    asked = pod["spec"].get("resourceClaims", ())
+    used = [each.get("resourceClaimName") or names.get(each["name"]) for each in asked]
+    found = [name and stage.store.find(CLAIMS, name, pod["metadata"]["namespace"]) for name in used]
+    return any(not claim or is_terminating(claim) for claim in found)
 
 
 def _judge(judge: Daemon, daemon: Daemon, pod: Object) -> tuple[str, str]:
@@ -235,13 +239,18 @@ def _check_queue(stage: Stage, life: Life) -> None:
         uid = waiting.pod.uid
         if uid not in pending:
             stage.find(f"{waiting.pod.key} is in the queue, and not pending", uid)
+    # Of a pod that is gated when it is first seen, no nomination is noted; of one that was noted, it stays: as with
+    # kube-scheduler, moveToActiveQ.
+    queue, nominator = life.daemon.parts.queue, life.daemon.parts.nominator
+    gated = {uid for uid in pending if queue.place_of(uid) is Place.GATED}
+    noted = {uid: node for uid, node in nominator._nodes.items() if uid not in gated}
     nominated = {
         uid: pod["status"]["nominatedNodeName"]
         for uid, pod in pending.items()
-        if pod["status"].get("nominatedNodeName") and not pod["spec"].get("schedulingGates")
+        if pod["status"].get("nominatedNodeName") and uid not in gated
     }
-    if life.daemon.parts.nominator._nodes != nominated:
-        stage.find(f"nominated are {life.daemon.parts.nominator._nodes}, the server says {nominated}")
+    if noted != nominated:
+        stage.find(f"nominated are {noted}, the server says {nominated}")
 
 
 def _check_picture(stage: Stage, life: Life) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.framework import PermitPlugin, PreBindPlugin, Wait
+from scheduler.queue.places import Place
 from scheduler.simulator.faults import requests
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
@@ -305,6 +306,22 @@ async def test_a_victim_that_is_gone_already_is_no_failure(tmp_path: Path, code:
 
         it.server.store.delete("pods", "victim")
         await it.until(lambda: it.node_of("important"), seconds=600)
+
+
+@virtually
+async def test_a_preemptor_whose_victims_all_leave_before_they_are_told_is_tried_again(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon() as daemon:
+        it.add_nodes(node_object("n", cpu="2"))
+        await settle_on(it, pod_object("a", cpu="1"), pod_object("b", cpu="1"))
+        it.server.faults.delay(5.0, match=requests(verb="patch", subresource="status"))
+        it.add_pods(important())
+        await asyncio.sleep(2)
+        for name in ("a", "b"):
+            it.server.store.delete("pods", name, grace_period_seconds=0)
+        await asyncio.sleep(1)
+        assert daemon.parts.queue.place_of(it.pod("important")["metadata"]["uid"]) is Place.GATED
+
+        await it.until(lambda: it.node_of("important"), seconds=60)
 
 
 @virtually

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.client.wire import ObjectIdentity, decode_watch_event
+from scheduler.client.wire import ObjectIdentity, decode_list_page, decode_watch_event
 
 OBJECT = {
     "kind": "Pod",
@@ -44,6 +44,26 @@ def test_a_line_means_the_same_however_it_is_written(line: str):
     event = decode_watch_event(line.encode())
 
     assert (event.type, event.identity, json.loads(event.object)) == ("ADDED", IDENTITY, OBJECT)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        pytest.param({"metadata": {"name": "a"}, "spec": {}}, id="a built-in type, which does not say its kind"),
+        pytest.param({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}}, id="another type"),
+    ],
+)
+def test_an_item_of_a_list_is_the_object_that_a_watch_shows(item: dict[str, Any]):
+    answer = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [item]}
+
+    (found,) = decode_list_page(json.dumps(answer, separators=(",", ":")).encode()).objects()
+
+    assert json.loads(found) == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a"},
+        "spec": {},
+    }
 
 
 JSON = st.recursive(
