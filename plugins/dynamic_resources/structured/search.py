@@ -206,9 +206,7 @@ class Search:
     def _request(self, claim: int, request: int) -> _Steps:
         requests = self._question.claims[claim]
         if request == len(requests):
-            found = yield self._claim(claim + 1)
-            # Another choice in this claim may leave devices of which the next one needs fewer.
-            return _Found.NOTHING if found is _Found.TOO_MANY else found
+            return (yield self._claim(claim + 1))
         alternatives = requests[request]
         if not self._question.has_choice[claim][request]:
             return (yield self._devices(request, alternatives[0], 0, 0))

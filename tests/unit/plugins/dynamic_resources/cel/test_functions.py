@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from plugins.dynamic_resources.cel import CELError, Subject, selector
+from plugins.dynamic_resources.cel.opaque import to_bytes
 from plugins.dynamic_resources.cel.semver import parse_version, parse_version_tolerantly
 from scheduler.objects.dynamic_resources import Device
+from scheduler.objects.quantity import parse_quantity
 
 
 def says(expression: str) -> bool:
@@ -120,6 +122,15 @@ def test_a_version_that_is_none_is_told_in_upstream_s_words(text: str, words: st
         parse_version(text)
 
     assert str(raised.value) == words
+
+
+def test_equal_values_travel_as_equal_bytes():
+    carried = []
+    for text in ("1500", "1.5k", "1500000m"):
+        to_bytes.cache_clear()  # which finds equal values by itself, while it knows them
+        carried.append(to_bytes(parse_quantity(text)))
+
+    assert len(set(carried)) == 1
 
 
 def test_versions_are_ordered_as_semver_says():

@@ -136,6 +136,23 @@ def test_constraints_hold_together():
     assert searching(devices, *requests, constraints=constraints).devices(HERE) == [["gpu-0", "gpu-3"]]
 
 
+def test_a_device_that_one_constraint_refuses_is_not_counted_by_another():
+    devices = [
+        device("gpu-0", kind="a", root=0),
+        device("gpu-1", kind="b", root=1),
+        device("gpu-2", kind="a", root=1),
+    ]
+    constraints = [distinct(f"{DRIVER}/root"), match(KIND)]
+
+    assert searching(devices, exactly("r0"), exactly("r1"), constraints=constraints).devices(HERE) == [
+        ["gpu-0", "gpu-2"]
+    ]
+
+
+def test_an_attribute_of_the_driver_is_not_found_in_another_domain():
+    assert searching(kinds("a"), exactly(), constraints=[match("other.com/kind")]).devices(HERE) == "none"
+
+
 def test_constraints_of_one_claim_do_not_concern_another():
     search = searching(kinds("a", "a", "b"), exactly(count=2), constraints=[match(KIND)])
     search.add(claim("two"))

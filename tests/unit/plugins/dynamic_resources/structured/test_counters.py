@@ -62,6 +62,25 @@ def test_a_card_gets_back_what_a_choice_that_leads_nowhere_took():
     assert both.devices(HERE) == [["half", "all"]]
 
 
+def test_a_card_gets_back_what_is_given_for_another_device():
+    whole = exactly("whole", selectors=selecting("device.attributes[device.driver].?whole.orValue(false)"))
+    devices = (
+        partition("half", 2),
+        {"name": "free"},
+        partition("all", 4, attributes={"whole": {"bool": True}}),
+    )
+
+    search = Search(device_class(), claim("one", exactly("any"), whole), *card(*devices))
+
+    assert search.devices(HERE) == [["free", "all"]]
+
+
+def test_a_partition_that_is_too_large_takes_nothing_of_its_card():
+    search = Search(device_class(), claim("one"), *card(partition("huge", 5), partition("half", 2)))
+
+    assert search.devices(HERE) == [["half"]]
+
+
 def test_devices_on_other_nodes_take_of_the_same_card():
     shared = [{"name": "card", "counters": {"memory": {"value": "4Gi"}}}]
     slices = (
@@ -98,7 +117,7 @@ def test_a_tainted_partition_that_was_looked_at_has_taken_of_its_card():
 def test_of_two_pools_of_one_name_the_first_that_is_looked_at_has_the_counters():
     first = "a.example.com"
     mine = f'device.driver == "{DRIVER}"'
-    slices = (*card(partition("a", 1), memory=2, driver=first), *card(partition("b", 4), memory=4))
+    slices = (*card(partition("a", 1), memory=2, driver=first), *card(partition("b", 4), memory=8))
     other = exactly("other", selectors=selecting(mine))
 
     assert Search(device_class(), claim("one", other), *slices).devices(HERE) == [["b"]]

@@ -18,6 +18,16 @@ BROKEN = "invalid resource pools were encountered"
 GPU = [{"name": "gpu-0"}]
 ZONE_A = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
 
+NOT_HERE = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["here"]}
+ZONE_A_BUT_HERE = {
+    "nodeSelectorTerms": [
+        {"matchExpressions": [*ZONE_A["nodeSelectorTerms"][0]["matchExpressions"], NOT_HERE]}
+    ]
+}
+BY_NAME = {
+    "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["there"]}]}]
+}
+
 
 def counters(name: str, *sets: str, count: int = 2, **more: Any):
     shared = [{"name": each, "counters": {"slots": {"value": "2"}}} for each in sets]
@@ -37,6 +47,8 @@ def taking(name: str, counter_set: str, counter: str = "slots"):
         pytest.param({"node": "here"}, {"here"}, id="of one node"),
         pytest.param({"allNodes": True}, {"here", "there"}, id="of all nodes"),
         pytest.param({"nodeSelector": ZONE_A}, {"here"}, id="of nodes with a label"),
+        pytest.param({"nodeSelector": ZONE_A_BUT_HERE}, set(), id="of nodes with two labels"),
+        pytest.param({"nodeSelector": BY_NAME}, {"there"}, id="of a node by its name"),
         pytest.param({"nodeSelector": {"nodeSelectorTerms": [{}]}}, set(), id="of a term that is empty"),
         pytest.param({}, set(), id="of a kind that is not known"),
         pytest.param(
@@ -78,7 +90,7 @@ def test_pools_are_gone_through_by_driver_and_name_and_slices_by_name():
         device_class(),
         claim("one", all_of()),
         resource_slice("", GPU, pool="b", name="s0", allNodes=True),
-        part("s3", 2, [{"name": "gpu-3"}], pool="a", allNodes=True),
+        part("s3", 2, [{"name": "gpu-3"}], pool="a", node="here"),
         part("s2", 2, [{"name": "gpu-9"}, {"name": "gpu-1"}], pool="a", allNodes=True),
         resource_slice("", [{"name": "first"}], driver="a.example.com", pool="z", name="s9", allNodes=True),
     )
@@ -139,6 +151,7 @@ def test_a_pool_that_newer_slices_have_moved_to_another_node_is_gone():
     search = Search(
         *ONE,
         part("old", 2, GPU, pool="p", node="here"),
+        part("old-too", 2, GPU, pool="p", node="elsewhere"),
         part("new", 1, GPU, pool="p", node="there", generation=2),
     )
 

@@ -132,6 +132,14 @@ def test_an_alternative_is_given_up_if_nothing_is_left_for_the_next_request():
     assert searching(claim("one", wanted, exactly("r1"))).devices(HERE) == [["gpu-0", "gpu-1"]]
 
 
+def test_an_earlier_request_gives_way_to_the_only_alternative_there_is():
+    devices = [device("a", fast=True), device("b", fast=False)]
+    fast = alternative("fast", selectors=selecting(f'device.attributes["{DRIVER}"].fast'))
+    search = searching(claim("one", exactly("any"), first_of("r1", fast)), devices=devices)
+
+    assert search.devices(HERE) == [["b", "a"]]
+
+
 def test_each_alternative_has_its_own_class():
     search = Search(
         device_class("fast", 'device.driver == "none"'),
