@@ -182,12 +182,14 @@ def test_devices_are_counted_on_the_nodes_that_can_use_them(published: Any, coun
 
 def test_a_node_with_a_device_that_cannot_be_judged_has_none():
     broken = device_class("few", f'device.attributes["{DRIVER}"].size == 1', extended_resource=GPU)
-    found = WithDevices(node("a"), node("b"), objects=[broken, resource_slice("a", 2)])
+    good, bad = {"name": "x", "attributes": {"size": {"int": 1}}}, {"name": "y"}
+    slices = [resource_slice("a", [good, bad]), resource_slice("b", [good])]
+    found = WithDevices(node("a"), node("b"), objects=[broken, *slices])
 
     totals = ClassTotals(found.devices).of(found.snapshot(), GPU)
 
     assert totals is not None
-    assert totals.capacity.tolist() == [0, 0]
+    assert totals.capacity.tolist() == [0, 1]
     assert ClassTotals(found.devices).of(found.snapshot(), "example.com/none") is None
 
 
