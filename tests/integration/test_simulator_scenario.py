@@ -281,13 +281,25 @@ def test_volumes_fail_and_devices_go_as_it_is_written(tmp_path: Path):
     async def after_65s(server: ApiServer) -> None:
         seen["withdrawn"] = sorted(one["spec"]["nodeName"] for one in server.store.list("resourceslices"))
 
+    async def after_95s(server: ApiServer) -> None:
+        await choose_nodes(server)
+
     async def after_125s(server: ApiServer) -> None:
+        seen["bound at last"] = bound(server)
         seen["restored"] = {
             one["spec"]["nodeName"]: one["spec"]["pool"]["generation"]
             for one in server.store.list("resourceslices")
         }
 
-    looks = {1: after_1s, 5: after_5s, 45: after_45s, 50: after_50s, 65: after_65s, 125: after_125s}
+    looks = {
+        1: after_1s,
+        5: after_5s,
+        45: after_45s,
+        50: after_50s,
+        65: after_65s,
+        95: after_95s,
+        125: after_125s,
+    }
     player = play(tmp_path, VOLUMES_AND_DEVICES, looks)
 
     assert player.failures == []
@@ -299,5 +311,6 @@ def test_volumes_fail_and_devices_go_as_it_is_written(tmp_path: Path):
         ]
         * 3
     )
+    assert seen["bound at last"] == 6
     assert seen["withdrawn"] == ["gpu-0"]
     assert seen["restored"] == {"gpu-0": 1, "gpu-1": 2}

@@ -21,14 +21,8 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
 
 
-def matching_volume(claim: Object, volumes: Iterable[Object], *, only_reserved: bool) -> Object | None:
-    """Return the volume reserved for a claim, else the smallest that will do; None for none.
-
-    Args:
-        claim: the claim.
-        volumes: all there are.
-        only_reserved: whether the scheduler chooses for the claim, and no other volume is to be taken.
-    """
+def matching_volume(claim: Object, volumes: Iterable[Object]) -> Object | None:
+    """Return the volume reserved for a claim, else the smallest that will do; None for none."""
     spec, asked = claim["spec"], _size(claim)
     selector = label_rule(spec["selector"]) if "selector" in spec else None
     best: tuple[Quantity, Object] | None = None
@@ -43,7 +37,7 @@ def matching_volume(claim: Object, volumes: Iterable[Object], *, only_reserved: 
             continue
         if is_reserved:
             return volume
-        if only_reserved or volume["status"].get("phase") != "Available":
+        if volume["status"].get("phase") != "Available":
             continue
         if selector is not None and not selector.matches(labels_of(volume)):
             continue

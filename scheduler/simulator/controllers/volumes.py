@@ -51,6 +51,7 @@ class VolumeController(QueueController):
         super().__init__(store)
         self._free: dict[str, dict[str, None]] = {}  # class -> names of volumes that are nobody's
         self._reserved: dict[str, dict[str, None]] = {}  # key of a claim -> names of volumes that refer to it
+        self._claims: dict[str, str] = {}  # name of a volume -> key of the claim it refers to
         self._waiting: dict[str, dict[str, None]] = {}  # class -> keys of claims without a volume
         self._told: dict[str, str] = {}  # key of a claim -> the last reason told
 
@@ -86,10 +87,14 @@ class VolumeController(QueueController):
         reference, class_ = volume["spec"].get("claimRef"), class_of(volume) or ""
         is_free = is_there and reference is None and volume["status"].get("phase") in {"Available", "Pending"}
         _keep(self._free, class_, name, is_there=is_free)
+        claim = self._claims.pop(name, "")
+        self._reserved.get(claim, {}).pop(name, None)
         if reference is not None:
             claim = f"{reference.get('namespace', '')}/{reference.get('name', '')}"
-            _keep(self._reserved, claim, name, is_there=is_there)
             self.enqueue(claim)
+            if is_there:
+                self._claims[name] = claim
+                self._reserved.setdefault(claim, {})[name] = None
         elif is_free:
             self.enqueue(*self._waiting.get(class_, ()))
 
@@ -111,7 +116,7 @@ class VolumeController(QueueController):
         reserved = self._reserved.get("/".join(key_of(claim)), {})
         names = reserved if waits else reserved | self._free.get(name or "", {})
         volumes = [volume for one in names if (volume := self.store.find(_VOLUMES, one)) is not None]
-        found = matching_volume(claim, volumes, only_reserved=waits)
+        found = matching_volume(claim, volumes)
         if found is not None:
             self._bind(found, claim)
         elif name is None and (default := default_class(self.store.list(_CLASSES))):
