@@ -131,7 +131,7 @@ async def test_each_replica_of_a_stateful_set_gets_a_volume_of_its_own(tmp_path:
     async with storage_cluster(tmp_path, kubelet=True) as it:
         create(it, *(local(f"v{number}", f"n{1 + number % 2}") for number in range(4)))
         template = {"metadata": {"name": "data"}, "spec": claim("", class_name="local")["spec"]}
-        container = {"name": "c", "image": "nginx"}
+        container = {"name": "c", "image": "nginx", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
         spec = {
             "serviceName": "db",
             "replicas": 4,
