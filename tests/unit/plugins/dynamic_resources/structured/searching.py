@@ -14,6 +14,7 @@ from plugins.dynamic_resources.structured import (
     InvalidPoolsError,
     Inventory,
 )
+from plugins.dynamic_resources.structured.errors import Refusal
 from scheduler.objects.decode import typed_object
 from scheduler.objects.dynamic_resources import DeviceClass, ResourceClaim
 from scheduler.snapshot import ObjectStore, object_key
@@ -94,8 +95,8 @@ class Search:
         index, table = self.allocator().judge(snapshot, snapshot.all_rows, self.claims)
         said = [table[place] for place in index]
         return {
-            name: "" if refusal is None else refusal.words
-            for name, refusal in zip(snapshot.names, said, strict=True)
+            name: verdict.words if isinstance(verdict, Refusal) else ""
+            for name, verdict in zip(snapshot.names, said, strict=True)
         }
 
 
