@@ -309,7 +309,9 @@ async def test_a_victim_that_is_gone_already_is_no_failure(tmp_path: Path, code:
 
 
 @virtually
-async def test_a_preemptor_whose_victims_all_leave_before_they_are_told_is_tried_again(tmp_path: Path) -> None:
+async def test_a_preemptor_whose_victims_all_leave_before_they_are_told_is_tried_again(
+    tmp_path: Path,
+) -> None:
     async with cluster(tmp_path, kubelet=True) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n", cpu="2"))
         await settle_on(it, pod_object("a", cpu="1"), pod_object("b", cpu="1"))

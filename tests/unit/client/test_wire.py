@@ -49,8 +49,12 @@ def test_a_line_means_the_same_however_it_is_written(line: str):
 @pytest.mark.parametrize(
     "item",
     [
-        pytest.param({"metadata": {"name": "a"}, "spec": {}}, id="a built-in type, which does not say its kind"),
-        pytest.param({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}}, id="another type"),
+        pytest.param(
+            {"metadata": {"name": "a"}, "spec": {}}, id="a built-in type, which does not say its kind"
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}}, id="another type"
+        ),
     ],
 )
 def test_an_item_of_a_list_is_the_object_that_a_watch_shows(item: dict[str, Any]):
