@@ -8,7 +8,7 @@ told from something else is left out, and numbers are as short as they are small
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from scheduler.framework.status import Status
     from scheduler.snapshot import Snapshot
 
 PLACED_BYTES = 16 * 1024 * 1024
@@ -114,7 +115,7 @@ class _Shelf:
         return found and found[0]
 
 
-_DECIDED: Final = ("pod", "node_name", "status", "nominated_node_name")
+_DECIDED: Final = ("pod", "node_name", "nominated_node_name")
 _DIAGNOSED: Final = tuple(
     field.name for field in fields(Diagnosis) if field.name not in {"rejected_by", "index"}
 )
@@ -127,6 +128,7 @@ class _Kept(NamedTuple):
 
     Attributes:
         decided: of the decision.
+        status: of the decision, without the exception behind it, whose frames hold the whole cycle.
         diagnosed: of its diagnosis.
         rejected_by: as in the diagnosis; None if no node was refused.
         outcomes: likewise, its `index`.
@@ -138,6 +140,7 @@ class _Kept(NamedTuple):
     number: int
     names: Sequence[str]
     decided: tuple[Any, ...]
+    status: Status
     diagnosed: tuple[Any, ...]
     rejected_by: NDArray[Any] | None
     outcomes: NDArray[Any] | None
@@ -149,6 +152,7 @@ class _Kept(NamedTuple):
         diagnosis, scores = decision.diagnosis, decision.scores
         n_nodes, n_ranked = diagnosis.n_nodes, 0 if scores is None else len(scores.rows)
         rejected_by = outcomes = rows = None
+        status = decision.status if decision.status.error is None else replace(decision.status, error=None)
         if n_ranked != n_nodes:
             rejected_by = _short(diagnosis.rejected_by, min(NOT_EXAMINED, -len(diagnosis.plugins)))
             outcomes = _short(diagnosis.index, max(map(len, diagnosis.tables), default=0))
@@ -159,6 +163,7 @@ class _Kept(NamedTuple):
             number,
             names,
             _decided(decision),
+            status,
             _diagnosed(diagnosis),
             rejected_by,
             outcomes,
@@ -190,7 +195,9 @@ class _Kept(NamedTuple):
             rows: Any = diagnosis.feasible if self.rows is None else self.rows
             scores = Scores(rows, rows[:0], *self.ranked)
         decided = dict(zip(_DECIDED, self.decided, strict=True))
-        decision = Decision(state=CycleState(), diagnosis=diagnosis, scores=scores, **decided)
+        decision = Decision(
+            state=CycleState(), diagnosis=diagnosis, scores=scores, status=self.status, **decided
+        )
         return PastAttempt(self.at, self.number, decision, self.names)
 
 

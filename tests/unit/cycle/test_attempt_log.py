@@ -169,6 +169,28 @@ def test_what_is_asked_does_not_stay_in_memory() -> None:
     assert asked() is None
 
 
+def test_what_a_plugin_was_at_when_it_failed_does_not_stay_in_memory() -> None:
+    log, snapshot = AttemptLog(), cluster(3).snapshot()
+    large = np.zeros(3)
+    held = weakref.ref(large)
+
+    def fail(_: object) -> None:
+        raise ValueError("a mistake")
+
+    try:
+        fail(large)
+    except ValueError as error:
+        status = Status.failed("a mistake", error)
+    failed = Decision(pod("web"), CycleState(), Diagnosis.blank(3), status=status)
+    log.note(failed, snapshot, number=1, at=NOW)
+    del large, failed, status
+
+    last = log.last("default/web")
+    assert last is not None
+    assert (last.decision.status.code, last.decision.status.message) == (Code.ERROR, "a mistake")
+    assert held() is None
+
+
 def test_the_names_of_a_cluster_that_changed_are_counted() -> None:
     log, cache = AttemptLog(), cluster(5_000)
     log.note(decision("first", 5_000), cache.snapshot(), number=1, at=NOW)
