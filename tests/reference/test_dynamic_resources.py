@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from scheduler.testing.devices import device_class, resource_claim
 from tests.builders import node
 from tests.reference.dynamic_resources import SELECTS, World
-from tests.snapshots import snapshot_of
+from tests.snapshots import cache_of
 from tests.unit.plugins.dynamic_resources.structured.searching import Search
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
+
+    from scheduler.state.cache import Cache
 
 Json = dict[str, Any]
 
@@ -214,12 +216,19 @@ def test_claims_are_given_the_first_devices_that_break_no_rule(
             assert found == (words[expected] if isinstance(expected, str) else expected)
 
 
+def change_nodes(data: st.DataObject, cache: Cache) -> None:
+    """Let nodes come, go, and be in another zone."""
+    for name in data.draw(st.lists(st.sampled_from(["here", "there", "n1", "n2", "n3"]), max_size=3)):
+        cache.add_node(node(name, labels={"zone": data.draw(st.sampled_from("ab"))}))
+    names = cache.snapshot().names
+    if len(names) > 2 and data.draw(sometimes):
+        cache.remove_node(data.draw(st.sampled_from(names)))
+
+
 @given(st.data())
 def test_what_is_kept_between_pods_says_the_same_as_beginning_anew(data: st.DataObject):
     kept = Search(*CLASSES)
-    snapshot = snapshot_of(
-        *NODES, *(node(f"n{number}", labels={"zone": "ab"[number % 2]}) for number in range(3))
-    )
+    cache = cache_of(NODES)
     shown: dict[str, Json] = {}
     holding: dict[str, Json] = {}
     for _ in range(data.draw(st.integers(2, 6))):
@@ -239,8 +248,10 @@ def test_what_is_kept_between_pods_says_the_same_as_beginning_anew(data: st.Data
         for each in wanting:
             kept.add(each)
 
+        change_nodes(data, cache)
+        snapshot = cache.snapshot()
         anew = Search(*CLASSES, *shown.values(), *holding.values(), *wanting)
 
         assert kept.judge(snapshot) == anew.judge(snapshot)
-        for each in NODES:
+        for each in snapshot.nodes:
             assert kept.devices(each) == anew.devices(each)

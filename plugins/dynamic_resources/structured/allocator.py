@@ -17,7 +17,6 @@ from plugins.dynamic_resources.structured.errors import (
 )
 from plugins.dynamic_resources.structured.results import allocation_result
 from plugins.dynamic_resources.structured.search import Search
-from plugins.dynamic_resources.structured.verdicts import Verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +71,7 @@ class Allocator:
             OutOfTimeError: see the class.
         """
         question = self._question(claims)
-        solution = self._search(question, claims, question.pools(self._inventory.view_of(node)))
+        solution = self._search(question, claims, question.matter(self._inventory.view_of(node)))
         if solution is None:
             return None
         results = []
@@ -98,20 +97,19 @@ class Allocator:
             question = self._question(claims)
         except AllocationError as error:
             return np.ones(snapshot.n_nodes, dtype=np.uint16), (None, Refusal(str(error), is_error=True))
-        layout = self._inventory.layout(snapshot)
-        verdicts = question.verdicts
-        if verdicts is None or verdicts.layout is not layout:
-            # If they are many, what is said of all of them is kept for the next pod.
-            of_all = layout is not None and 2 * len(rows) >= snapshot.n_nodes
-            chosen = layout if layout is not None and of_all else self._inventory.views(snapshot, rows)
-            verdicts = Verdicts(chosen, snapshot.n_nodes)
-        verdicts.refresh(
+        verdicts, views = question.verdicts, self._inventory.views_of_all(snapshot)
+        # If they are many, what is said of all is found out, for the next pod.
+        if views is not None and (2 * len(rows) >= snapshot.n_nodes or verdicts.is_about(views)):
+            say = verdicts.of_all
+        else:
+            say, views = verdicts.of_some, self._inventory.views(snapshot, rows)
+        return say(
+            views,
+            snapshot.n_nodes,
             self._allocated,
-            question.pools,
+            question.matter,
             lambda pools, same: self._verdict(question, claims, pools, snapshot.name_of(int(same[0]))),
         )
-        question.verdicts = None if verdicts.has_errors or verdicts.layout is not layout else verdicts
-        return verdicts.index.copy(), verdicts.table
 
     def _question(self, claims: Sequence[ResourceClaim]) -> Question:
         self._inventory.refresh()

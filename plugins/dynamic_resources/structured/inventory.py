@@ -15,10 +15,10 @@ from scheduler.objects.selectors import LabelRule, NodeRule, SelectorError, pars
 from scheduler.snapshot.rule_index import RuleIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from plugins.dynamic_resources.structured.allocated import PoolID
-    from plugins.dynamic_resources.structured.verdicts import Layout
+    from plugins.dynamic_resources.structured.pools import Pools
     from scheduler.objects.selectors import NodeSelector
     from scheduler.snapshot import Objects, Rows, Snapshot
     from scheduler.snapshot.change_log import ChangeLog
@@ -39,15 +39,6 @@ class Node(Protocol):
     def labels(self) -> Mapping[str, str]: ...
 
 
-class NodeView:
-    """The pools of devices that some nodes see, in the order in which devices are given; those that are alike share it."""
-
-    __slots__ = ("pools",)
-
-    def __init__(self, pools: Iterable[Pool]) -> None:
-        self.pools = tuple(sorted(pools, key=lambda pool: pool.order))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Choice:
     """A rule by which nodes see a slice, all of it or, of one that says so for each device, one device."""
@@ -55,6 +46,33 @@ class _Choice:
     published: PublishedSlice
     device: PoolDevice | None
     rule: NodeRule
+
+
+class _AllViews:
+    """What all nodes see, as of a place in the log of their changes.
+
+    Attributes:
+        views: what they see -> their rows.
+    """
+
+    def __init__(self, views: Mapping[Pools, Rows], log: ChangeLog, n_nodes: int) -> None:
+        self.views = views
+        self._log = log
+        self._seen = log.end
+        self._n_nodes = n_nodes
+        self._by_row = {row: view for view, rows in views.items() for row in rows.tolist()}
+
+    def is_still_true(self, snapshot: Snapshot, view_of: Callable[[Node], Pools]) -> bool:
+        """Say whether all nodes see the same as before; those that changed are looked at."""
+        log, nodes, n_nodes = self._log, snapshot.nodes, self._n_nodes
+        if snapshot.node_changes is not log or snapshot.n_nodes != n_nodes:
+            return False
+        changed = log.since(self._seen)
+        self._seen = log.end
+        # Rows beyond the last are of nodes that came and went.
+        return changed is not None and all(
+            view_of(nodes[row]) == self._by_row[row] for row in changed if row < n_nodes
+        )
 
 
 class Inventory:
@@ -85,10 +103,10 @@ class Inventory:
 
         self._shared: dict[PoolID, Pool] = {}  # as nodes see them that see only what is everywhere
         self._built: dict[PoolID, dict[frozenset[Seen], Pool | None]] = {}
-        self._alike: dict[frozenset[_Choice], NodeView] = {}
+        self._alike: dict[frozenset[_Choice], Pools] = {}
         # node name -> its labels when it was looked at, and what it sees
-        self._views: dict[str, tuple[Mapping[str, str], NodeView]] = {}
-        self._layout: tuple[tuple[ChangeLog, int, int], Layout] | None = None
+        self._views: dict[str, tuple[Mapping[str, str], Pools]] = {}
+        self._all: _AllViews | None = None
 
     @property
     def fault(self) -> str | None:
@@ -102,7 +120,7 @@ class Inventory:
             return
         changed = None if self._seen < 0 else objects.changed_since(self._seen)
         self._seen = objects.changes
-        self._layout = None
+        self._all = None
         touched: set[PoolID] = set()
         nodes: set[str] = set()
         everything = False
@@ -123,8 +141,8 @@ class Inventory:
             for name in nodes:
                 self._views.pop(name, None)
 
-    def view_of(self, node: Node) -> NodeView:
-        """Return what a node sees."""
+    def view_of(self, node: Node) -> Pools:
+        """Return the pools that a node sees."""
         name, labels = node.name, node.labels
         known = self._views.get(name)
         if known is not None and known[0] is labels:
@@ -135,19 +153,18 @@ class Inventory:
         self._views[name] = (labels, view)
         return view
 
-    def layout(self, snapshot: Snapshot) -> Layout | None:
-        """Return what all nodes see, made anew when that changed; None of a snapshot that is not of the cluster itself."""
+    def views_of_all(self, snapshot: Snapshot) -> Mapping[Pools, Rows] | None:
+        """Return `views` of all nodes, as the same object until they change; None of nodes that are not the cluster's own."""
         log = snapshot.node_changes
         if log is None:
             return None
-        stamp = (log, log.end, snapshot.n_nodes)
-        if self._layout is None or self._layout[0] != stamp:
-            self._layout = (stamp, self.views(snapshot, snapshot.all_rows))
-        return self._layout[1]
+        if self._all is None or not self._all.is_still_true(snapshot, self.view_of):
+            self._all = _AllViews(self.views(snapshot, snapshot.all_rows), log, snapshot.n_nodes)
+        return self._all.views
 
-    def views(self, snapshot: Snapshot, rows: Rows) -> Layout:
-        """Return what some nodes see, each with the rows of those that see it."""
-        alike: dict[NodeView, list[int]] = {}
+    def views(self, snapshot: Snapshot, rows: Rows) -> Mapping[Pools, Rows]:
+        """Return the pools that some nodes see, each with the rows of those that see just these."""
+        alike: dict[Pools, list[int]] = {}
         nodes = snapshot.nodes
         others = np.zeros(snapshot.n_nodes, dtype=np.bool_)
         others[rows] = True
@@ -156,11 +173,9 @@ class Inventory:
         for row in rows.tolist() if self._choices else self._rows_with_slices(snapshot, rows):
             alike.setdefault(self.view_of(nodes[row]), []).append(row)
             others[row] = False
-        views = {view: np.array(same, dtype=np.intp) for view, same in alike.items()}
-        left = np.flatnonzero(others)
-        if len(left):
-            views[self._shared_view(frozenset())] = left
-        return views
+        if others.any():
+            alike.setdefault(self._shared_view(frozenset()), []).extend(np.flatnonzero(others).tolist())
+        return {view: np.array(same, dtype=np.intp) for view, same in alike.items()}
 
     def _rows_with_slices(self, snapshot: Snapshot, rows: Rows) -> Iterator[int]:
         if len(rows) < len(self._local):
@@ -180,13 +195,13 @@ class Inventory:
             if choice.rule.matches(name, labels):
                 yield choice
 
-    def _shared_view(self, choices: frozenset[_Choice]) -> NodeView:
+    def _shared_view(self, choices: frozenset[_Choice]) -> Pools:
         view = self._alike.get(choices)
         if view is None:
             view = self._alike[choices] = self._view((), choices)
         return view
 
-    def _view(self, local: Iterable[PublishedSlice], choices: frozenset[_Choice]) -> NodeView:
+    def _view(self, local: Iterable[PublishedSlice], choices: frozenset[_Choice]) -> Pools:
         usable: dict[PublishedSlice, set[PoolDevice] | None] = dict.fromkeys(local)
         for choice in choices:
             if choice.device is None:
@@ -203,7 +218,7 @@ class Inventory:
             pool = self._pool(name, frozenset((*seen, *self._seen_everywhere(name))))
             if pool is not None:
                 pools.append(pool)
-        return NodeView(pools)
+        return tuple(sorted(pools, key=lambda pool: pool.order))
 
     def _pool(self, name: PoolID, seen: frozenset[Seen]) -> Pool | None:
         """Return a pool as nodes see it, None if they see nothing of it; those that see the same share it."""

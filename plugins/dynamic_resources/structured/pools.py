@@ -138,6 +138,10 @@ class Pool:
         return named <= sets and device.takes.keys() <= self.counters.keys()
 
 
+Pools = tuple[Pool, ...]
+"""Pools that a node sees, in the order in which devices are given; nodes that see the same are alike."""
+
+
 def gather_pool(
     pool: PoolID, relevant: Sequence[Seen], published: Mapping[str, PublishedSlice]
 ) -> Pool | None:

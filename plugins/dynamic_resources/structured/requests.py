@@ -9,14 +9,13 @@ import msgspec
 
 from plugins.dynamic_resources.cel import CELError, Subject, selector
 from plugins.dynamic_resources.structured.capacity import Consumption, consumption
+from plugins.dynamic_resources.structured.verdicts import Verdicts
 from scheduler.objects.dynamic_resources import ExactDeviceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from plugins.dynamic_resources.structured.inventory import NodeView
-    from plugins.dynamic_resources.structured.pools import Pool, PoolDevice
-    from plugins.dynamic_resources.structured.verdicts import Verdicts
+    from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, Pools
     from scheduler.objects.dynamic_resources import (
         DeviceClass,
         DeviceConstraint,
@@ -152,7 +151,7 @@ class Question:
         has_choice: for each claim, for each of its requests, whether it was written as a list of such.
         constraints: for each claim, those it has.
         wants_all: whether some request wants all devices; then pools that are incomplete matter.
-        verdicts: what was said of all nodes; None where nothing was, or what is not for other pods.
+        verdicts: what was said of nodes.
     """
 
     def __init__(self, specs: Sequence[ResourceClaimSpec], classes: Sequence[DeviceClass | None]) -> None:
@@ -166,26 +165,26 @@ class Question:
         ]
         self.constraints: list[tuple[DeviceConstraint, ...]] = [spec.devices.constraints for spec in specs]
         self.wants_all = any(wanted.all_devices for wanted in self._all())
-        self.verdicts: Verdicts | None = None
+        self.verdicts = Verdicts()
         self._candidates: dict[Pool, dict[Wanted, list[Candidate]]] = {}
-        self._pools: dict[NodeView, tuple[Pool, ...]] = {}
+        self._matter: dict[Pools, Pools] = {}
 
     def candidates(self, wanted: Wanted, pool: Pool) -> list[Candidate]:
         """Return the devices of a pool that a request selects, see `Wanted.candidates`."""
         return self._selected(pool)[wanted]
 
-    def pools(self, view: NodeView) -> tuple[Pool, ...]:
-        """Return those pools that a node sees which make a difference: nodes for which they are the same are alike."""
-        known = self._pools.get(view)
+    def matter(self, seen: Pools) -> Pools:
+        """Return those pools that make a difference: nodes for which they are the same are alike."""
+        known = self._matter.get(seen)
         if known is None:
-            known = self._pools[view] = tuple(pool for pool in view.pools if self._matters(pool))
+            known = self._matter[seen] = tuple(pool for pool in seen if self._matters(pool))
         return known
 
     def forget(self) -> None:
         """Forget what was found out about pools, if that is much: they may be gone."""
-        if len(self._candidates) > _KEPT_POOLS or len(self._pools) > _KEPT_POOLS:
+        if len(self._candidates) > _KEPT_POOLS or len(self._matter) > _KEPT_POOLS:
             self._candidates.clear()
-            self._pools.clear()
+            self._matter.clear()
 
     def _matters(self, pool: Pool) -> bool:
         if not pool.gives:

@@ -1,4 +1,4 @@
-"""What was said of the nodes of the cluster, kept until what they see, or what is taken of it, changes."""
+"""What was said of nodes, kept until what they see, or what is taken of it, changes."""
 
 from __future__ import annotations
 
@@ -9,69 +9,114 @@ import numpy as np
 from plugins.dynamic_resources.structured.errors import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices, PoolID
-    from plugins.dynamic_resources.structured.errors import Verdict
-    from plugins.dynamic_resources.structured.inventory import NodeView
-    from plugins.dynamic_resources.structured.pools import Pool
+    from plugins.dynamic_resources.structured.errors import Refusal
+    from plugins.dynamic_resources.structured.pools import Pools
     from scheduler.snapshot import Rows, UInt16s
 
-Layout = dict["NodeView", "Rows"]
-"""What nodes see -> the rows of those that see it; it is another object when any of that changed."""
+    Search = Callable[[Pools, Rows], Refusal | None]
+    Said = tuple[UInt16s, tuple[Refusal | None, ...]]
 
 
 class Verdicts:
-    """What was said of the nodes of a layout.
+    """What was said to one question. It depends on the pools that matter of those that a node sees, and on what is taken.
 
-    Attributes:
-        layout: the nodes.
-        index: (n_nodes,), a place in the table for each row of the layout.
-        has_errors: whether it says of some nodes that the attempt fails: that is not for other pods.
+    That an attempt fails is not kept: it names a claim.
     """
 
-    def __init__(self, layout: Layout, n_nodes: int) -> None:
-        self.layout = layout
-        self.index: UInt16s = np.zeros(n_nodes, dtype=np.uint16)
-        self.has_errors = False
-        self._places: dict[Verdict, int] = {None: 0}
-        self._views_of: dict[PoolID, list[NodeView]] = {}
-        self._changes = -1
+    def __init__(self) -> None:
+        self._said: dict[Pools, Refusal | None] = {}
+        self._depending: dict[PoolID, set[Pools]] = {}  # pool -> what was said of it and others
+        self._changes = 0
+        # What was said of all nodes: see `of_all`.
+        self._views: Mapping[Pools, Rows] | None = None
+        self._rows: dict[Pools, Rows] = {}
+        self._index: UInt16s = np.zeros(0, dtype=np.uint16)
+        self._places: dict[Refusal | None, int] = {}
 
-    @property
-    def table(self) -> tuple[Verdict, ...]:
-        """What places in `index` mean; the first is None."""
-        return tuple(self._places)
-
-    def refresh(
+    def of_all(
         self,
+        views: Mapping[Pools, Rows],
+        n_nodes: int,
         allocated: AllocatedDevices,
-        pools: Callable[[NodeView], tuple[Pool, ...]],
-        judge: Callable[[Sequence[Pool], Rows], Verdict],
-    ) -> None:
-        """Judge what was not judged since it changed.
+        matter: Callable[[Pools], Pools],
+        search: Search,
+    ) -> Said:
+        """Say of all nodes why claims cannot be given devices there; only what is new is searched, and written.
 
         Args:
+            views: the pools that nodes see -> their rows; another object if any of that changed.
+            n_nodes: how many rows there are.
             allocated: what is taken.
-            pools: returns those pools of a view on which a verdict depends.
-            judge: says of pools, and rows of nodes that see them, whether claims can be given devices there.
+            matter: returns those of some pools that matter.
+            search: says why claims cannot be given devices of pools that nodes in some rows see; None if they can.
+
+        Returns:
+            index: (n_nodes,), a place in the table for each row.
+            table: None, at place 0, is yes.
         """
-        changed = None if self._changes < 0 else allocated.changed_since(self._changes)
+        again: Iterable[Pools] = self._forget(allocated)
+        if views is not self._views:
+            self._lay_out(views, n_nodes, matter)
+            again = self._rows
+        self._views = views
+        for pools in again:
+            verdict = self._verdict(pools, self._rows[pools], search)
+            if verdict is not None and verdict.is_error:
+                self._views = None
+            self._index[self._rows[pools]] = self._places.setdefault(verdict, len(self._places))
+        return self._index.copy(), tuple(self._places)
+
+    def of_some(
+        self,
+        views: Mapping[Pools, Rows],
+        n_nodes: int,
+        allocated: AllocatedDevices,
+        matter: Callable[[Pools], Pools],
+        search: Search,
+    ) -> Said:
+        """Say the same of some nodes; what is said of others is place 0."""
+        if self._forget(allocated):
+            self._views = None
+        index = np.zeros(n_nodes, dtype=np.uint16)
+        places: dict[Refusal | None, int] = {None: 0}
+        for seen, rows in views.items():
+            verdict = self._verdict(matter(seen), rows, search)
+            index[rows] = places.setdefault(verdict, len(places))
+        return index, tuple(places)
+
+    def is_about(self, views: Mapping[Pools, Rows]) -> bool:
+        """Say whether all nodes that see this were judged before."""
+        return self._views is views
+
+    def _lay_out(self, views: Mapping[Pools, Rows], n_nodes: int, matter: Callable[[Pools], Pools]) -> None:
+        together: dict[Pools, list[Rows]] = {}
+        for seen, rows in views.items():
+            together.setdefault(matter(seen), []).append(rows)
+        self._rows = {pools: np.concatenate(rows) for pools, rows in together.items()}
+        self._said = {pools: said for pools, said in self._said.items() if pools in self._rows}
+        self._index = np.zeros(n_nodes, dtype=np.uint16)
+        self._places = {None: 0}
+
+    def _verdict(self, pools: Pools, rows: Rows, search: Search) -> Refusal | None:
+        if pools in self._said:
+            return self._said[pools]
+        verdict = search(pools, rows)
+        if verdict is None or not verdict.is_error:
+            self._said[pools] = verdict
+            for pool in pools:
+                self._depending.setdefault(pool.id, set()).add(pools)
+        return verdict
+
+    def _forget(self, allocated: AllocatedDevices) -> set[Pools]:
+        """Forget what depends on what was taken or given back since the last time; return of whom."""
+        changed = allocated.changed_since(self._changes)
         self._changes = allocated.changes
-        views: Iterable[NodeView]
-        if changed is None:
-            self._views_of.clear()
-            views = self.layout
-            for view in views:
-                for pool in pools(view):
-                    self._views_of.setdefault(pool.id, []).append(view)
-        else:
-            views = {view for pool in changed for view in self._views_of.get(pool, ())}
-        said: dict[tuple[Pool, ...], Verdict] = {}
-        for view in views:
-            rows, seen = self.layout[view], pools(view)
-            if seen not in said:
-                said[seen] = judge(seen, rows)
-            verdict = said[seen]
-            self.has_errors |= isinstance(verdict, Refusal) and verdict.is_error
-            self.index[rows] = self._places.setdefault(verdict, len(self._places))
+        forgotten: set[Pools] = set()
+        for pool in self._depending if changed is None else changed:
+            forgotten |= self._depending.get(pool, set())
+        for pool in list(self._depending) if changed is None else changed:
+            self._depending.pop(pool, None)
+        return {pools for pools in forgotten if self._said.pop(pools, self) is not self}
