@@ -57,16 +57,18 @@ class Verdicts:
             index: (n_nodes,), a place in the table for each row.
             table: None, at place 0, is yes.
         """
-        again: Iterable[Pools] = self._forget(allocated)
+        again: Iterable[Pools] = self._forget(allocated) & self._rows.keys()
         if views is not self._views:
             self._lay_out(views, n_nodes, matter)
             again = self._rows
-        self._views = views
+        self._views = None
+        has_errors = False
         for pools in again:
             verdict = self._verdict(pools, self._rows[pools], search)
-            if verdict is not None and verdict.is_error:
-                self._views = None
+            has_errors |= verdict is not None and verdict.is_error
             self._index[self._rows[pools]] = self._places.setdefault(verdict, len(self._places))
+        if not has_errors:
+            self._views = views
         return self._index.copy(), tuple(self._places)
 
     def of_some(
@@ -96,7 +98,9 @@ class Verdicts:
         for seen, rows in views.items():
             together.setdefault(matter(seen), []).append(rows)
         self._rows = {pools: np.concatenate(rows) for pools, rows in together.items()}
-        self._said = {pools: said for pools, said in self._said.items() if pools in self._rows}
+        said, self._said, self._depending = self._said, {}, {}
+        for pools in said.keys() & self._rows.keys():
+            self._remember(pools, said[pools])
         self._index = np.zeros(n_nodes, dtype=np.uint16)
         self._places = {None: 0}
 
@@ -105,18 +109,21 @@ class Verdicts:
             return self._said[pools]
         verdict = search(pools, rows)
         if verdict is None or not verdict.is_error:
-            self._said[pools] = verdict
-            for pool in pools:
-                self._depending.setdefault(pool.id, set()).add(pools)
+            self._remember(pools, verdict)
         return verdict
+
+    def _remember(self, pools: Pools, verdict: Refusal | None) -> None:
+        self._said[pools] = verdict
+        for pool in pools:
+            self._depending.setdefault(pool.id, set()).add(pools)
 
     def _forget(self, allocated: AllocatedDevices) -> set[Pools]:
         """Forget what depends on what was taken or given back since the last time; return of whom."""
         changed = allocated.changed_since(self._changes)
         self._changes = allocated.changes
         forgotten: set[Pools] = set()
-        for pool in self._depending if changed is None else changed:
-            forgotten |= self._depending.get(pool, set())
-        for pool in list(self._depending) if changed is None else changed:
-            self._depending.pop(pool, None)
-        return {pools for pools in forgotten if self._said.pop(pools, self) is not self}
+        for pool in tuple(self._depending) if changed is None else changed:
+            forgotten |= self._depending.pop(pool, set())
+        for pools in forgotten:
+            self._said.pop(pools, None)
+        return forgotten
