@@ -137,6 +137,17 @@ def test_slices_for_other_nodes_count_for_a_pool_to_be_complete():
     assert search.devices(HERE) == [["gpu-0"]]
 
 
+def test_a_pool_is_complete_as_soon_as_the_slices_for_other_nodes_are_there():
+    search = Search(*ONE, part("s", 2, GPU, pool="p", node="here"))
+    assert search.judge(snapshot_of(HERE))["here"] == "cannot allocate all claims"
+
+    search.add(part("t", 2, GPU, pool="p", node="there"))
+    assert search.judge(snapshot_of(HERE))["here"] == ""
+
+    del search.slices["t"]
+    assert search.judge(snapshot_of(HERE))["here"] == "cannot allocate all claims"
+
+
 def test_newer_slices_of_a_pool_replace_older_ones():
     search = Search(
         *ALL,

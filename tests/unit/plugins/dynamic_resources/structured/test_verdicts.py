@@ -170,6 +170,19 @@ def test_some_nodes_of_the_cluster_are_judged_alone():
     assert [bool(place) for place in taken] == [False, True]
 
 
+def test_what_is_found_out_about_some_nodes_holds_for_the_cluster():
+    search, cache = searching(*of_nodes()), cache_of(NODES)
+    search.judge(cache.snapshot())
+    search.add(resource_claim("taken", allocated=allocation("gpu-0", node="n3")))
+    snapshot = cache.snapshot()
+
+    some = snapshot.take(snapshot.all_rows[2:4])
+    index, table = search.allocator().judge(some, some.all_rows, search.claims)
+
+    assert [table[place] and table[place].words for place in index] == [None, NO_ROOM]
+    assert [name for name, words in search.judge(snapshot).items() if words] == ["n3"]
+
+
 def test_an_error_names_the_claim_that_it_is_about():
     faulty = exactly(selectors=selecting(f'device.attributes["{DRIVER}"].missing'))
     search = Search(device_class(), claim("one", faulty), *of_nodes())
