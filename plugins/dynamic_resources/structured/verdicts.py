@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices, PoolID
-    from plugins.dynamic_resources.structured.errors import Refusal
+    from plugins.dynamic_resources.structured.errors import Verdict
     from plugins.dynamic_resources.structured.pools import Pools
     from scheduler.snapshot import Rows, UInt16s
 
-    Search = Callable[[Pools, Rows], Refusal | None]
-    Said = tuple[UInt16s, tuple[Refusal | None, ...]]
+    Search = Callable[[Pools, Rows], Verdict]
+    Said = tuple[UInt16s, tuple[Verdict, ...]]
 
 
 class Verdicts:
@@ -27,14 +27,14 @@ class Verdicts:
     """
 
     def __init__(self) -> None:
-        self._said: dict[Pools, Refusal | None] = {}
+        self._said: dict[Pools, Verdict] = {}
         self._depending: dict[PoolID, set[Pools]] = {}  # pool -> what was said of it and others
         self._changes = 0
         # What was said of all nodes: see `of_all`.
         self._views: Mapping[Pools, Rows] | None = None
         self._rows: dict[Pools, Rows] = {}
         self._index: UInt16s = np.zeros(0, dtype=np.uint16)
-        self._places: dict[Refusal | None, int] = {}
+        self._places: dict[Verdict, int] = {}
 
     def of_all(
         self,
@@ -44,18 +44,18 @@ class Verdicts:
         matter: Callable[[Pools], Pools],
         search: Search,
     ) -> Said:
-        """Say of all nodes why claims cannot be given devices there; only what is new is searched, and written.
+        """Say of all nodes whether claims can be given devices there; only what is new is searched, and written.
 
         Args:
             views: the pools that nodes see -> their rows; another object if any of that changed.
             n_nodes: how many rows there are.
             allocated: what is taken.
             matter: returns those of some pools that matter.
-            search: says why claims cannot be given devices of pools that nodes in some rows see; None if they can.
+            search: says whether claims can be given devices of pools that nodes in some rows see.
 
         Returns:
             index: (n_nodes,), a place in the table for each row.
-            table: None, at place 0, is yes.
+            table: what places mean; the first is None.
         """
         again: Iterable[Pools] = self._forget(allocated) & self._rows.keys()
         if views is not self._views:
@@ -65,7 +65,7 @@ class Verdicts:
         has_errors = False
         for pools in again:
             verdict = self._verdict(pools, self._rows[pools], search)
-            has_errors |= verdict is not None and verdict.is_error
+            has_errors |= _is_error(verdict)
             self._index[self._rows[pools]] = self._places.setdefault(verdict, len(self._places))
         if not has_errors:
             self._views = views
@@ -83,7 +83,7 @@ class Verdicts:
         if self._forget(allocated):
             self._views = None
         index = np.zeros(n_nodes, dtype=np.uint16)
-        places: dict[Refusal | None, int] = {None: 0}
+        places: dict[Verdict, int] = {None: 0}
         for seen, rows in views.items():
             verdict = self._verdict(matter(seen), rows, search)
             index[rows] = places.setdefault(verdict, len(places))
@@ -104,15 +104,15 @@ class Verdicts:
         self._index = np.zeros(n_nodes, dtype=np.uint16)
         self._places = {None: 0}
 
-    def _verdict(self, pools: Pools, rows: Rows, search: Search) -> Refusal | None:
+    def _verdict(self, pools: Pools, rows: Rows, search: Search) -> Verdict:
         if pools in self._said:
             return self._said[pools]
         verdict = search(pools, rows)
-        if verdict is None or not verdict.is_error:
+        if not _is_error(verdict):
             self._remember(pools, verdict)
         return verdict
 
-    def _remember(self, pools: Pools, verdict: Refusal | None) -> None:
+    def _remember(self, pools: Pools, verdict: Verdict) -> None:
         self._said[pools] = verdict
         for pool in pools:
             self._depending.setdefault(pool.id, set()).add(pools)
@@ -127,3 +127,7 @@ class Verdicts:
         for pools in forgotten:
             self._said.pop(pools, None)
         return forgotten
+
+
+def _is_error(verdict: Verdict) -> bool:
+    return isinstance(verdict, Refusal) and verdict.is_error
