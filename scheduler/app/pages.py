@@ -16,14 +16,13 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable
 
-    from aiohttp import web
-
     from scheduler.app.daemon import Daemon
     from scheduler.app.serving import Serving
     from scheduler.client.connection import ApiConnection
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.server.health import Check
+    from scheduler.server.http_server import Application
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +60,7 @@ def pages(
     stop: asyncio.Event,
     clock: Clock,
     access: Access | None = None,
-) -> web.Application:
+) -> Application:
     """Build a daemon's pages; the checks have kube-scheduler's names. Once `stop` is set it is not ready.
 
     The configuration is what it began with, which says where the lease is; /configz shows what is in force. Without
@@ -130,7 +129,7 @@ def readiness(stop: asyncio.Event, has_synced: Callable[[], bool]) -> dict[str, 
 
 
 async def listen(
-    stack: AsyncExitStack, app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None
+    stack: AsyncExitStack, app: Application, host: str, port: int, tls: ssl.SSLContext | None = None
 ) -> None:
     """Serve pages until the stack is closed.
 

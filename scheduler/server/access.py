@@ -16,19 +16,19 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
-from aiohttp import web
 
 from scheduler.client.http.request import Request
 from scheduler.client.resources import Resource
 from scheduler.errors import ApiError
 from scheduler.server import ALWAYS_ALLOWED
+from scheduler.server.messages import json_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from scheduler.client.connection import ApiConnection
+    from scheduler.server import messages
 
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 logger = logging.getLogger(__name__)
 
@@ -97,13 +97,12 @@ class Access:
         self._users = _Remembered[bytes, User | None](clock)
         self._verdicts = _Remembered[tuple[bytes, str, str], bool](clock)
 
-    @web.middleware
-    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer a request, or say why not."""
+    async def refusal(self, request: messages.Request) -> messages.Answer | None:
+        """Say why a request is not answered; None if it is."""
         path = request.path
         if path in self._paths or path.startswith(self._prefixes):
-            return await handler(request)
-        user = await self._user(request.headers.get("Authorization", ""))
+            return None
+        user = await self._user(request.headers.get("authorization", ""))
         if user is None:
             return _status(401, "Unauthorized", "Unauthorized")
         verb = request.method.lower()
@@ -115,7 +114,7 @@ class Access:
         if not allowed:
             message = f'forbidden: User "{user.username}" cannot {verb} path "{path}"'
             return _status(403, "Forbidden", message)
-        return await handler(request)
+        return None
 
     async def _user(self, authorization: str) -> User | None:
         """Return who asks; None for a token that is nobody's, or cannot be shown to the API server now."""
@@ -193,7 +192,7 @@ def _complain(what: str, resource: Resource, error: ApiError) -> None:
     logger.warning(what, extra=fields)
 
 
-def _status(code: int, reason: str, message: str) -> web.Response:
+def _status(code: int, reason: str, message: str) -> messages.Answer:
     body = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -203,4 +202,4 @@ def _status(code: int, reason: str, message: str) -> web.Response:
         "reason": reason,
         "code": code,
     }
-    return web.json_response(body, status=code)
+    return json_answer(body, code)

@@ -11,18 +11,17 @@ import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Protocol
 
-from aiohttp import web
-
 from scheduler.errors import SchedulerError
 from scheduler.extenders import serving
 from scheduler.extenders.serving import RequestError
+from scheduler.server.messages import JSON, Answer, Page, RequestTooLongError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from scheduler.extenders.serving import BindingRequest, NodesRequest, PreemptionRequest
     from scheduler.extenders.wire import FilterAnswer, MetaVictims
-    from scheduler.server.health import Handler
+    from scheduler.server.messages import Handler, Request
 
     Verb = Callable[[bytes], Awaitable[bytes]]
 
@@ -69,13 +68,13 @@ class RequestObserver(Protocol):
         ...
 
 
-def verb_routes(
+def verb_pages(
     judge: Judge,
     observer: RequestObserver,
     *,
     binds: bool = False,
     wants_certificate: bool = False,
-) -> list[web.RouteDef]:
+) -> list[Page]:
     """Return the page of each verb, and one that says of any other what there is.
 
     Args:
@@ -85,14 +84,14 @@ def verb_routes(
         wants_certificate: whether only those are answered who showed a certificate when they connected.
     """
     verbs = {name: verb for name, verb in _verbs(judge).items() if binds or name != BIND}
-    routes = [
-        web.post(f"/{name}", _answering(name, verb, observer, wants_certificate=wants_certificate))
+    pages = [
+        Page(f"/{name}", _answering(name, verb, observer, wants_certificate=wants_certificate), ("POST",))
         for name, verb in verbs.items()
     ]
     there = ", ".join(verbs)
-    refusals = [web.route("*", f"/{name}", _refusing(405, f"{name} takes POST\n")) for name in verbs]
+    refusals = [Page(f"/{name}", _refusing(405, f"{name} takes POST\n"), ()) for name in verbs]
     unserved = "" if binds else "; bind is served with --bind only"
-    return [*routes, *refusals, web.route("*", "/{verb}", _refusing(404, f"there is {there}{unserved}\n"))]
+    return [*pages, *refusals, Page("/{verb}", _refusing(404, f"there is {there}{unserved}\n"), ())]
 
 
 def _verbs(judge: Judge) -> dict[str, Verb]:
@@ -119,40 +118,40 @@ _SAY_ERROR: Final = {FILTER: serving.failed_filter_result, BIND: serving.binding
 
 
 def _answering(name: str, verb: Verb, observer: RequestObserver, *, wants_certificate: bool) -> Handler:
-    async def answer(request: web.Request) -> web.Response:
+    async def answer(request: Request) -> Answer:
         clock = asyncio.get_running_loop().time
         began, result = clock(), ERROR
         try:
-            if wants_certificate and request.get_extra_info("peercert") is None:
+            if wants_certificate and not request.shows_certificate:
                 result = INVALID
-                return web.Response(status=HTTPStatus.FORBIDDEN, text=f"{_NO_CERTIFICATE}\n")
+                return Answer(f"{_NO_CERTIFICATE}\n".encode(), HTTPStatus.FORBIDDEN)
             body = await verb(await _body(request))
         except SchedulerError as error:
             is_invalid = isinstance(error, RequestError)
             result = INVALID if is_invalid else ERROR
             logger.warning("Extender could not answer", extra={"verb": name, "error": str(error)})
             if name in _SAY_ERROR:
-                return web.Response(body=_SAY_ERROR[name](str(error)), content_type="application/json")
+                return Answer(_SAY_ERROR[name](str(error)), content_type=JSON)
             status = HTTPStatus.BAD_REQUEST if is_invalid else HTTPStatus.INTERNAL_SERVER_ERROR
-            return web.Response(status=status, text=f"{error}\n")
+            return Answer(f"{error}\n".encode(), status)
         else:
             result = SUCCESS
-            return web.Response(body=body, content_type="application/json")
+            return Answer(body, content_type=JSON)
         finally:
             observer.extender_asked(name, result, clock() - began)
 
     return answer
 
 
-async def _body(request: web.Request) -> bytes:
+async def _body(request: Request) -> bytes:
     try:
         return await request.read()
-    except web.HTTPRequestEntityTooLarge as error:
+    except RequestTooLongError as error:
         raise RequestError(_TOO_LONG) from error
 
 
 def _refusing(status: int, text: str) -> Handler:
-    async def answer(_request: web.Request) -> web.Response:
-        return web.Response(status=status, text=text)
+    async def answer(_request: Request) -> Answer:
+        return Answer(text.encode(), status)
 
     return answer

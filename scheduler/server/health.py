@@ -9,20 +9,19 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from aiohttp import web
+from scheduler.server.messages import Answer, Page
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
+
+    from scheduler.server.messages import Handler, Request
 
     Check = Callable[[], str]  # "" when all is well, else what is not
-    Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 logger = logging.getLogger(__name__)
 
-_HEADERS = {"X-Content-Type-Options": "nosniff"}
 
-
-def health_routes(path: str, checks: Mapping[str, Check]) -> list[web.RouteDef]:
+def health_pages(path: str, checks: Mapping[str, Check]) -> list[Page]:
     """Return the page of all checks, and one of each.
 
     The page of all takes `?verbose` and, any number of times, `?exclude=NAME`. It withholds why a check failed, since
@@ -30,13 +29,13 @@ def health_routes(path: str, checks: Mapping[str, Check]) -> list[web.RouteDef]:
     long as it can be asked.
     """
     checks = checks or {"ping": lambda: ""}
-    own = [web.get(f"{path}/{name}", _one(check)) for name, check in checks.items()]
-    return [web.get(path, _all(path.strip("/"), checks)), *own]
+    own = [Page(f"{path}/{name}", _one(check)) for name, check in checks.items()]
+    return [Page(path, _all(path.strip("/"), checks)), *own]
 
 
 def _all(name: str, checks: Mapping[str, Check]) -> Handler:
-    async def answer(request: web.Request) -> web.Response:
-        excluded = dict.fromkeys(request.query.getall("exclude", []))
+    async def answer(request: Request) -> Answer:
+        excluded = dict.fromkeys(request.query.get("exclude", ()))
         failed: dict[str, str] = {}
         lines = []
         for check, problem_of in checks.items():
@@ -55,17 +54,21 @@ def _all(name: str, checks: Mapping[str, Check]) -> Handler:
         if failed:
             logger.debug("Health check failed", extra={"path": request.path, "failed": failed})
         elif "verbose" not in request.query:
-            return web.Response(text="ok", headers=_HEADERS)
-        return web.Response(text="\n".join(lines) + "\n", status=500 if failed else 200, headers=_HEADERS)
+            return _answer("ok")
+        return _answer("\n".join(lines) + "\n", status=500 if failed else 200)
 
     return answer
 
 
 def _one(check: Check) -> Handler:
-    async def answer(_request: web.Request) -> web.Response:
+    async def answer(_request: Request) -> Answer:
         problem = check()
         if problem:
-            return web.Response(text=f"internal server error: {problem}\n", status=500, headers=_HEADERS)
-        return web.Response(text="ok", headers=_HEADERS)
+            return _answer(f"internal server error: {problem}\n", status=500)
+        return _answer("ok")
 
     return answer
+
+
+def _answer(text: str, status: int = 200) -> Answer:
+    return Answer(text.encode(), status, headers={"X-Content-Type-Options": "nosniff"})

@@ -9,27 +9,29 @@ import asyncio
 import platform
 import socket
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from aiohttp import web
 
 from scheduler.configuration.write import to_plain
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.server.health import health_routes
+from scheduler.server.conversation import LONGEST_HEAD_BYTES, Conversation
+from scheduler.server.health import health_pages
+from scheduler.server.messages import JSON, Answer, Page, json_answer
 from scheduler.server.pod_resources import CONTENT_TYPE, pod_resources_text
 from scheduler.version import VERSION
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from scheduler.configuration.load import Configuration
     from scheduler.objects.pod import PodInfo
     from scheduler.server.access import Access
-    from scheduler.server.health import Check, Handler
+    from scheduler.server.health import Check
+    from scheduler.server.messages import Handler, Request
 
-    StreamHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
     Metrics = Callable[[str], tuple[bytes, Mapping[str, str]]]
 
 _EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a pod is probed and scraped from outside
@@ -49,10 +51,10 @@ def application(
     is_leading: Callable[[], bool] = lambda: True,
     explain: Callable[[str], Mapping[str, Any] | None] | None = None,
     access: Access | None = None,
-    more: Sequence[web.RouteDef] = (),
+    more: Sequence[Page] = (),
     longest_request_bytes: int = _LONGEST_REQUEST_BYTES,
-) -> web.Application:
-    """Build the server's routes.
+) -> Application:
+    """Build the server's pages.
 
     Args:
         metrics: gives the body and the headers of /metrics for an Accept header.
@@ -67,37 +69,65 @@ def application(
         more: further pages.
         longest_request_bytes: what is sent to any page is at most so long.
     """
-    routes = [
-        *health_routes("/healthz", live if health is None else health),
-        *health_routes("/livez", live),
-        *health_routes("/readyz", ready),
-        web.get("/metrics", _metrics(metrics)),
-        web.get("/version", _version),
+    pages = [
+        *health_pages("/healthz", live if health is None else health),
+        *health_pages("/livez", live),
+        *health_pages("/readyz", ready),
+        Page("/metrics", _metrics(metrics)),
+        Page("/version", _version),
     ]
     if configuration is not None:
-        routes.append(web.get("/configz", _json(lambda: _configz(configuration()))))
+        pages.append(Page("/configz", _json(lambda: _configz(configuration()))))
     if pods is not None:
-        routes.append(web.get("/metrics/resources", _pod_resources(pods, is_leading)))
+        pages.append(Page("/metrics/resources", _pod_resources(pods, is_leading)))
     if explain is not None:
-        routes.append(web.get("/debug/explain/{namespace}/{name}", _explanation(explain)))
-    paths = msgspec.json.encode({"paths": sorted(route.path for route in routes)})
-    app = web.Application(
-        middlewares=[_not_found, *([access.middleware] if access else [])],
-        client_max_size=longest_request_bytes,
-    )
-    app.add_routes([web.get("/", _json(lambda: paths)), *routes, *more])
-    app.on_response_prepare.append(_keep_out_of_caches)
-    return app
+        pages.append(Page("/debug/explain/{namespace}/{name}", _explanation(explain)))
+    paths = msgspec.json.encode({"paths": sorted(page.path for page in pages)})
+    return Application([Page("/", _json(lambda: paths)), *pages, *more], access, longest_request_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """Answers requests.
+
+    Attributes:
+        pages: of several for a path and method the first answers.
+        access: who may see what; None is everybody everything.
+        longest_request_bytes: of a body.
+    """
+
+    pages: Sequence[Page]
+    access: Access | None
+    longest_request_bytes: int
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer a request, which nobody keeps in a cache."""
+        refusal = await self.access.refusal(request) if self.access else None
+        answer = refusal or await self._page(request)
+        return answer._replace(headers={**answer.headers, "Cache-Control": "no-cache, private"})
+
+    async def _page(self, request: Request) -> Answer:
+        allowed: list[str] = []
+        for page in self.pages:
+            parts = page.parts_of(request.path)
+            if parts is not None:
+                if not page.methods or request.method in page.methods:
+                    request.parts = parts
+                    return await page.handler(request)
+                allowed += page.methods
+        if allowed:
+            return Answer(b"405 method not allowed\n", 405, headers={"Allow": ",".join(allowed)})
+        return Answer(b"404 page not found\n", 404)
 
 
 @asynccontextmanager
 async def serving(
-    app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None
+    app: Application, host: str, port: int, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[int]:
     """Serve while the block runs; what is being answered at its end has 5 seconds more.
 
     Args:
-        app: the routes.
+        app: who answers.
         host: the address to listen on; `0.0.0.0` and `::` are all there are, of IPv4 and of IPv6.
         port: 0 takes any that is free.
         tls: None serves plain HTTP.
@@ -108,14 +138,27 @@ async def serving(
     Raises:
         ConfigurationError: the address cannot be listened on.
     """
-    # Access logs of every probe and scrape would drown the rest.
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_LAST_ANSWERS_SECONDS)
-    await runner.setup()
+    conversations: dict[asyncio.Task[None], Conversation] = {}
+
+    def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        conversation = Conversation(reader, writer, app.answer, app.longest_request_bytes)
+        task = asyncio.create_task(conversation.run(), name="conversation")
+        conversations[task] = conversation
+        task.add_done_callback(conversations.pop)
+
+    listener = await asyncio.start_server(
+        converse, sock=_listen(host, port), ssl=tls, limit=LONGEST_HEAD_BYTES
+    )
     try:
-        await web.SockSite(runner, _listen(host, port), ssl_context=tls).start()
-        yield runner.addresses[0][1]
+        yield listener.sockets[0].getsockname()[1]
     finally:
-        await runner.cleanup()
+        listener.close()
+        for task in [task for task, conversation in conversations.items() if conversation.is_idle]:
+            task.cancel()
+        if conversations:
+            _, late = await asyncio.wait([*conversations], timeout=_LAST_ANSWERS_SECONDS)
+            for task in late:
+                task.cancel()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -135,42 +178,36 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _metrics(metrics: Metrics) -> Handler:
-    async def answer(request: web.Request) -> web.Response:
-        body, headers = metrics(",".join(request.headers.getall("Accept", [])))
-        return web.Response(body=body, headers=headers)
+    async def answer(request: Request) -> Answer:
+        body, headers = metrics(request.headers.get("accept", ""))
+        rest = dict(headers)
+        return Answer(body, content_type=rest.pop("Content-Type"), headers=rest)
 
     return answer
 
 
 def _explanation(explain: Callable[[str], Mapping[str, Any] | None]) -> Handler:
-    async def answer(request: web.Request) -> web.Response:
-        key = f"{request.match_info['namespace']}/{request.match_info['name']}"
+    async def answer(request: Request) -> Answer:
+        key = f"{request.parts['namespace']}/{request.parts['name']}"
         told = explain(key)
         if told is None:
-            return web.Response(status=404, text=f"pod {key} is unknown here, or was placed long ago\n")
-        return web.Response(body=msgspec.json.encode(told) + b"\n", content_type="application/json")
+            return Answer(f"pod {key} is unknown here, or was placed long ago\n".encode(), 404)
+        return Answer(msgspec.json.encode(told) + b"\n", content_type=JSON)
 
     return answer
 
 
-def _pod_resources(pods: Callable[[], Iterable[PodInfo]], is_leading: Callable[[], bool]) -> StreamHandler:
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
-        await response.prepare(request)
-        # aiohttp keeps back the body of an answer to HEAD, but not of one that is written piece by piece.
-        if is_leading() and request.method != "HEAD":
-            for piece in pod_resources_text(pods()):
-                await response.write(piece.encode())
-                await asyncio.sleep(0)  # pods are placed meanwhile
-        await response.write_eof()
-        return response
+def _pod_resources(pods: Callable[[], Iterable[PodInfo]], is_leading: Callable[[], bool]) -> Handler:
+    async def answer(_request: Request) -> Answer:
+        shown = pod_resources_text(pods()) if is_leading() else ()
+        return Answer((piece.encode() for piece in shown), content_type=CONTENT_TYPE)
 
     return answer
 
 
-async def _version(_request: web.Request) -> web.Response:
+async def _version(_request: Request) -> Answer:
     major, minor, *_ = VERSION.split(".")
-    return web.json_response(
+    return json_answer(
         {
             "major": major,
             "minor": minor,
@@ -195,19 +232,7 @@ def _configz(configuration: Configuration) -> bytes:
 
 
 def _json(body: Callable[[], bytes]) -> Handler:
-    async def answer(_request: web.Request) -> web.Response:
-        return web.Response(body=body(), content_type="application/json")
+    async def answer(_request: Request) -> Answer:
+        return Answer(body(), content_type=JSON)
 
     return answer
-
-
-@web.middleware
-async def _not_found(request: web.Request, handler: StreamHandler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except web.HTTPNotFound:
-        return web.Response(text="404 page not found\n", status=404)
-
-
-async def _keep_out_of_caches(_request: web.Request, response: web.StreamResponse) -> None:
-    response.headers["Cache-Control"] = "no-cache, private"

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from scheduler.app.extender.certificates import ServingCertificate, given, kept_in, made_for
 from scheduler.app.pages import listen, readiness
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.server.extender import LONGEST_REQUEST_BYTES, verb_routes
+from scheduler.server.extender import LONGEST_REQUEST_BYTES, verb_pages
 from scheduler.server.http_server import application
 from scheduler.server.tls import KeyPair, tls_context
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from aiohttp import web
-
     from scheduler.app.extender.service import ExtenderService
+    from scheduler.server.http_server import Application
 
 _EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a pod is asked from outside
 
@@ -133,12 +132,12 @@ def extender_application(
     verbs: bool = True,
     binds: bool = False,
     wants_certificate: bool = False,
-) -> web.Application:
+) -> Application:
     """Build the pages of an extender: health and metrics, and the verbs, of which `bind` may be one.
 
     Once `stop` is set it is not ready.
     """
-    routes = verb_routes(service, service.requests, binds=binds, wants_certificate=wants_certificate)
+    routes = verb_pages(service, service.requests, binds=binds, wants_certificate=wants_certificate)
     return application(
         metrics=service.metrics.text,
         live={},

@@ -12,7 +12,7 @@ from scheduler.server.http_server import application, serving
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aiohttp import web
+    from scheduler.server.http_server import Application
 
 
 class Answer(NamedTuple):
@@ -23,7 +23,7 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
 
 
-def some_pages(**options: Any) -> web.Application:
+def some_pages(**options: Any) -> Application:
     """Pages of which the test gives what it is about."""
     return application(
         **{
@@ -35,7 +35,7 @@ def some_pages(**options: Any) -> web.Application:
     )
 
 
-def ask(app: web.Application, path: str, method: str = "GET", **headers: str) -> Answer:
+def ask(app: Application, path: str, method: str = "GET", **headers: str) -> Answer:
     """Serve pages on a free port of loopback and ask for one."""
 
     async def question() -> Answer:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.server.asking import ask, some_pages
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    from scheduler.server.http_server import Application
 
 
 def well() -> str:
@@ -20,7 +20,7 @@ def stopping() -> str:
     return "process is shutting down"
 
 
-def pages() -> web.Application:
+def pages() -> Application:
     return some_pages(
         health={"leaderElection": well},
         ready={"leaderElection": well, "shutdown": stopping, "sched-handler-sync": well},

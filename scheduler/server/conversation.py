@@ -1,0 +1,202 @@
+"""One connection to the server, in HTTP/1.1: requests are read and answered one after another.
+
+Source:
+    of how long a client may take: kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/server/secure_serving.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, unquote
+
+import httptools
+
+from scheduler.server.messages import Answer, ClientGoneError, Request, RequestTooLongError
+
+if TYPE_CHECKING:
+    from scheduler.server.messages import Handler
+
+logger = logging.getLogger(__name__)
+
+LONGEST_HEAD_BYTES = 2**16
+_IDLE_SECONDS = 3600.0
+"""How long a connection is kept for the next request: longer than clients and balancers keep theirs."""
+_HEAD_SECONDS = 32.0
+"""How long the head of a request may take."""
+_BODY_SECONDS = 60.0
+"""How long the body may take."""
+_LINGERING_SECONDS = 10.0
+"""How long a body is read that nobody wants: a client that is still writing does not see the answer."""
+_READ_BYTES = 2**16
+_GONE = (OSError, asyncio.IncompleteReadError)  # ssl.SSLError and TimeoutError are of the first
+
+
+class _UnreadableError(Exception):
+    """What came cannot be answered as a request."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        self.answer = Answer(f"{status.value} {status.phrase}\n".encode(), status)
+
+
+class _Head:
+    """The first lines of a request."""
+
+    def __init__(self, lines: bytes) -> None:
+        self._url = b""
+        self.headers: dict[str, str] = {}
+        self.method = ""
+        self.keeps_alive = False
+        self._parser = httptools.HttpRequestParser(self)
+        # To something else than HTTP/1.1, which is not spoken here: the request is answered as it is.
+        with suppress(httptools.HttpParserUpgrade):
+            self._parser.feed_data(lines)
+        url = httptools.parse_url(self._url)
+        self.path = unquote((url.path or b"/").decode("latin-1"))
+        self.query = parse_qs((url.query or b"").decode("latin-1"), keep_blank_values=True)
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        self.headers[key] = f"{self.headers[key]},{text}" if key in self.headers else text
+
+    def on_headers_complete(self) -> None:
+        parser = self._parser
+        self.method = parser.get_method().decode()
+        # Clients of HTTP/1.0 would have to be told that a connection is kept, and cannot read an answer in pieces.
+        is_new = parser.get_http_version() == "1.1" and not parser.should_upgrade()
+        self.keeps_alive = is_new and parser.should_keep_alive()
+
+
+class Conversation:
+    """One connection.
+
+    Args:
+        handler: who answers.
+        longest_body_bytes: of a request; none of a longer one is read.
+
+    Attributes:
+        is_idle: whether no request is being answered.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        handler: Handler,
+        longest_body_bytes: int,
+    ) -> None:
+        self.is_idle = True
+        self._has_answered = False
+        self._reader = reader
+        self._writer = writer
+        self._handler = handler
+        self._longest_body_bytes = longest_body_bytes
+        self._unread_bytes = 0  # of the body of the request that is being answered
+
+    async def run(self) -> None:
+        """Answer until the client or we have had enough."""
+        try:
+            # Whoever goes away, or takes too long, is told nothing any more.
+            with suppress(*_GONE, ClientGoneError):
+                while await self._answer_next():
+                    self.is_idle = True
+        finally:
+            self._writer.close()
+
+    async def _answer_next(self) -> bool:
+        """Wait for a request and answer it; whether there may be another one."""
+        try:
+            head = await self._head()
+        except _UnreadableError as error:
+            await self._write(error.answer, keeps_alive=False, is_whole=True)
+            return False
+        self.is_idle = False
+        answer = await self._answer(head)
+        await self._write(answer, keeps_alive=head.keeps_alive, is_whole=head.method != "HEAD")
+        await self._skip_body()
+        self._has_answered = True
+        return head.keeps_alive
+
+    async def _answer(self, head: _Head) -> Answer:
+        async def read() -> bytes:
+            return await self._body(is_expected=head.headers.get("expect", "").lower() == "100-continue")
+
+        shows_certificate = self._writer.get_extra_info("peercert") is not None
+        request = Request(head.method, head.path, head.query, head.headers, shows_certificate, read)
+        try:
+            return await self._handler(request)
+        except ClientGoneError:
+            raise
+        except Exception:
+            logger.exception("Page failed", extra={"method": head.method, "path": head.path})
+            return Answer(b"500 Internal Server Error\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    async def _head(self) -> _Head:
+        try:
+            async with asyncio.timeout(_IDLE_SECONDS if self._has_answered else _HEAD_SECONDS):
+                begun = await self._reader.readexactly(1)
+            async with asyncio.timeout(_HEAD_SECONDS):
+                head = _Head(begun + await self._reader.readuntil(b"\r\n\r\n"))
+            self._unread_bytes = int(head.headers.get("content-length", "0"))
+        except asyncio.LimitOverrunError as error:
+            raise _UnreadableError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from error
+        except (httptools.HttpParserError, ValueError) as error:
+            raise _UnreadableError(HTTPStatus.BAD_REQUEST) from error
+        if "transfer-encoding" in head.headers:
+            raise _UnreadableError(HTTPStatus.LENGTH_REQUIRED)
+        return head
+
+    async def _body(self, *, is_expected: bool) -> bytes:
+        if self._unread_bytes > self._longest_body_bytes:
+            raise RequestTooLongError(f"a request is at most {self._longest_body_bytes} bytes long")
+        if is_expected:
+            self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                body = await self._reader.readexactly(self._unread_bytes)
+        except _GONE as error:
+            raise ClientGoneError from error
+        self._unread_bytes = 0
+        return body
+
+    async def _skip_body(self) -> None:
+        async with asyncio.timeout(_LINGERING_SECONDS):
+            while self._unread_bytes:
+                skipped = len(await self._reader.read(min(self._unread_bytes, _READ_BYTES)))
+                if not skipped:
+                    raise ConnectionResetError
+                self._unread_bytes -= skipped
+
+    async def _write(self, answer: Answer, *, keeps_alive: bool, is_whole: bool) -> None:
+        body = answer.body
+        if not (keeps_alive or isinstance(body, bytes)):
+            body = b"".join(body)
+        length = f"Content-Length: {len(body)}" if isinstance(body, bytes) else "Transfer-Encoding: chunked"
+        lines = [
+            f"HTTP/1.1 {answer.status:d} {HTTPStatus(answer.status).phrase}",
+            f"Date: {time.strftime('%a, %d %b %Y %H:%M:%S GMT', time.gmtime())}",
+            f"Content-Type: {answer.content_type}",
+            *(f"{name}: {value}" for name, value in answer.headers.items()),
+            *([] if keeps_alive else ["Connection: close"]),
+            length,
+        ]
+        head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+        if not is_whole:
+            self._writer.write(head)
+        elif isinstance(body, bytes):
+            self._writer.write(head + body)  # in one: two would wait for each other
+        else:
+            self._writer.write(head)
+            for piece in filter(None, body):
+                self._writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                await self._writer.drain()
+                await asyncio.sleep(0)
+            self._writer.write(b"0\r\n\r\n")
+        await self._writer.drain()

@@ -1,0 +1,85 @@
+"""What is asked over HTTP, what is answered, and the pages that a path may mean."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+from scheduler.errors import SchedulerError
+
+JSON = "application/json"
+
+
+class RequestTooLongError(SchedulerError):
+    """There is more in a request than is read."""
+
+
+class ClientGoneError(Exception):
+    """The client went away, or takes too long."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A request.
+
+    Attributes:
+        method: of HTTP.
+        path: without the query, and with nothing encoded.
+        query: name -> values.
+        headers: name in lower case -> value; several of a name with commas between.
+        shows_certificate: whether the client showed one, and it is good.
+        read: returns the body; raises RequestTooLongError or ClientGoneError.
+        parts: placeholder in the page's path -> what stands there.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, list[str]]
+    headers: Mapping[str, str]
+    shows_certificate: bool
+    read: Callable[[], Awaitable[bytes]]
+    parts: Mapping[str, str] = field(default_factory=dict)
+
+
+class Answer(NamedTuple):
+    """An answer; of a body in pieces others have their turn between two of them."""
+
+    body: bytes | Iterable[bytes]
+    status: int = 200
+    content_type: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = {}
+
+
+def json_answer(content: Any, status: int = 200) -> Answer:
+    """Return what can be written as JSON."""
+    return Answer(msgspec.json.encode(content), status, JSON)
+
+
+Handler = Callable[[Request], Awaitable[Answer]]
+
+
+class Page(NamedTuple):
+    """What is answered at a path.
+
+    Attributes:
+        path: a segment in braces stands for any that is not empty.
+        handler: who answers.
+        methods: those that are taken; empty for all.
+    """
+
+    path: str
+    handler: Handler
+    methods: tuple[str, ...] = ("GET", "HEAD")
+
+    def parts_of(self, path: str) -> Mapping[str, str] | None:
+        """Return what stands in place of the braces; None if the path is another page's."""
+        wanted, found = self.path.split("/"), path.split("/")
+        if len(wanted) != len(found):
+            return None
+        differing = [(name, value) for name, value in zip(wanted, found, strict=True) if name != value]
+        if not all(name.startswith("{") and value for name, value in differing):
+            return None
+        return {name[1:-1]: value for name, value in differing}
