@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from importlib import import_module
 from typing import Final
@@ -51,6 +52,9 @@ def _commands() -> None:
 
 def main() -> None:
     """Run the command line; a fault of the configuration ends it with status 2, any other error of ours with 1."""
+    # Numpy's library of linear algebra starts a thread a core, which takes as long as all of ours to import. None of
+    # what we count is linear algebra; a plugin's may have them still, by the same variable.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         _commands()
     except ConfigurationError as error:
