@@ -33,6 +33,7 @@ class Devices:
         in_flight: uid of a claim -> what it was given.
         given_up: (uid of a claim, uid of a pod) -> whether the pod was refused because of that, while a write that takes
             the one from the other is under way, or it is not known yet what became of one that gave it.
+        uids: `namespace/name` of each claim -> its uid, as of the last look at what is allocated.
 
     Source:
         kube-scheduler v1.36, plugins/dynamicresources/dra_manager.go.
@@ -47,7 +48,7 @@ class Devices:
         self.given_up: dict[tuple[str, str], bool] = {}
         self._allocated = AllocatedDevices()
         self._changes = 0
-        self._uids: dict[str, str] = {}  # `namespace/name` -> uid
+        self.uids: dict[str, str] = {}  # `namespace/name` -> uid
 
     @classmethod
     def of(cls, objects: ClusterObjects) -> Devices:
@@ -59,7 +60,7 @@ class Devices:
         """The devices that are taken, or are about to be; brought up to date when it is asked for."""
         changed: Iterable[str] | None = self.claims.changed_since(self._changes)
         if changed is None:
-            changed = {*self._uids, *self.claims}
+            changed = {*self.uids, *self.claims}
         for key in changed:
             self._follow(key)
         self._changes = self.claims.changes
@@ -79,9 +80,9 @@ class Devices:
 
     def _follow(self, key: str) -> None:
         claim = self.claims.typed(ResourceClaim, key)
-        known = self._uids.pop(key, None)
+        known = self.uids.pop(key, None)
         if known is not None and (claim is None or claim.metadata.uid != known):
             self._allocated.set(known, self.in_flight.get(known))
         if claim is not None:
-            uid = self._uids[key] = claim.metadata.uid
+            uid = self.uids[key] = claim.metadata.uid
             self._allocated.set(uid, claim.status.allocation or self.in_flight.get(uid))

@@ -13,6 +13,7 @@ from plugins.dynamic_resources.args import DynamicResourcesArgs
 from plugins.dynamic_resources.binding import ClaimBinding
 from plugins.dynamic_resources.claim_writes import ClaimWrites
 from plugins.dynamic_resources.devices import NEEDS, Devices
+from plugins.dynamic_resources.explaining import Explaining
 from plugins.dynamic_resources.extended_resources import (
     ExtendedResources,
     is_written,
@@ -21,7 +22,7 @@ from plugins.dynamic_resources.extended_resources import (
 )
 from plugins.dynamic_resources.hints import after_claim_change, after_pod_change
 from plugins.dynamic_resources.pod_claims import find_claims, is_reserved_for
-from plugins.dynamic_resources.pod_devices import Deadline, PodDevices, is_unready
+from plugins.dynamic_resources.pod_devices import Deadline, PodDevices, is_unready, places_of
 from plugins.dynamic_resources.release import ClaimRelease
 from plugins.dynamic_resources.scoring import has_alternatives
 from plugins.dynamic_resources.structured import AllocationError, Allocator, InvalidPoolsError, OutOfTimeError
@@ -53,7 +54,7 @@ from scheduler.framework import (
     WaitForEvent,
     default_normalize_score,
 )
-from scheduler.objects.selectors import SelectorError, parse_node_term
+from scheduler.objects.selectors import SelectorError
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from scheduler.objects.dynamic_resources import DeviceRequest, ResourceClaim
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import NodeRule
-    from scheduler.snapshot import Int64s, Rows, Snapshot
+    from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
 
 _STATE = "DynamicResources"
 _NO_DEVICES = PodDevices()
@@ -151,36 +152,56 @@ class DynamicResources(
         found = find_claims(pod, self._devices.claims)
         return _refused(found) if isinstance(found, str) else None
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
-        state.write(_STATE, _NO_DEVICES)
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        found = self._held_by(pod)
+        if isinstance(found, str):
+            return None  # which names the claim
+        held, special = found
+        if node is None:
+            refusals = (self._why_no_node(each, pod, is_special=each is special) for each in held)
+            return [refusal.message for refusal in refusals if isinstance(refusal, Status)]
+        asked = Explaining(self._devices, self._clock, self._binding_seconds)
+        return list(asked.why_not_on(node, pod, held, special))
+
+    def _held_by(self, pod: PodInfo) -> tuple[list[HeldClaim], HeldClaim | None] | str:
+        """Return the claims of a pod, the last of which may be one for extended resources; or why it has to wait."""
         found = find_claims(pod, self._devices.claims)
         if isinstance(found, str):
-            return _refused(found)
+            return found
         special = special_claim(pod, self._devices)
-        held = found if special is None else [*found, special]
+        return found if special is None else [*found, special], special
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
+        state.write(_STATE, _NO_DEVICES)
+        found = self._held_by(pod)
+        if isinstance(found, str):
+            return _refused(found)
+        held, special = found
         if not held:
             return SKIP
         places: dict[int, tuple[NodeRule, ...]] = {}
         for place, each in enumerate(held):
-            both = (each.claim.metadata.uid, pod.uid)
-            if both in self._devices.given_up:
-                self._devices.given_up[both] = True
-                return _refused(f"resource claim {each.claim.key} is in the process of being given back")
-            if each.claim.status.allocation is None:
-                why_not = self._why_not(each.claim, is_special=each is special)
-                if why_not is not None:
-                    return why_not
-                continue
-            selector = each.claim.status.allocation.node_selector
-            if selector is not None:
-                try:
-                    places[place] = tuple(
-                        parse_node_term(term) for term in selector.node_selector_terms if not term.is_empty
-                    )
-                except SelectorError as error:
-                    return Status.failed(str(error), error)
+            why_not = self._why_no_node(each, pod, is_special=each is special)
+            if why_not is not None:
+                both = (each.claim.metadata.uid, pod.uid)
+                if both in self._devices.given_up:
+                    self._devices.given_up[both] = True
+                return why_not
+            try:
+                rules = places_of(each.claim)
+            except SelectorError as error:
+                return Status.failed(str(error), error)
+            if rules is not None:
+                places[place] = rules
         state.write(_STATE, self._pod_devices(pod, held, special, places))
         return None
+
+    def _why_no_node(self, held: HeldClaim, pod: PodInfo, *, is_special: bool) -> Status | None:
+        """Say why a claim keeps its pod from all nodes for now."""
+        claim = held.claim
+        if (claim.metadata.uid, pod.uid) in self._devices.given_up:
+            return _refused(f"resource claim {claim.key} is in the process of being given back")
+        return None if claim.status.allocation is not None else self._why_not(claim, is_special=is_special)
 
     def _why_not(self, claim: ResourceClaim, *, is_special: bool) -> Status | None:
         """Say why a claim cannot be given anything now, whatever the node."""

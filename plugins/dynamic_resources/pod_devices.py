@@ -13,6 +13,7 @@ from plugins.dynamic_resources.extended_resources import is_written
 from plugins.dynamic_resources.scoring import points, points_of_allocated
 from plugins.dynamic_resources.structured import Alternatives, Refusal
 from scheduler.framework import PASS, Code, Outcome, Outcomes
+from scheduler.objects.selectors import parse_node_term
 from scheduler.snapshot import nodes_of_any
 
 if TYPE_CHECKING:
@@ -215,6 +216,19 @@ def is_unready(claim: ResourceClaim, timeout_seconds: float, now: datetime) -> b
         return True
     deadline = deadline_of(claim, timeout_seconds)
     return not ready and deadline is not None and deadline < now
+
+
+def places_of(claim: ResourceClaim) -> tuple[NodeRule, ...] | None:
+    """Return the nodes that the devices of a claim are for; None for all.
+
+    Raises:
+        SelectorError: that cannot be said.
+    """
+    allocation = claim.status.allocation
+    if allocation is None or allocation.node_selector is None:
+        return None
+    terms = allocation.node_selector.node_selector_terms
+    return tuple(parse_node_term(term) for term in terms if not term.is_empty)
 
 
 class _Verdict:

@@ -47,7 +47,7 @@ def find_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
     claims: list[PersistentVolumeClaim] = []
     for named in pod.claims:
         claim = storage.claim(named.key)
-        fault = _fault(pod, named, claim)
+        fault = fault_of(pod, named, claim)
         if fault:
             return Status.unschedulable(fault, resolvable=False)
         assert claim is not None, "it is a fault to be missing"
@@ -86,7 +86,7 @@ def key_of(claim: PersistentVolumeClaim) -> str:
     return f"{claim.metadata.namespace}/{claim.metadata.name}"
 
 
-def _fault(pod: PodInfo, named: PodClaim, claim: PersistentVolumeClaim | None) -> str:
+def fault_of(pod: PodInfo, named: PodClaim, claim: PersistentVolumeClaim | None) -> str:
     """Return what is wrong with a claim, in upstream's words; "" if nothing is."""
     quoted = f'persistentvolumeclaim "{named.name}"'
     if claim is None and named.is_ephemeral:

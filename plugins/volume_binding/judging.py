@@ -105,6 +105,20 @@ class NodeVolumes:
             table.append(Outcome(Code.ERROR, (words,)))
         return Outcomes(index, tuple(table))
 
+    @property
+    def claims(self) -> PodClaims:
+        """Those that are judged."""
+        return self._claims
+
+    def refusals_of(self, row: int) -> Refusal:
+        """Return all that is said against a node; none of a node where judging failed."""
+        refusals = int(self.outcomes.index[row])
+        return Refusal(refusals) if refusals < len(_TABLE) else Refusal(0)
+
+    def lacks_volume(self, claim: PersistentVolumeClaim, row: int) -> bool:
+        """Say whether there is no volume on a node that a claim could be bound to; False of one that nobody looked for."""
+        return any(match.claim is claim and match.volume_on(row) is None for match in self._matches)
+
     def on(self, node_name: str) -> VolumesOnNode | None:
         """Return what is to be done on a node that passed; None where nothing was judged, or the node is none."""
         row = self._snapshot.row_of(node_name)
@@ -210,7 +224,7 @@ class NodeVolumes:
         """Return bool (n_nodes,), where volumes of a class are made."""
         if storage_class.provisioner in {"", NO_PROVISIONER}:
             return np.zeros(self._snapshot.n_nodes, dtype=np.bool_)
-        return nodes_in(self._snapshot, _topologies(storage_class))
+        return nodes_in(self._snapshot, topologies(storage_class))
 
     def _roomy(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Bools:
         """Return bool (n_nodes,), where there is room for a claim's volume, as far as its driver tells.
@@ -236,7 +250,7 @@ class NodeVolumes:
         self._failures.append((words, rows))
 
 
-def _topologies(storage_class: StorageClass) -> Reach:
+def topologies(storage_class: StorageClass) -> Reach:
     """Return the nodes of a class's allowed topologies.
 
     Source:

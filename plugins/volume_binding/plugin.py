@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from plugins.volume_binding.binding import VolumeBinder
 from plugins.volume_binding.candidates import KeptCandidates
 from plugins.volume_binding.claims import find_claims
+from plugins.volume_binding.explaining import why_not_anywhere, why_not_on
 from plugins.volume_binding.hints import EVENTS
 from plugins.volume_binding.judging import NodeVolumes
 from plugins.volumes.storage import (
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
     from scheduler.framework import CycleState, EventWithHint, Outcomes
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Rows, Snapshot
+    from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
 _FOUND = "VolumeBinding"
 _CHANGES = "VolumeBinding/changes"
@@ -106,6 +107,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def events(self) -> Sequence[EventWithHint]:
         return EVENTS
+
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str]:
+        storage = Storage(snapshot)
+        claims = find_claims(pod, storage)
+        if node is None or isinstance(claims, Status):
+            return list(why_not_anywhere(pod, storage))
+        return list(why_not_on(snapshot, node, NodeVolumes(snapshot, claims, self._kept)))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         if not pod.claims:

@@ -38,12 +38,12 @@ from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import CSINode, VolumeAttachment
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from scheduler.framework import CycleState
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import Volume
-    from scheduler.snapshot import Rows, Snapshot
+    from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
 REASON = "node(s) exceed max volume count"
 
@@ -103,6 +103,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         helps = any(_may_be_attached_by(attacher, volume) for volume in pod.storage_volumes)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        return None if node is None else list(_why_full(pod, snapshot, node))
+
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         return None if _counts(pod) else SKIP
 
@@ -126,6 +129,24 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
                 index[row] = len(table)
                 table.append(failure)
         return Outcomes(index, tuple(table))
+
+
+def _why_full(pod: PodInfo, snapshot: Snapshot, node: NodeInfo) -> Iterator[str]:
+    """Yield which drivers of a node cannot attach as many volumes as the pod has."""
+    csi_node = Storage(snapshot).csi_node(node.name)
+    wanted = _wanted(pod, snapshot, has_csi_node=csi_node is not None)
+    if csi_node is None or isinstance(wanted, Outcome):
+        return  # the reason says what is wrong with a claim
+    there = AttachedVolumes.on_node(node.row, snapshot, node.pods)
+    if there.failure is not None:
+        yield f"what the pods on this node have attached cannot be counted: {', '.join(there.failure.reasons)}"
+        return
+    for driver, limit in sorted(csi_node.limits.items()):
+        more = [name for name, its in wanted.items() if its == driver and name not in there.volumes]
+        count = there.counts.get(driver, 0)
+        if more and count + len(more) > limit:
+            yield f"driver {driver} has {count} of at most {limit} volumes attached on this node, and the pod needs {len(more)} more"
+            yield f"what would help: {count + len(more) - limit} fewer attached there, or a higher limit in its CSINode"
 
 
 def _wanted(pod: PodInfo, snapshot: Snapshot, *, has_csi_node: bool) -> Volumes | Outcome:

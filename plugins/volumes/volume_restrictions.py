@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from scheduler.framework import CycleState
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import Volume
-    from scheduler.snapshot import Rows, Snapshot
+    from scheduler.snapshot import NodeInfo, Rows, Snapshot
 
 REASON_DISK = "node(s) had no available disk"
 REASON_ONE_POD = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
@@ -106,15 +106,15 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         helps = metadata.get("namespace") == pod.namespace and metadata["name"] in named_claims(pod)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        return None if node is None else [*_why_one_pod(pod, snapshot), *_why_disks(pod, node)]
+
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
-        names: set[str] = set()
         storage = Storage(snapshot)
         for name in named_claims(pod):
-            claim = storage.claim(f"{pod.namespace}/{name}")
-            if claim is None:
+            if storage.claim(f"{pod.namespace}/{name}") is None:
                 return Status.unschedulable(claim_not_found(name), resolvable=False)
-            if READ_WRITE_ONCE_POD in claim.spec.access_modes:
-                names.add(name)
+        names = _names_for_one_pod(pod, storage)
         uses = sum(
             bool(snapshot.storage.holders(StorageUse(CLAIM, f"{pod.namespace}/{name}"))) for name in names
         )
@@ -141,6 +141,37 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         for use in _conflicts(pod):
             index[list(snapshot.storage.holders(use))] = 1
         return Outcomes(index, _TABLE)
+
+
+def _names_for_one_pod(pod: PodInfo, storage: Storage) -> frozenset[str]:
+    """Return the names of a pod's claims that one pod only may use."""
+    claims = {name: storage.claim(f"{pod.namespace}/{name}") for name in named_claims(pod)}
+    return frozenset(
+        name
+        for name, claim in claims.items()
+        if claim is not None and READ_WRITE_ONCE_POD in claim.spec.access_modes
+    )
+
+
+def _why_one_pod(pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
+    """Yield who has the claims that one pod only may use."""
+    for name in sorted(_names_for_one_pod(pod, Storage(snapshot))):
+        use = StorageUse(CLAIM, f"{pod.namespace}/{name}")
+        for row in sorted(snapshot.storage.holders(use)):
+            users = [each.key for each in snapshot.pods_on(row) if use in each.storage_uses]
+            yield (
+                f"claim {name} is for one pod only ({READ_WRITE_ONCE_POD}), and in use by {', '.join(users)} "
+                f"on node {snapshot.name_of(row)}"
+            )
+            yield f"what would help: {', '.join(users)} going away, or the access mode ReadWriteOnce"
+
+
+def _why_disks(pod: PodInfo, node: NodeInfo) -> Iterator[str]:
+    """Yield which disks of a pod others use on a node."""
+    unwanted = frozenset(_conflicts(pod))
+    for each in node.pods:
+        for use in sorted({(use.kind, str(use.key)) for use in unwanted & each.storage_uses}):
+            yield f"disk {' '.join(use)} is in use on this node by {each.key}, and cannot be shared with it"
 
 
 def _is_disk(volume: Volume) -> bool:

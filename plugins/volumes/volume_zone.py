@@ -37,12 +37,12 @@ from scheduler.framework import (
 from scheduler.objects.storage import WAIT_FOR_FIRST_CONSUMER
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from scheduler.framework import CycleState
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.storage import PersistentVolumeClaim
-    from scheduler.snapshot import Bools, Rows, Snapshot
+    from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
+    from scheduler.snapshot import Bools, NodeInfo, Rows, Snapshot
 
 REASON = "node(s) had no available volume zone"
 
@@ -100,23 +100,22 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         helps = old is None or _topologies(_labels_of(old)) != _topologies(_labels_of(new))
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str]:
+        storage = Storage(snapshot)
+        if node is None:
+            refused = [(name, _why_hopeless(pod, name, storage)) for name in named_claims(pod)]
+            return [f"claim {name}: {problem}" for name, problem in refused if problem]
+        return list(_why_elsewhere(pod, node, storage))
+
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         storage = Storage(snapshot)
         topologies: list[_Topology] = []
         for name in named_claims(pod):
-            if not name:
-                return _hopeless("PersistentVolumeClaim had no name")
-            claim = storage.claim(f"{pod.namespace}/{name}")
-            if claim is None:
-                return _hopeless(claim_not_found(name))
-            if not claim.spec.volume_name:
-                if problem := _why_not_unbound(claim, storage):
-                    return _hopeless(problem)
-                continue
-            volume = storage.bound_volume(claim)
-            if volume is None:
-                return _hopeless(volume_not_found(claim.spec.volume_name))
-            topologies += _topologies(volume.metadata.labels)
+            if problem := _why_hopeless(pod, name, storage):
+                return Status.unschedulable(problem, resolvable=False)
+            volume = _volume_of(pod, name, storage)
+            if volume is not None:
+                topologies += _topologies(volume.metadata.labels)
         if not topologies:
             return SKIP
         state.write(_PRE_FILTER, topologies)
@@ -132,8 +131,37 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return Outcomes.refuse(elsewhere & has_any, REASON, resolvable=False)
 
 
-def _hopeless(reason: str) -> Status:
-    return Status.unschedulable(reason, resolvable=False)
+def _why_hopeless(pod: PodInfo, name: str, storage: Storage) -> str:
+    """Return why a claim of a pod keeps it from all nodes; "" if it does not."""
+    if not name:
+        return "PersistentVolumeClaim had no name"
+    claim = storage.claim(f"{pod.namespace}/{name}")
+    if claim is None:
+        return claim_not_found(name)
+    if not claim.spec.volume_name:
+        return _why_not_unbound(claim, storage)
+    return "" if storage.bound_volume(claim) is not None else volume_not_found(claim.spec.volume_name)
+
+
+def _volume_of(pod: PodInfo, name: str, storage: Storage) -> PersistentVolume | None:
+    claim = storage.claim(f"{pod.namespace}/{name}")
+    return None if claim is None else storage.bound_volume(claim)
+
+
+def _why_elsewhere(pod: PodInfo, node: NodeInfo, storage: Storage) -> Iterator[str]:
+    """Yield which volumes' labels are not those of a node."""
+    if not any(label in node.labels for label in _LABELS):
+        return
+    for name in named_claims(pod):
+        volume = _volume_of(pod, name, storage)
+        for label, values in () if volume is None else _topologies(volume.metadata.labels):
+            assert volume is not None, "it has labels"
+            here = node.labels.get(label, node.labels.get(_NEWER.get(label, label)))
+            if here not in values:
+                has = f"no {label}" if here is None else f"{label}={here}"
+                places = " or ".join(sorted(values))
+                yield f"claim {name} is bound to volume {volume.metadata.name}, whose label {label} is {places}; this node has {has}"
+                yield f"what would help: room on a node with {label}={places}, since the volume stays where it is"
 
 
 def _why_not_unbound(claim: PersistentVolumeClaim, storage: Storage) -> str:

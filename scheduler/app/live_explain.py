@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.clock import rfc3339_micro
 from scheduler.cycle.explanation import explain
+from scheduler.cycle.refusal_details import RefusalDetails
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from scheduler.app.daemon import Daemon
     from scheduler.clock import Clock
+    from scheduler.cycle.attempt_log import PastAttempt
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.places import Move
+
+_DETAILS_SECONDS = 0.05
+"""How long plugins are asked for details: the next pod waits meanwhile."""
 
 
 def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] | None:
@@ -23,7 +28,7 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
     Returns:
         As JSON values: `pod`, `node` (where it is, or null), `place` in the queue, its `story` there, oldest first,
         and `attempt`: null before the first and after it was forgotten, else `at`, `number`, `chosen` and the
-        explanation in the shape of `explain --cluster`.
+        explanation in the shape of `explain --cluster`. Its `details` are as of now, not as of the attempt.
     """
     pod = daemon.parts.pods.get(key)
     attempted = daemon.cycles.attempts.last(key)
@@ -31,17 +36,25 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
         if attempted is None:
             return None
         pod = attempted.decision.pod  # deleted, and not yet forgotten
-    attempt = attempted and {
-        "at": rfc3339_micro(attempted.at),
-        "number": attempted.number,
-        "chosen": attempted.decision.node_name or None,
-        **explain(attempted.decision, attempted.names),
-    }
     return {
         "pod": key,
         "node": pod.node_name or None,
         **_in_the_queue(daemon, pod, clock),
-        "attempt": attempt,
+        "attempt": attempted and _attempt(daemon, pod, attempted, clock),
+    }
+
+
+def _attempt(daemon: Daemon, pod: PodInfo, attempted: PastAttempt, clock: Clock) -> dict[str, Any]:
+    explanation = explain(attempted.decision, attempted.names)
+    framework = daemon.frameworks.get(pod.scheduler_name)
+    if framework is not None and not pod.node_name:
+        details = RefusalDetails(framework.plugins.all(), clock, seconds=_DETAILS_SECONDS)
+        details.add_to(explanation, pod, daemon.parts.cache.snapshot())
+    return {
+        "at": rfc3339_micro(attempted.at),
+        "number": attempted.number,
+        "chosen": attempted.decision.node_name or None,
+        **explanation,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import sys
 from collections import Counter
 from enum import Enum
@@ -14,6 +15,7 @@ import msgspec
 
 from scheduler.cli.options import choice_option, command, file_option, option
 from scheduler.configuration.load import Configuration, default, load
+from scheduler.cycle.refusal_details import NODES_OF_A_KIND
 from scheduler.errors import ObjectError
 from scheduler.whatif import cluster_file, watch_event
 from scheduler.whatif.cluster_file import STANDARD_INPUT, ClusterFile, ClusterFileError
@@ -75,7 +77,11 @@ class Output(Enum):
     metavar="FILE",
 )
 @choice_option(Output, "--output", "-o", default=Output.TABLE, help="For people or for programs.")
-@option("--all-nodes", is_flag=True, help="Name every node in the table, however many there are.")
+@option(
+    "--all-nodes",
+    is_flag=True,
+    help="Name every node in the table, however many there are; with --cluster, also say of each what is in the way.",
+)
 def explain(
     cluster: str | None,
     server: str | None,
@@ -111,7 +117,9 @@ def explain(
     try:
         given = cluster_file.load(cluster)
         wanted = None if pod is None else _key_of_judged(pod, given, configuration)
-        scheduler = OfflineScheduler(given, configuration)
+        scheduler = OfflineScheduler(
+            given, configuration, nodes_of_a_kind=math.inf if all_nodes else NODES_OF_A_KIND
+        )
         happening = None if event is None else watch_event.load(event, given, kinds=scheduler.needs.kinds)
     except (ClusterFileError, ObjectError) as error:
         _refuse(str(error))

@@ -1,15 +1,16 @@
 """One decision in the words and numbers that made it, as plain JSON values.
 
     {"pod": "ns/name", "result": "schedulable" | "unschedulable" | "gated" | "error", "message": text | null,
-     "preFilter": {"plugin", "code", "reasons"} | null, "preFilterNodes": [name] (where PreFilter narrowed the search),
+     "preFilter": {"plugin", "code", "reasons", "details": [text]} | null, "preFilterNodes": [name] (where PreFilter narrowed the search),
      "nodes": {name: {"feasible": true, "scores": {plugin: number}, "total": number}
-                   | {"feasible": false, "plugin", "code", "reasons"}},
+                   | {"feasible": false, "plugin", "code", "reasons", "details": [text]}},
      "preemption": {"candidates": {name: {"victims": ["ns/name"], "pdbViolations": number}}, "nominated": [name]} | null}
 
 Scores are normalised and weighted, and name exactly the plugins that ran; where none did there is no `scores`, and
 where ranking was not reached no `total` either. A feasible node that was avoided has an `avoided` that says why; it is
 chosen, and ranked, only if no other is feasible. `preemption` is there where room was looked for: the nodes that would
-run the pod without some of their pods, most important first, and the best of them.
+run the pod without some of their pods, most important first, and the best of them. Some refusals have `details`, see
+`cycle/refusal_details.py`.
 """
 
 from __future__ import annotations

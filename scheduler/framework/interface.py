@@ -117,6 +117,23 @@ class Plugin(ABC):
         what happens to networks: it is logged without a traceback, and only the first of several.
         """
 
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        """Tell a person more of a refusal than a reason can: which object is in the way, and what would help.
+
+        Asked only when somebody wants an explanation, never on a pod's way, and perhaps long after the attempt: what is told
+        is how things stand by now. It may read what the plugin keeps, and must leave that as if nobody had asked.
+
+        Args:
+            pod: which was refused.
+            snapshot: the cluster as it is.
+            node: a node that was refused; None where the pod was, whatever the node.
+
+        Returns:
+            A sentence each, without the name of the node, so that nodes alike are told of together. Empty if nothing is in
+            the way any more; None, the default, if there is nothing to add to the reason.
+        """
+        return None
+
     def nodes_without_data(self, snapshot: Snapshot) -> int | None:
         """Return of how many nodes the background data say nothing, for a metric; None where that means nothing."""
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from scheduler.clock import SystemClock
 from scheduler.configuration.load import parse
 from scheduler.cycle.explanation import explain, explain_gated
 from scheduler.cycle.observer import NoObserver
+from scheduler.cycle.refusal_details import RefusalDetails
 from scheduler.cycle.scheduling import schedule_pod
 from scheduler.objects.node import NodeObject
 from scheduler.runtime.checking import check_plugin
@@ -117,6 +119,8 @@ class Trial:
             self._framework, pod, snapshot, nominated={}, random=Random(0), exhaustive=True
         )
         explanation = explain(decision, snapshot.names)
+        details = RefusalDetails(self._framework.plugins.all(), SystemClock(), nodes_of_a_kind=math.inf)
+        details.add_to(explanation, pod, snapshot)
         scores = decision.scores
         if scores is None:
             return explanation, decision.node_name or None

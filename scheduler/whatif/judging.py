@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.cycle.explanation import explain, explain_gated
+from scheduler.cycle.refusal_details import RefusalDetails
 from scheduler.cycle.scheduling import nominated_others, schedule_pod
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ def _judge(scheduler: OfflineScheduler, pod: PodInfo) -> tuple[Judged, Decision 
         exhaustive=True,
     )
     explanation = explain(decision, snapshot.names)
+    details = RefusalDetails(
+        framework.plugins.all(), scheduler.parts.clock, nodes_of_a_kind=scheduler.nodes_of_a_kind
+    )
+    details.add_to(explanation, pod, snapshot)
     return Judged(pod, explanation, decision.status, decision.diagnosis), decision
 
 

@@ -14,6 +14,7 @@ from scheduler.clock import SystemClock
 from scheduler.cycle.event_handlers import NodeHandler
 from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.pod_handlers import QueueingPodHandler
+from scheduler.cycle.refusal_details import NODES_OF_A_KIND
 from scheduler.cycle.reporting import Reporter
 from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
 from scheduler.whatif.typed_items import NODES, PODS, decoded_object
@@ -39,6 +40,7 @@ class OfflineScheduler:
         parts: all of it.
         nominator: the pods that are expected somewhere.
         needs: what the plugins read beyond the usual.
+        nodes_of_a_kind: about how many nodes that were refused alike details are told.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -52,6 +54,7 @@ class OfflineScheduler:
         *,
         in_tree: Mapping[str, type[Plugin]] = IN_TREE,
         refresh: bool = True,
+        nodes_of_a_kind: float = NODES_OF_A_KIND,
     ) -> None:
         self.parts = Parts(SystemClock(), NoObserver(), in_tree)
         api_server = NoApiServer()
@@ -64,6 +67,7 @@ class OfflineScheduler:
         self.needs = needs_of(self.frameworks.values())
         if refresh:
             self._refresh()
+        self.nodes_of_a_kind = nodes_of_a_kind
         self._fill(cluster)
 
     def _fill(self, cluster: ClusterFile) -> None:

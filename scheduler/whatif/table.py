@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.console import Console
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _STYLES = {"schedulable": "green", "unschedulable": "red", "gated": "yellow", "error": "red"}
 _RANKED_SHOWN = 10
 _NAMES_SHOWN = 3
+_DETAILS_SHOWN = 5
+_NOT_ANY_MORE = "nothing is in the way any more; it was when this was decided"
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[^A-Z]+")
 
 
@@ -34,6 +36,7 @@ def show(console: Console, explanation: Explanation, *, all_nodes: bool) -> None
     if explanation["preFilter"]:
         plugin = explanation["preFilter"]["plugin"]
         console.print(Text(f"{plugin} refuses the pod, whatever the node."))
+        _show_details(console, explanation["preFilter"].get("details", ()))
     if "preFilterNodes" in explanation:
         names = _some(explanation["preFilterNodes"], all_nodes=all_nodes)
         console.print(Text(f"Only these nodes come into question: {names}"), soft_wrap=True)
@@ -43,6 +46,7 @@ def show(console: Console, explanation: Explanation, *, all_nodes: bool) -> None
         console.print(Text(f"Not ranked: {_some(list(feasible), all_nodes=all_nodes)}"), soft_wrap=True)
     if refused:
         console.print(_refusals(refused, all_nodes=all_nodes))
+        _show_all_details(console, refused, all_nodes=all_nodes)
     console.print()
 
 
@@ -91,6 +95,27 @@ def _refusals(refused: dict[str, Any], *, all_nodes: bool) -> Table:
         which = Text(_some(names, all_nodes=all_nodes))
         table.add_row(Text(plugin), Text(", ".join(reasons)), code, str(len(names)), which)
     return table
+
+
+def _show_all_details(console: Console, refused: dict[str, Any], *, all_nodes: bool) -> None:
+    """Tell of nodes what plugins say of them, those together of which they say the same."""
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name, verdict in refused.items():
+        if "details" in verdict:
+            groups.setdefault((verdict["plugin"], tuple(verdict["details"])), []).append(name)
+    shown = list(groups.items())[: None if all_nodes else _DETAILS_SHOWN]
+    for (plugin, details), names in shown:
+        which = _some(names, all_nodes=all_nodes)
+        console.print(Text.assemble((f"{plugin} on {which}:", "bold")), soft_wrap=True)
+        _show_details(console, details or (_NOT_ANY_MORE,))
+    if len(groups) > len(shown):
+        told = f"and more of {len(groups) - len(shown)} other kinds of nodes: --all-nodes shows it"
+        console.print(Text(told, style="dim"))
+
+
+def _show_details(console: Console, details: Iterable[str]) -> None:
+    for detail in details:
+        console.print(Text(f"  {detail}"), soft_wrap=True)
 
 
 def _some(names: Sequence[str], *, all_nodes: bool) -> str:

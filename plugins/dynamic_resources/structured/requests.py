@@ -108,6 +108,23 @@ class Wanted:
         """
         return [found for device in pool.devices if (found := self._candidate(pool, device)) is not None]
 
+    def why_not(self, pool: Pool, device: PoolDevice) -> str:
+        """Say for people why a device of a pool is none that the request selects; "" if it is one."""
+        for expressions, whose in ((self._class_selectors, "class"), (self._selectors, "request")):
+            for expression in expressions:
+                verdict = _verdict(device, expression)
+                if isinstance(verdict, CELError):
+                    return f"of which a selector of the {whose} cannot tell ({verdict})"
+                if not verdict:
+                    return f"not selected by the {whose}, {expression.strip()}"
+        if pool.usable is not None and device not in pool.usable:
+            return "for other nodes"
+        return "" if self.consumption_of(device) is not None else "without the capacity that is asked for"
+
+    def consumption_of(self, device: PoolDevice) -> dict[str, Consumption] | None:
+        """Return what the request would consume of a device; None if it can never have it."""
+        return consumption(device.device, self._capacity)
+
     def _candidate(self, pool: Pool, device: PoolDevice) -> Candidate | None:
         for expressions, says_class in ((self._class_selectors, True), (self._selectors, False)):
             for number, expression in enumerate(expressions):
@@ -119,7 +136,7 @@ class Wanted:
                     return None
         if pool.usable is not None and device not in pool.usable:
             return None
-        consumed = consumption(device.device, self._capacity)
+        consumed = self.consumption_of(device)
         return None if consumed is None else Candidate(pool, device, consumed)
 
     def _problem(self, request: ExactDeviceRequest | DeviceSubRequest) -> str:

@@ -1,0 +1,258 @@
+"""Which claim and request a node cannot give devices to, what became of the devices there, and what would help.
+
+The judging is the allocator's; here the devices that a node sees are gone through once more, request by request, and
+counted by what is against each.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from plugins.dynamic_resources.binding_conditions import DeviceBindingError, is_ready
+from plugins.dynamic_resources.extended_resources import ExtendedResources, is_written
+from plugins.dynamic_resources.pod_devices import Deadline, is_unready, places_of
+from plugins.dynamic_resources.structured import (
+    AllocationError,
+    Allocator,
+    DeviceID,
+    InvalidPoolsError,
+    OutOfTimeError,
+)
+from plugins.dynamic_resources.structured.capacity import fits
+from scheduler.objects.dynamic_resources import ResourceClaim
+from scheduler.objects.selector_words import asked_of_labels, labels_in_question, some_of
+from scheduler.snapshot import Index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from plugins.dynamic_resources.devices import Devices
+    from plugins.dynamic_resources.pod_claims import HeldClaim
+    from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, Pools
+    from plugins.dynamic_resources.structured.requests import Question, Wanted
+    from scheduler.framework import Clock
+    from scheduler.objects.dynamic_resources import DeviceConstraint
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import NodeInfo
+
+
+def _devices_of(claim: ResourceClaim) -> Iterator[DeviceID]:
+    allocation = claim.status.allocation
+    for result in () if allocation is None else allocation.devices.results:
+        if not result.admin_access:
+            yield DeviceID(result.driver, result.pool, result.device)
+
+
+_BY_DEVICE: Final = Index(ResourceClaim, _devices_of)
+"""Device -> the claims that hold it, or a share of it."""
+
+_SECONDS: Final = 0.02
+"""How long a search for devices may last of which only the reason is told."""
+
+
+class Explaining:
+    """Tells people about claims and devices as they are now.
+
+    Args:
+        devices: what is known of them.
+        clock: the time.
+        binding_seconds: how long devices may take to be made ready.
+    """
+
+    def __init__(self, devices: Devices, clock: Clock, binding_seconds: float) -> None:
+        self._devices = devices
+        self._clock = clock
+        self._binding_seconds = binding_seconds
+
+    def why_not_on(
+        self, node: NodeInfo, pod: PodInfo, held: Sequence[HeldClaim], special: HeldClaim | None
+    ) -> Iterator[str]:
+        """Yield what keeps a pod from a node, as `PodDevices.judge` sees it; nothing if the node passes.
+
+        Args:
+            node: which.
+            pod: which.
+            held: its claims, the one for extended resources included.
+            special: that one.
+        """
+        claims, now = [], self._clock.utc_now()
+        for each in held:
+            if each.claim.status.allocation is not None:
+                yield from _why_elsewhere(each.claim, node)
+                if is_unready(each.claim, self._binding_seconds, now):
+                    yield _why_unready(each.claim)
+            elif each is not special:
+                claims.append(each.claim)
+        if special is not None and is_written(special.claim):
+            yield f"claim {special.claim.metadata.name}, of an earlier attempt at the pod, has to be deleted first"
+        elif special is not None:
+            extended = ExtendedResources.of(pod, self._devices.classes)
+            if names := extended.needed_on(node.allocatable):
+                claims.append(extended.claim_for(names, special.claim).claim)
+        if claims:
+            yield from self._why_no_devices(claims, node)
+
+    def _why_no_devices(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> Iterator[str]:
+        """Yield why claims cannot all be given devices on a node; nothing if they can."""
+        devices, deadline = self._devices, Deadline(self._clock, _SECONDS)
+        allocator = Allocator(
+            devices.inventory, devices.allocated, devices.classes.get, out_of_time=deadline.is_over
+        )
+        deadline.begin()
+        try:
+            if allocator.allocate(node, claims) is not None:
+                return
+        except AllocationError as error:
+            yield str(error)
+            return
+        except (InvalidPoolsError, OutOfTimeError) as error:
+            yield str(error) or "to look for devices on this node takes long"
+        question = devices.inventory.questions.of(claims, devices.classes.get)
+        pools = devices.inventory.view_of(node)
+        yield from _broken(pools)
+        is_enough = True
+        for claim, requests in zip(claims, question.claims, strict=True):
+            for alternatives in requests:
+                tallies = [_Tally(wanted, pools, devices) for wanted in alternatives]
+                if not any(each.is_enough for each in tallies):
+                    is_enough = False
+                    for each in tallies:
+                        yield from each.sentences(claim.metadata.name)
+        if is_enough:
+            yield from _why_not_together(claims, question)
+
+
+def _why_elsewhere(claim: ResourceClaim, node: NodeInfo) -> Iterator[str]:
+    """Yield why a claim that has its devices keeps a pod from a node; nothing if it does not."""
+    rules = places_of(claim)
+    if rules is None or any(rule.matches(node.name, node.labels) for rule in rules):
+        return
+    devices = some_of([str(device) for device in _devices_of(claim)])
+    yield (
+        f"claim {claim.metadata.name} has its devices already ({devices}), only for nodes with "
+        f"{asked_of_labels(rules)}; this node has {labels_in_question(rules, node.labels)}"
+    )
+    users = some_of([consumer.name for consumer in claim.status.reserved_for])
+    otherwise = f"the end of those that use the claim ({users})" if users else "giving the devices back"
+    yield f"what would help: room on such a node, or {otherwise}"
+
+
+def _why_unready(claim: ResourceClaim) -> str:
+    """Say why the devices of a claim are of no use."""
+    try:
+        is_ready(claim)
+    except DeviceBindingError as error:
+        return str(error)
+    return f"claim {claim.metadata.name}: its devices were not made ready in time"
+
+
+def _broken(pools: Pools) -> Iterator[str]:
+    for pool in pools:
+        if not pool.gives:
+            why = "slices of it are missing" if pool.is_incomplete else "its slices contradict each other"
+            yield f"pool {pool.id} gives nothing: {why}"
+
+
+def _why_not_together(claims: Sequence[ResourceClaim], question: Question) -> Iterator[str]:
+    names = some_of([claim.metadata.name for claim in claims])
+    yield f"claim {names}: each request alone could be met here, and not all of them together"
+    for constraints in question.constraints:
+        for constraint in constraints:
+            yield f"  a constraint wants {_wanted_by(constraint)}"
+    yield "what would help: more free devices on this node, or such as go together"
+
+
+def _wanted_by(constraint: DeviceConstraint) -> str:
+    of = f" of {', '.join(constraint.requests)}" if constraint.requests else ""
+    if constraint.match_attribute is not None:
+        return f"all devices{of} to have one value of {constraint.match_attribute}"
+    return f"all devices{of} to have another value of {constraint.distinct_attribute} each"
+
+
+class _Tally:
+    """The devices that a node sees, by what is against giving them for one request.
+
+    Attributes:
+        wanted: the request.
+        total: how many devices there are.
+        free: how many there is nothing against.
+        against: why -> the others.
+    """
+
+    def __init__(self, wanted: Wanted, pools: Pools, devices: Devices) -> None:
+        self.wanted = wanted
+        self.total = self.free = 0
+        self.against: defaultdict[str, list[PoolDevice]] = defaultdict(list)
+        for pool in pools:
+            for device in pool.devices if pool.gives else ():
+                self.total += 1
+                why = wanted.why_not(pool, device) or _why_not_free(wanted, pool, device, devices)
+                if why:
+                    self.against[why].append(device)
+                else:
+                    self.free += 1
+
+    @property
+    def is_enough(self) -> bool:
+        if self.wanted.all_devices:
+            return bool(self.free) and not any(why.startswith(_USED) for why in self.against)
+        return self.free >= self.wanted.count
+
+    def sentences(self, claim: str) -> Iterator[str]:
+        wanted = self.wanted
+        many = (
+            "all devices"
+            if wanted.all_devices
+            else "a device"
+            if wanted.count == 1
+            else f"{wanted.count} devices"
+        )
+        of_class = "" if wanted.device_class is None else f" of class {wanted.device_class.metadata.name}"
+        had = f"{self.free} of the {self.total} here would do" if self.total else "there are no devices here"
+        yield f"claim {claim}, request {wanted.name}: needs {many}{of_class}; {had}"
+        for why, devices in sorted(self.against.items(), key=lambda item: -len(item[1])):
+            yield f"  {len(devices)} {why}: {some_of([device.id.device for device in devices])}"
+        if wanted.all_devices:
+            yield "what would help: all of them free, and at least one"
+        else:
+            yield f"what would help: {wanted.count - self.free} more such devices free on this node"
+
+
+_USED: Final = "in use"
+
+
+def _why_not_free(wanted: Wanted, pool: Pool, device: PoolDevice, devices: Devices) -> str:
+    """Say what is against giving a device that a request selects; "" if nothing is, as far as it alone goes."""
+    allocated = devices.allocated
+    if not wanted.admin_access and device.id in allocated.whole:
+        return f"{_USED} by claim {_holders(device.id, devices)}"
+    taken = allocated.consumed.get(device.id, {})
+    if device.device.allow_multiple_allocations and not fits(wanted.consumption_of(device) or {}, taken):
+        return f"{_USED}, with too little left, by claim {_holders(device.id, devices)}"
+    for taint in device.device.taints:
+        if taint.effect in {"NoSchedule", "NoExecute"} and not any(
+            each.tolerates(taint) for each in wanted.tolerations
+        ):
+            value = f"={taint.value}" if taint.value else ""
+            return f"tainted, {taint.key}{value}:{taint.effect}"
+    if device.takes and not _counters_left(pool, device, devices):
+        return "without enough left of the counters that it shares"
+    return ""
+
+
+def _counters_left(pool: Pool, device: PoolDevice, devices: Devices) -> bool:
+    taken = dict.fromkeys(device.takes, 0)
+    for other in (*pool.devices, *pool.others):
+        if other.takes and devices.allocated.is_allocated(other.id):
+            for place in taken.keys() & other.takes.keys():
+                taken[place] += other.takes[place]
+    return all(taken[place] + amount <= pool.counters[place] for place, amount in device.takes.items())
+
+
+def _holders(device: DeviceID, devices: Devices) -> str:
+    keys = list(devices.claims.indexed(_BY_DEVICE, device))
+    for uid, allocation in devices.in_flight.items():
+        if any(device == (each.driver, each.pool, each.device) for each in allocation.devices.results):
+            keys += [key for key, known in devices.uids.items() if known == uid]
+    return some_of(list(dict.fromkeys(keys))) or "that is gone by now"

@@ -1,0 +1,254 @@
+"""Which claim or volume keeps a pod from a node, and what would help, in sentences for people.
+
+The judging is that of Filter; here it is only told. Whoever waits for the answer has the patience to go through all
+volumes of a class, which no decision does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from plugins.volume_binding.candidates import AVAILABLE, CAPACITIES_OF_CLASS, CapacityDemand, VolumeDemand
+from plugins.volume_binding.claims import SELECTED_NODE, fault_of, is_fully_bound, key_of, selected_node
+from plugins.volume_binding.judging import NO_PROVISIONER, Refusal, topologies
+from plugins.volume_binding.migration import reach_on
+from plugins.volume_binding.places import reaches
+from plugins.volumes.storage import CSI_STORAGE_CAPACITIES, VOLUMES, Storage
+from scheduler.objects.canonical_quantity import canonical_quantity
+from scheduler.objects.quantity import parse_quantity
+from scheduler.objects.selector_words import asked_of_labels, labels_in_question, some_of
+from scheduler.objects.selectors import SelectorError
+from scheduler.objects.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolume
+from scheduler.snapshot import Index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from plugins.volume_binding.judging import NodeVolumes
+    from plugins.volume_binding.places import Reach
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.storage import PersistentVolumeClaim, StorageClass
+    from scheduler.snapshot import NodeInfo, Snapshot
+
+Amount = str | int | float
+"""A quantity as it is written."""
+
+_OF_CLASS: Final = Index(PersistentVolume, lambda volume: (volume.class_name,))
+
+
+def why_not_anywhere(pod: PodInfo, storage: Storage) -> Iterator[str]:
+    """Yield what is wrong with the claims of a pod, whatever the node."""
+    for named in pod.claims:
+        claim = storage.claim(named.key)
+        if claim is None or fault_of(pod, named, claim):
+            yield f"volume {named.volume}: {fault_of(pod, named, claim)}"
+            if claim is None and not named.is_ephemeral:
+                yield f"what would help: a PersistentVolumeClaim {named.name} in namespace {pod.namespace}"
+        elif not is_fully_bound(claim):
+            yield from _why_not_bound(claim, storage)
+
+
+def why_not_on(snapshot: Snapshot, node: NodeInfo, judged: NodeVolumes) -> Iterator[str]:
+    """Yield what is in the way on one node: nothing if the node passes."""
+    storage, refusals = Storage(snapshot), judged.refusals_of(node.row)
+    if refusals & (Refusal.GONE | Refusal.NOT_REACHED):
+        for claim in judged.claims.bound:
+            yield from _why_not_reached(claim, node, storage)
+    if not refusals & (Refusal.NO_VOLUME | Refusal.NO_ROOM):
+        return
+    for claim in judged.claims.unbound:
+        selected = selected_node(claim)
+        if selected is not None and selected != node.name:
+            yield f"claim {_name(claim)}: its volume is to be made for node {selected} (annotation {SELECTED_NODE})"
+        elif selected is not None:
+            yield from _why_not_made(claim, node, snapshot)
+        elif judged.lacks_volume(claim, node.row):
+            yield from _why_no_volume(claim, node, snapshot)
+
+
+def _why_not_bound(claim: PersistentVolumeClaim, storage: Storage) -> Iterator[str]:
+    """Tell of a claim that is to be bound before the pod has a node; one that waits for it is in nobody's way."""
+    name, of_class, volume_name = _name(claim), claim.class_name, claim.spec.volume_name
+    if volume_name:
+        volume = storage.bound_volume(claim)
+        if volume is None:
+            yield f"claim {name} names volume {volume_name}, which does not exist"
+        elif (holder := _holder(volume)) not in {None, key_of(claim)}:
+            yield f"claim {name} names volume {volume_name}, which claim {holder} has"
+        else:
+            yield f"claim {name} names volume {volume_name}; the volume controller has not bound them yet"
+        return
+    storage_class = storage.storage_class(of_class) if of_class else None
+    if storage_class is None:
+        which = f'class "{of_class}", which does not exist' if of_class else "no class"
+        yield f"claim {name} has no volume yet, and is of {which}"
+        missing = f' a StorageClass "{of_class}", or' if of_class else ""
+        yield f"what would help:{missing} a volume for it: {_wanted(claim)}"
+    elif storage_class.volume_binding_mode is None:
+        yield f'claim {name}: its class "{of_class}" has no volumeBindingMode'
+    elif storage_class.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
+        yield (
+            f'claim {name} has no volume yet; its class "{of_class}" has it bound before the pod has a node, by '
+            f"{_maker(storage_class)}"
+        )
+
+
+def _maker(storage_class: StorageClass) -> str:
+    if storage_class.provisioner in {"", NO_PROVISIONER}:
+        return "somebody who makes volumes by hand"
+    return f"the provisioner {storage_class.provisioner}"
+
+
+def _why_not_reached(claim: PersistentVolumeClaim, node: NodeInfo, storage: Storage) -> Iterator[str]:
+    name, volume = _name(claim), storage.bound_volume(claim)
+    if volume is None:
+        yield f"claim {name} is bound to volume {claim.spec.volume_name}, which does not exist"
+        return
+    try:
+        reach = reach_on(volume, storage.csi_node(node.name))
+    except ValueError as error:
+        yield f"claim {name} is bound to volume {volume.metadata.name}: {error}"
+        return
+    if not reaches(reach, node.labels):
+        yield f"claim {name} is bound to volume {volume.metadata.name}, which is {_only_for(reach, node)}"
+        yield "what would help: room on a node with such labels, since the volume stays where it is"
+
+
+def _why_no_volume(claim: PersistentVolumeClaim, node: NodeInfo, snapshot: Snapshot) -> Iterator[str]:
+    """Tell why there is no volume for a claim, if none can be made either."""
+    not_made = list(_why_not_made(claim, node, snapshot))
+    if not not_made:
+        return
+    try:
+        demand = VolumeDemand.of(claim)
+    except SelectorError as error:
+        yield f"claim {_name(claim)}: its selector is none: {error}"
+        return
+    volumes = snapshot.objects(VOLUMES).indexed(_OF_CLASS, claim.class_name)
+    there = f'of the {len(volumes)} volumes of class "{claim.class_name}":' if volumes else "there is none"
+    yield f"claim {_name(claim)} needs {_wanted(claim)}; {there}"
+    yield from _shortcomings(claim, demand, volumes.values(), node)
+    yield from not_made
+
+
+def _why_not_made(claim: PersistentVolumeClaim, node: NodeInfo, snapshot: Snapshot) -> Iterator[str]:
+    """Tell why no volume can be made for a claim on a node, and what would help; nothing if it can."""
+    name, of_class, storage = _name(claim), claim.class_name, Storage(snapshot)
+    storage_class = storage.storage_class(of_class)
+    assert storage_class is not None, "of a class that is not there claims do not wait for a node"
+    if storage_class.provisioner in {"", NO_PROVISIONER}:
+        yield f'what would help: such a volume of class "{of_class}" for this node, since none are made by themselves'
+        return
+    allowed = topologies(storage_class)
+    if not reaches(allowed, node.labels):
+        yield f'claim {name}: class "{of_class}" makes volumes {_only_for(allowed, node)}'
+        yield "what would help: these labels of the node among the class's allowedTopologies"
+        return
+    driver, request = storage.csi_driver(storage_class.provisioner), claim.spec.resources.requests
+    if request.storage is not None and driver is not None and driver.spec.storage_capacity:
+        yield from _why_no_room(claim, request.storage, storage_class.provisioner, node, snapshot)
+
+
+def _why_no_room(
+    claim: PersistentVolumeClaim, asked: Amount, driver: str, node: NodeInfo, snapshot: Snapshot
+) -> Iterator[str]:
+    demand = CapacityDemand(claim.class_name, parse_quantity(asked).value())
+    reports = snapshot.objects(CSI_STORAGE_CAPACITIES).indexed(CAPACITIES_OF_CLASS, claim.class_name)
+    here = [each for each in reports.values() if reaches(demand.reach(each), node.labels)]
+    if any(map(demand.is_met_by, here)):
+        return
+    who = f'claim {_name(claim)}: driver {driver} reports of class "{claim.class_name}"'
+    amounts = [each.largest_volume for each in here]
+    known = [amount for amount in amounts if amount is not None]
+    if not here:
+        yield f"{who} nothing about this node (none of {len(reports)} CSIStorageCapacity objects is for it)"
+    elif not known:
+        yield f"{who} storage for this node, but not how much"
+    else:
+        largest = here[amounts.index(max(known, key=lambda amount: amount.nanos))]
+        written = largest.capacity if largest.maximum_volume_size is None else largest.maximum_volume_size
+        yield (
+            f"{who} {_amount(written)} at most on this node (CSIStorageCapacity {largest.metadata.name}), and "
+            f"{_amount(asked)} are asked for"
+        )
+    yield f"what would help: room for {_amount(asked)} in a CSIStorageCapacity for this node, or a volume of that size"
+
+
+def _shortcomings(
+    claim: PersistentVolumeClaim, demand: VolumeDemand, volumes: Iterable[PersistentVolume], node: NodeInfo
+) -> Iterator[str]:
+    """Yield why volumes will not do, those together that lack the same; those that this node reaches first."""
+    alike: dict[str, list[str]] = defaultdict(list)
+    elsewhere: dict[str, list[str]] = defaultdict(list)
+    for volume in sorted(volumes, key=lambda each: each.metadata.name):
+        reach = demand.reach(volume)
+        if not reaches(reach, node.labels):
+            elsewhere[f"is {_only_for(reach, node, is_short=True)}"].append(volume.metadata.name)
+        else:
+            alike[_shortcoming(claim, demand, volume)].append(volume.metadata.name)
+    far = [name for names in elsewhere.values() for name in names]
+    for shortcoming, names in alike.items():
+        yield f"  {some_of(names)} {shortcoming}"
+    if len(elsewhere) <= _PLACES_SHOWN:
+        for shortcoming, names in elsewhere.items():
+            yield f"  {some_of(names)} {shortcoming}"
+    else:
+        yield f"  {some_of(far)} are for nodes with other labels"
+
+
+_PLACES_SHOWN = 3
+
+
+def _shortcoming(claim: PersistentVolumeClaim, demand: VolumeDemand, volume: PersistentVolume) -> str:
+    """Say why a volume that a node reaches will not do for a claim."""
+    return next(_faults(claim, demand, volume), "is taken by another claim of this pod")
+
+
+def _faults(claim: PersistentVolumeClaim, demand: VolumeDemand, volume: PersistentVolume) -> Iterator[str]:
+    spec, reference = volume.spec, volume.spec.claim_ref
+    if reference is not None and _holder(volume) != key_of(claim):
+        yield f"is taken, by claim {_holder(volume)}"
+    if reference is not None and reference.uid not in {"", claim.metadata.uid}:
+        yield f"is taken, by an earlier claim {_holder(volume)} that is gone"
+    if volume.metadata.deletion_timestamp:
+        yield "is being deleted"
+    if reference is None and volume.status.phase != AVAILABLE:
+        yield f"is not Available but {volume.status.phase or 'of no phase yet'}"
+    if demand.rank(volume) < demand.nanos:
+        yield f"has {_amount(spec.capacity.storage)} only"
+    if missing := sorted(demand.access_modes.difference(spec.access_modes)):
+        yield f"is not {', '.join(missing)}"
+    if not demand.has_room_in(volume):
+        yield f"is of another volumeMode or VolumeAttributesClass than {_wanted(claim)}"
+    if demand.labels is not None and not demand.labels.matches(volume.metadata.labels):
+        yield "lacks the labels of the claim's selector"
+
+
+def _wanted(claim: PersistentVolumeClaim) -> str:
+    spec = claim.spec
+    wanted = ["a volume", *spec.access_modes]
+    if spec.volume_mode not in {None, "Filesystem"}:
+        wanted.append(f"of mode {spec.volume_mode}")
+    if spec.volume_attributes_class_name:
+        wanted.append(f"of VolumeAttributesClass {spec.volume_attributes_class_name}")
+    return f"{' '.join(wanted)} with {_amount(spec.resources.requests.storage)} or more"
+
+
+def _only_for(reach: Reach, node: NodeInfo, *, is_short: bool = False) -> str:
+    rules = reach or ()
+    only = f"only for nodes with {asked_of_labels(rules)}"
+    return only if is_short else f"{only}; this node has {labels_in_question(rules, node.labels)}"
+
+
+def _holder(volume: PersistentVolume) -> str | None:
+    reference = volume.spec.claim_ref
+    return None if reference is None else f"{reference.namespace}/{reference.name}"
+
+
+def _amount(written: Amount | None) -> str:
+    return canonical_quantity(0 if written is None else written)
+
+
+def _name(claim: PersistentVolumeClaim) -> str:
+    return claim.metadata.name

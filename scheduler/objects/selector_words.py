@@ -1,0 +1,52 @@
+"""Selectors in words, for people: what they ask of a node's labels, and what the node has instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from scheduler.objects.selectors import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from scheduler.objects.selectors import NodeRule, Requirement
+
+_SHOWN: Final = 3
+
+
+def some_of(items: Sequence[str], shown: int = _SHOWN) -> str:
+    """Return a few of many: `a, b, c and 7 more`."""
+    rest = len(items) - shown
+    return ", ".join(items[:shown]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def asked_of_labels(rules: Sequence[NodeRule]) -> str:
+    """Return what rules ask of a node, any of which is enough: `zone in (a, b), or disk`."""
+    if not rules:
+        return "labels that no node can have"
+    asked = [
+        " and ".join(map(_asked, (*rule.labels, *rule.fields))) or "any labels" for rule in rules[:_SHOWN]
+    ]
+    rest = len(rules) - len(asked)
+    return ", or ".join(asked) + (f", or {rest} more" if rest else "")
+
+
+def labels_in_question(rules: Iterable[NodeRule], labels: Mapping[str, str]) -> str:
+    """Return what a node has of the labels that rules ask for: `zone=c, no disk`."""
+    keys = dict.fromkeys(requirement.key for rule in rules for requirement in rule.labels)
+    return (
+        some_of([f"{key}={labels[key]}" if key in labels else f"no {key}" for key in keys]) or "none of them"
+    )
+
+
+def _asked(requirement: Requirement) -> str:
+    key, values = requirement.key, some_of(sorted(requirement.values))
+    words = {
+        Operator.IN: f"{key} in ({values})",
+        Operator.NOT_IN: f"{key} not in ({values})",
+        Operator.EXISTS: key,
+        Operator.DOES_NOT_EXIST: f"no {key}",
+        Operator.GT: f"{key} > {requirement.bound}",
+        Operator.LT: f"{key} < {requirement.bound}",
+    }
+    return words[requirement.operator]
