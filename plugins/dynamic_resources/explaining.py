@@ -21,7 +21,7 @@ from plugins.dynamic_resources.structured import (
 )
 from plugins.dynamic_resources.structured.capacity import fits
 from scheduler.objects.dynamic_resources import ResourceClaim
-from scheduler.objects.selector_words import asked_of_labels, labels_in_question, some_of
+from scheduler.objects.selector_words import only_for, some_of
 from scheduler.snapshot import Index
 
 if TYPE_CHECKING:
@@ -129,10 +129,7 @@ def _why_elsewhere(claim: ResourceClaim, node: NodeInfo) -> Iterator[str]:
     if rules is None or any(rule.matches(node.name, node.labels) for rule in rules):
         return
     devices = some_of([str(device) for device in _devices_of(claim)])
-    yield (
-        f"claim {claim.metadata.name} has its devices already ({devices}), only for nodes with "
-        f"{asked_of_labels(rules)}; this node has {labels_in_question(rules, node.labels)}"
-    )
+    yield (f"claim {claim.metadata.name} has its devices already ({devices}), {only_for(rules, node.labels)}")
     users = some_of([consumer.name for consumer in claim.status.reserved_for])
     otherwise = f"the end of those that use the claim ({users})" if users else "giving the devices back"
     yield f"what would help: room on such a node, or {otherwise}"

@@ -17,7 +17,7 @@ from plugins.volume_binding.places import reaches
 from plugins.volumes.storage import CSI_STORAGE_CAPACITIES, VOLUMES, Storage
 from scheduler.objects.canonical_quantity import canonical_quantity
 from scheduler.objects.quantity import parse_quantity
-from scheduler.objects.selector_words import asked_of_labels, labels_in_question, some_of
+from scheduler.objects.selector_words import asked_of, only_for, some_of
 from scheduler.objects.selectors import SelectorError
 from scheduler.objects.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolume
 from scheduler.snapshot import Index
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from plugins.volume_binding.judging import NodeVolumes
-    from plugins.volume_binding.places import Reach
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.storage import PersistentVolumeClaim, StorageClass
     from scheduler.snapshot import NodeInfo, Snapshot
@@ -111,7 +110,7 @@ def _why_not_reached(claim: PersistentVolumeClaim, node: NodeInfo, storage: Stor
         yield f"claim {name} is bound to volume {volume.metadata.name}: {error}"
         return
     if not reaches(reach, node.labels):
-        yield f"claim {name} is bound to volume {volume.metadata.name}, which is {_only_for(reach, node)}"
+        yield f"claim {name} is bound to volume {volume.metadata.name}, which is {only_for(reach or (), node.labels)}"
         yield "what would help: room on a node with such labels, since the volume stays where it is"
 
 
@@ -138,11 +137,11 @@ def _why_not_made(claim: PersistentVolumeClaim, node: NodeInfo, snapshot: Snapsh
     storage_class = storage.storage_class(of_class)
     assert storage_class is not None, "of a class that is not there claims do not wait for a node"
     if storage_class.provisioner in {"", NO_PROVISIONER}:
-        yield f'what would help: such a volume of class "{of_class}" for this node, since none are made by themselves'
+        yield f'what would help: such a volume of class "{of_class}" that this node reaches; its class has nobody make one'
         return
     allowed = topologies(storage_class)
     if not reaches(allowed, node.labels):
-        yield f'claim {name}: class "{of_class}" makes volumes {_only_for(allowed, node)}'
+        yield f'claim {name}: class "{of_class}" makes volumes {only_for(allowed or (), node.labels)}'
         yield "what would help: these labels of the node among the class's allowedTopologies"
         return
     driver, request = storage.csi_driver(storage_class.provisioner), claim.spec.resources.requests
@@ -184,7 +183,7 @@ def _shortcomings(
     for volume in sorted(volumes, key=lambda each: each.metadata.name):
         reach = demand.reach(volume)
         if not reaches(reach, node.labels):
-            elsewhere[f"is {_only_for(reach, node, is_short=True)}"].append(volume.metadata.name)
+            elsewhere[f"is only for nodes with {asked_of(reach or ())}"].append(volume.metadata.name)
         else:
             alike[_shortcoming(claim, demand, volume)].append(volume.metadata.name)
     far = [name for names in elsewhere.values() for name in names]
@@ -227,18 +226,12 @@ def _faults(claim: PersistentVolumeClaim, demand: VolumeDemand, volume: Persiste
 
 def _wanted(claim: PersistentVolumeClaim) -> str:
     spec = claim.spec
-    wanted = ["a volume", *spec.access_modes]
+    wanted = ["a", *spec.access_modes, "volume"]
     if spec.volume_mode not in {None, "Filesystem"}:
         wanted.append(f"of mode {spec.volume_mode}")
     if spec.volume_attributes_class_name:
         wanted.append(f"of VolumeAttributesClass {spec.volume_attributes_class_name}")
-    return f"{' '.join(wanted)} with {_amount(spec.resources.requests.storage)} or more"
-
-
-def _only_for(reach: Reach, node: NodeInfo, *, is_short: bool = False) -> str:
-    rules = reach or ()
-    only = f"only for nodes with {asked_of_labels(rules)}"
-    return only if is_short else f"{only}; this node has {labels_in_question(rules, node.labels)}"
+    return f"{' '.join(wanted)} of {_amount(spec.resources.requests.storage)} or more"
 
 
 def _holder(volume: PersistentVolume) -> str | None:

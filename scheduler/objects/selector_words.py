@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from scheduler.objects.selectors import Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from scheduler.objects.selectors import NodeRule, Requirement
 
@@ -20,7 +20,14 @@ def some_of(items: Sequence[str], shown: int = _SHOWN) -> str:
     return ", ".join(items[:shown]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def asked_of_labels(rules: Sequence[NodeRule]) -> str:
+def only_for(rules: Sequence[NodeRule], labels: Mapping[str, str]) -> str:
+    """Return which nodes something is for, and what one has instead: `only for nodes with disk; this node has no disk`."""
+    keys = dict.fromkeys(requirement.key for rule in rules for requirement in rule.labels)
+    had = some_of([f"{key}={labels[key]}" if key in labels else f"no {key}" for key in keys])
+    return f"only for nodes with {asked_of(rules)}" + (f"; this node has {had}" if had else "")
+
+
+def asked_of(rules: Sequence[NodeRule]) -> str:
     """Return what rules ask of a node, any of which is enough: `zone in (a, b), or disk`."""
     if not rules:
         return "labels that no node can have"
@@ -29,14 +36,6 @@ def asked_of_labels(rules: Sequence[NodeRule]) -> str:
     ]
     rest = len(rules) - len(asked)
     return ", or ".join(asked) + (f", or {rest} more" if rest else "")
-
-
-def labels_in_question(rules: Iterable[NodeRule], labels: Mapping[str, str]) -> str:
-    """Return what a node has of the labels that rules ask for: `zone=c, no disk`."""
-    keys = dict.fromkeys(requirement.key for rule in rules for requirement in rule.labels)
-    return (
-        some_of([f"{key}={labels[key]}" if key in labels else f"no {key}" for key in keys]) or "none of them"
-    )
 
 
 def _asked(requirement: Requirement) -> str:

@@ -1,0 +1,73 @@
+"""What plugins say of refusals beyond kube-scheduler's words agrees with them: something where a node is refused, nothing elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from scheduler.configuration.load import default, parse
+from scheduler.cycle.refusal_details import RefusalDetails
+from scheduler.whatif import cluster_file
+from scheduler.whatif.judging import judge_each, pods_to_judge
+from scheduler.whatif.offline import OfflineScheduler
+from tests.conformance.corpus import load, paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scheduler.objects.pod import PodInfo
+
+TELLING = ("VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits", "DynamicResources")
+CASES = [
+    path for path in paths() if path.parent.name in {"volumes", "dra", "mixed"} and "-00" in path.name
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem.partition(".")[0])
+def test_a_refusal_by_volumes_or_devices_has_details_and_a_pass_has_none(path: Path) -> None:
+    case = load(path)
+    cluster = cluster_file.parse(msgspec.json.encode(case.cluster), case.name)
+    configuration = default("default-scheduler") if case.config is None else parse(case.config, case.name)
+    scheduler = OfflineScheduler(cluster, configuration, nodes_of_a_kind=5)
+    for judged in judge_each(scheduler, pods_to_judge(scheduler, cluster.pods)):
+        nodes = judged.explanation["nodes"]
+        for refusal in _refusals(judged.explanation):
+            if "details" in refusal:
+                assert refusal["plugin"] in TELLING
+                assert refusal["details"], refusal
+                assert "could not say more" not in refusal["details"][0]
+        feasible = [name for name, verdict in nodes.items() if verdict["feasible"]][:5]
+        for name in feasible:
+            assert list(_said_of(scheduler, judged.pod, name)) == [[]] * len(TELLING), name
+
+
+def test_all_plugins_that_tell_something_do_so() -> None:
+    case = load(next(path for path in CASES if path.name.startswith("volumes-000")))
+    cluster = cluster_file.parse(msgspec.json.encode(case.cluster), case.name)
+    scheduler = OfflineScheduler(cluster, default("default-scheduler"))
+    told = {
+        refusal["plugin"]
+        for judged in judge_each(scheduler, pods_to_judge(scheduler, cluster.pods))
+        for refusal in _refusals(judged.explanation)
+        if "details" in refusal
+    }
+    assert told == {*TELLING} - {"DynamicResources"}
+
+
+def _refusals(explanation: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if explanation["preFilter"]:
+        yield explanation["preFilter"]
+    yield from (verdict for verdict in explanation["nodes"].values() if not verdict["feasible"])
+
+
+def _said_of(scheduler: OfflineScheduler, pod: PodInfo, node_name: str) -> Iterator[list[str]]:
+    """Yield what the plugins would say if each had refused a node."""
+    plugins = scheduler.frameworks[pod.scheduler_name].plugins.all()
+    for plugin in TELLING:
+        refusal = {"feasible": False, "plugin": plugin, "code": "", "reasons": []}
+        explanation: dict[str, Any] = {"preFilter": None, "nodes": {node_name: refusal}}
+        RefusalDetails(plugins, scheduler.parts.clock).add_to(explanation, pod, scheduler.cache.snapshot())
+        yield explanation["nodes"][node_name]["details"]
