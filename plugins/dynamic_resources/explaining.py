@@ -99,17 +99,19 @@ class Explaining:
         allocator = Allocator(
             devices.inventory, devices.allocated, devices.classes.get, out_of_time=deadline.is_over
         )
+        devices.inventory.refresh()
+        question = devices.inventory.questions.of(claims, devices.classes.get)
+        pools = devices.inventory.view_of(node)
         deadline.begin()
         try:
             if allocator.allocate(node, claims) is not None:
                 return
         except AllocationError as error:
             yield str(error)
+            yield from _undecided(question, pools)
             return
         except (InvalidPoolsError, OutOfTimeError) as error:
             yield str(error) or "to look for devices on this node takes long"
-        question = devices.inventory.questions.of(claims, devices.classes.get)
-        pools = devices.inventory.view_of(node)
         yield from _broken(pools)
         is_enough = True
         for claim, requests in zip(claims, question.claims, strict=True):
@@ -149,6 +151,16 @@ def _broken(pools: Pools) -> Iterator[str]:
         if not pool.gives:
             why = "slices of it are missing" if pool.is_incomplete else "its slices contradict each other"
             yield f"pool {pool.id} gives nothing: {why}"
+
+
+def _undecided(question: Question, pools: Pools) -> Iterator[str]:
+    """Yield the devices of which a selector fails to say anything."""
+    for wanted in question.wanted():
+        failing = [each for pool in pools for each in wanted.candidates(pool) if each.failure]
+        if failing:
+            names = some_of([str(each.device.id) for each in failing])
+            yield f"  request {wanted.name} cannot be decided for {names}: {failing[0].failure}"
+            yield "what would help: a selector that asks first whether a device has what it looks at"
 
 
 def _why_not_together(claims: Sequence[ResourceClaim], question: Question) -> Iterator[str]:

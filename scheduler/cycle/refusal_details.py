@@ -79,11 +79,11 @@ class RefusalDetails:
 def _said(plugin: Plugin, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> list[str] | None:
     try:
         said = plugin.why(pod, snapshot, node)
+        if said is None:
+            return None
+        if isinstance(said, str) or not all(isinstance(each, str) for each in said):
+            return [f"{plugin.name} could not say more: expected is a list of texts, was {said!r:.200}"]
+        return list(said)
     except Exception as error:
         logger.exception("Plugin failed to explain", extra={"plugin": plugin.name, "pod": pod.key})
         return [f"{plugin.name} could not say more: {type(error).__name__}: {error}"]
-    if said is None:
-        return None
-    if isinstance(said, str) or not all(isinstance(each, str) for each in said):
-        return [f"{plugin.name} could not say more: expected is a list of texts, was {said!r:.200}"]
-    return list(said)

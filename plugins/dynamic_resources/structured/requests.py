@@ -181,7 +181,7 @@ class Question:
             [bool(request.first_available) for request in spec.devices.requests] for spec in specs
         ]
         self.constraints: list[tuple[DeviceConstraint, ...]] = [spec.devices.constraints for spec in specs]
-        self.wants_all = any(wanted.all_devices for wanted in self._all())
+        self.wants_all = any(wanted.all_devices for wanted in self.wanted())
         self.verdicts = Verdicts()
         self._candidates: dict[Pool, dict[Wanted, list[Candidate]]] = {}
         self._matter: dict[Pools, Pools] = {}
@@ -211,11 +211,12 @@ class Question:
     def _selected(self, pool: Pool) -> dict[Wanted, list[Candidate]]:
         selected = self._candidates.get(pool)
         if selected is None:
-            selected = {wanted: wanted.candidates(pool) for wanted in self._all()}
+            selected = {wanted: wanted.candidates(pool) for wanted in self.wanted()}
             self._candidates[pool] = selected
         return selected
 
-    def _all(self) -> Iterator[Wanted]:
+    def wanted(self) -> Iterator[Wanted]:
+        """Yield all requests of all claims, and their alternatives."""
         for requests in self.claims:
             for alternatives in requests:
                 yield from alternatives

@@ -125,3 +125,33 @@ def test_nodes_that_were_not_ranked_because_of_an_error_are_named() -> None:
     )
 
     assert "Not ranked: n1" in text
+
+
+def test_what_plugins_say_of_nodes_is_told_once_for_nodes_alike() -> None:
+    far = {**refused("VolumeBinding", "no"), "details": ["claim data: far", "what would help: a node"]}
+    nodes = {"n1": far, "n2": far, "n3": {**far, "details": []}, "n4": refused("VolumeBinding", "no")}
+
+    text = shown({"pod": "shop/web", "result": "unschedulable", "nodes": nodes}, width=60)
+
+    assert "VolumeBinding on n1, n2:\n  claim data: far\n  what would help: a node\n" in text
+    assert "VolumeBinding on n3:\n  nothing is in the way any more" in text
+    assert "on n4" not in text
+
+
+def test_of_many_kinds_of_nodes_a_few_are_told_of_unless_all_are_wanted() -> None:
+    nodes = {f"n{number}": {**refused("V", "no"), "details": [f"disk-{number}"]} for number in range(8)}
+    explanation = {"pod": "shop/web", "result": "unschedulable", "nodes": nodes}
+
+    few, every = shown(explanation), shown(explanation, all_nodes=True)
+
+    assert [number for number in range(8) if f"disk-{number}" in few] == [0, 1, 2, 3, 4]
+    assert "and more of 3 other kinds of nodes: --all-nodes shows it" in few
+    assert all(f"disk-{number}" in every for number in range(8))
+
+
+def test_what_a_plugin_says_of_the_pod_follows_its_name() -> None:
+    refusal = {**refused("VolumeBinding", "no"), "details": ["claim data: none"]}
+
+    text = shown({"pod": "shop/web", "result": "unschedulable", "preFilter": refusal})
+
+    assert "VolumeBinding refuses the pod, whatever the node.\n  claim data: none\n" in text

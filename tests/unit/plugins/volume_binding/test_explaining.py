@@ -1,0 +1,266 @@
+"""What VolumeBinding tells people of its refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.testing.storage import (
+    DRIVER,
+    claim,
+    csi_driver,
+    only_on,
+    storage_capacity,
+    storage_class,
+    volume,
+)
+from tests.unit.plugins.volume_binding.stage import HOST, LOCAL, ZONE, Stage, ephemeral, using
+
+
+def told(stage: Stage, waiting: Any, node: str | None) -> list[str]:
+    snapshot = stage.table.snapshot()
+    row = None if node is None else snapshot.row_of(node)
+    return list(stage.plugin.why(waiting, snapshot, None if row is None else snapshot.node_info(row)))
+
+
+def available(name: str, **spec: Any) -> dict[str, Any]:
+    return volume(name, phase="Available", **{"storageClassName": "local", **spec})
+
+
+STAYS = "what would help: room on a node with such labels, since the volume stays where it is"
+
+
+def test_a_bound_volume_elsewhere_is_named_with_the_labels_that_differ():
+    stage = Stage(claim("data", "pv"), volume("pv", nodeAffinity=only_on(ZONE, "b", "c")))
+
+    assert told(stage, using("data"), "n1") == [
+        f"claim data is bound to volume pv, which is only for nodes with {ZONE} in (b, c); this node has {ZONE}=a",
+        STAYS,
+    ]
+    assert told(stage, using("data"), "n2") == []
+    assert told(stage, using("data"), "n3")[0].endswith(f"; this node has no {ZONE}")
+
+
+def test_of_several_claims_only_those_in_the_way_are_named():
+    stage = Stage(
+        claim("near", "v1"), volume("v1"), claim("far", "v2"), volume("v2", nodeAffinity=only_on(ZONE, "b"))
+    )
+
+    (what, _) = told(stage, using("near", "far"), "n1")
+    assert what.startswith("claim far is bound to volume v2")
+
+
+def test_a_bound_volume_that_is_gone_is_named():
+    assert told(Stage(claim("data", "pv")), using("data"), "n1") == [
+        "claim data is bound to volume pv, which does not exist"
+    ]
+
+
+def test_volumes_that_will_not_do_are_told_by_what_they_lack():
+    others = {"namespace": "default", "name": "other", "uid": "u"}
+    former = {"namespace": "default", "name": "data", "uid": "former"}
+    stage = Stage(
+        storage_class("local", provisioner=LOCAL),
+        claim("data", class_name="local", storage="10Gi", selector={"matchLabels": {"disk": "fast"}}),
+        available("small", nodeAffinity=only_on(HOST, "n1"), capacity={"storage": "5Gi"}),
+        available("tiny", capacity={"storage": "5Gi"}),
+        available("read", capacity={"storage": "10Gi"}, accessModes=["ReadOnlyMany"]),
+        available("raw", capacity={"storage": "10Gi"}, volumeMode="Block"),
+        available("slow", capacity={"storage": "10Gi"}),
+        available("held", claimRef=others),
+        available("kept", claimRef=former),
+        volume("used", phase="Released", storageClassName="local", capacity={"storage": "10Gi"}),
+        available("far", nodeAffinity=only_on(ZONE, "b")),
+        available("foreign", storageClassName="other"),
+    )
+    assert told(stage, using("data"), "n2") == [
+        'claim data needs a ReadWriteOnce volume of 10Gi or more; of the 9 volumes of class "local":',
+        "  far has 1Gi only",
+        "  held is taken, by claim default/other",
+        "  kept is taken, by an earlier claim default/data that is gone",
+        "  raw is of another volumeMode or VolumeAttributesClass than a ReadWriteOnce volume of 10Gi or more",
+        "  read is not ReadWriteOnce",
+        "  slow lacks the labels of the claim's selector",
+        "  tiny has 5Gi only",
+        "  used is not Available but Released",
+        f"  small is only for nodes with {HOST} in (n1)",
+        'what would help: such a volume of class "local" that this node reaches; its class has nobody make one',
+    ]
+
+
+def test_a_volume_that_another_claim_of_the_pod_takes_is_no_other_claims():
+    stage = Stage(
+        storage_class("local", provisioner=LOCAL),
+        claim("one", class_name="local"), claim("two", class_name="local"), available("only"),
+    )  # fmt: skip
+
+    assert told(stage, using("one", "two"), "n1")[1] == "  only is taken by another claim of this pod"
+
+
+def test_a_class_without_volumes_says_so():
+    stage = Stage(storage_class("local", provisioner=LOCAL), claim("data", class_name="local"))
+
+    assert told(stage, using("data"), "n1")[0] == (
+        "claim data needs a ReadWriteOnce volume of 1Gi or more; there is none"
+    )
+
+
+def test_a_class_that_makes_volumes_elsewhere_says_where():
+    stage = Stage(storage_class("slow", topologies=[{ZONE: ["b"]}]), claim("data", class_name="slow"))
+
+    assert told(stage, using("data"), "n1")[1:] == [
+        f'claim data: class "slow" makes volumes only for nodes with {ZONE} in (b); this node has {ZONE}=a',
+        "what would help: these labels of the node among the class's allowedTopologies",
+    ]
+    assert told(stage, using("data"), "n2") == []
+
+
+@pytest.mark.parametrize(
+    ("capacities", "what"),
+    [
+        pytest.param(
+            [], "nothing about this node (none of 0 CSIStorageCapacity objects is for it)", id="none"
+        ),
+        pytest.param(
+            [storage_capacity("b", "fast", "20Gi", labels={ZONE: "b"})],
+            "nothing about this node (none of 1 CSIStorageCapacity objects is for it)",
+            id="of other nodes",
+        ),
+        pytest.param(
+            [
+                storage_capacity("a", "fast", "5Gi", labels={ZONE: "a"}),
+                storage_capacity("c", "fast", "2Gi", labels={ZONE: "a"}),
+            ],
+            "5Gi at most on this node (CSIStorageCapacity a), and 10Gi are asked for",
+            id="too little",
+        ),
+        pytest.param(
+            [storage_capacity("a", "fast", "50Gi", labels={ZONE: "a"}, maximumVolumeSize="6Gi")],
+            "6Gi at most on this node (CSIStorageCapacity a), and 10Gi are asked for",
+            id="too little for one volume",
+        ),
+        pytest.param(
+            [storage_capacity("a", "fast", None, labels={ZONE: "a"})],
+            "storage for this node, but not how much",
+            id="an unknown amount",
+        ),
+    ],
+)
+def test_a_driver_without_room_says_how_much_there_is(capacities: list[Any], what: str):
+    stage = Stage(
+        storage_class("fast"), csi_driver(), claim("data", class_name="fast", storage="10Gi"), *capacities
+    )
+
+    assert told(stage, using("data"), "n1")[1:] == [
+        f'claim data: driver {DRIVER} reports of class "fast" {what}',
+        "what would help: room for 10Gi in a CSIStorageCapacity for this node, or a volume of that size",
+    ]
+
+
+def test_a_claim_that_can_be_made_is_not_mentioned_beside_one_that_cannot():
+    stage = Stage(
+        storage_class("slow", topologies=[{ZONE: ["b"]}]), storage_class("any"),
+        claim("bad", class_name="slow"), claim("good", class_name="any"),
+    )  # fmt: skip
+
+    assert not any("good" in line for line in told(stage, using("bad", "good"), "n1"))
+
+
+def test_a_claim_being_made_for_another_node_names_it():
+    selected = {"volume.kubernetes.io/selected-node": "n2"}
+    stage = Stage(storage_class("any"), claim("data", class_name="any", annotations=selected))
+
+    assert told(stage, using("data"), "n1") == [
+        "claim data: its volume is to be made for node n2 (annotation volume.kubernetes.io/selected-node)"
+    ]
+    assert told(stage, using("data"), "n2") == []
+
+
+@pytest.mark.parametrize(
+    ("objects", "lines"),
+    [
+        pytest.param(
+            [],
+            [
+                'volume v0: persistentvolumeclaim "data" not found',
+                "what would help: a PersistentVolumeClaim data in namespace default",
+            ],
+            id="no such claim",
+        ),
+        pytest.param(
+            [claim("data")],
+            [
+                "claim data has no volume yet, and is of no class",
+                "what would help: a volume for it: a ReadWriteOnce volume of 1Gi or more",
+            ],
+            id="no class",
+        ),
+        pytest.param(
+            [claim("data", class_name="nope")],
+            [
+                'claim data has no volume yet, and is of class "nope", which does not exist',
+                'what would help: a StorageClass "nope", or a volume for it: a ReadWriteOnce volume of 1Gi or more',
+            ],
+            id="no such class",
+        ),
+        pytest.param(
+            [claim("data", class_name="now"), storage_class("now", mode="Immediate")],
+            [
+                (
+                    'claim data has no volume yet; its class "now" has it bound before the pod has a node, by the '
+                    f"provisioner {DRIVER}"
+                )
+            ],
+            id="not provisioned yet",
+        ),
+        pytest.param(
+            [claim("data", class_name="now"), storage_class("now", mode="Immediate", provisioner=LOCAL)],
+            [
+                (
+                    'claim data has no volume yet; its class "now" has it bound before the pod has a node, by '
+                    "somebody who makes volumes by hand"
+                )
+            ],
+            id="nobody makes it",
+        ),
+        pytest.param(
+            [claim("data", class_name="odd"), storage_class("odd", mode=None)],
+            ['claim data: its class "odd" has no volumeBindingMode'],
+            id="a class without a mode",
+        ),
+        pytest.param(
+            [claim("data", volumeName="pv")],
+            ["claim data names volume pv, which does not exist"],
+            id="it names a volume that is not there",
+        ),
+        pytest.param(
+            [claim("data", volumeName="pv"), volume("pv", claimRef={"namespace": "x", "name": "y"})],
+            ["claim data names volume pv, which claim x/y has"],
+            id="it names a volume of others",
+        ),
+        pytest.param(
+            [claim("data", volumeName="pv"), volume("pv")],
+            ["claim data names volume pv; the volume controller has not bound them yet"],
+            id="it names a volume",
+        ),
+    ],
+)
+def test_what_is_wrong_with_claims_whatever_the_node(objects: list[Any], lines: list[str]):
+    stage = Stage(*objects)
+
+    assert told(stage, using("data"), None) == lines
+    assert told(stage, using("data"), "n1") == lines, "so it is when it has become so since"
+
+
+def test_an_ephemeral_volume_names_its_own_name():
+    assert told(Stage(), ephemeral(), None) == [
+        'volume scratch: waiting for ephemeral volume controller to create the persistentvolumeclaim "web-scratch"'
+    ]
+
+
+def test_nothing_is_told_of_a_pod_whose_claims_are_right_by_now():
+    stage = Stage(claim("data", "pv"), volume("pv"))
+
+    assert told(stage, using("data"), None) == []
+    assert told(stage, using("data"), "n1") == []
