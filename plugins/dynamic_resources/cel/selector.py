@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from plugins.dynamic_resources.cel.environment import environment
+from plugins.dynamic_resources.cel.facts import facts_of
 from plugins.dynamic_resources.cel.opaque import to_bytes
 from plugins.dynamic_resources.cel.semver import parse_version
 from plugins.dynamic_resources.cel.wording import compile_error, conversion_error, evaluation_error
@@ -14,7 +15,7 @@ from scheduler.errors import SchedulerError
 from scheduler.objects.quantity import parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from scheduler.objects.dynamic_resources import Device, DeviceAttribute
 
@@ -56,6 +57,10 @@ class Subject:
 class Selector:
     """An expression about devices.
 
+    Attributes:
+        facts: what of a device it looks at; None if that is not clear.
+        said: values of these facts -> what was said of such devices, or why that could not be said.
+
     Raises:
         CELError: it cannot be compiled.
 
@@ -63,7 +68,7 @@ class Selector:
         kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go, CompileCELExpression.
     """
 
-    __slots__ = ("_domains", "_evaluate", "_of_drivers", "_reads")
+    __slots__ = ("_domains", "_evaluate", "_reads", "facts", "said")
 
     def __init__(self, expression: str) -> None:
         known = environment()
@@ -79,8 +84,8 @@ class Selector:
                 f"CEL compile error: must evaluate to bool or the unknown type, not {result.lower()}"
             )
         self._evaluate = compiled.eval
-        # driver -> what was said of it, of an expression that is about drivers only, as those of most classes.
-        self._of_drivers: dict[str, bool] | None = {} if self._reads == {"device.driver"} else None
+        self.facts = facts_of(expression)
+        self.said: dict[Hashable, bool | CELError] = {}
 
     def matches(self, subject: Subject) -> bool:
         """Say whether a device is one that the expression selects.
@@ -91,14 +96,6 @@ class Selector:
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go, DeviceMatches.
         """
-        said = self._of_drivers
-        if said is None:
-            return self._evaluated(subject)
-        if subject.driver not in said:
-            said[subject.driver] = self._evaluated(subject)
-        return said[subject.driver]
-
-    def _evaluated(self, subject: Subject) -> bool:
         variables = {name: _VARIABLES[name](subject, self._domains) for name in self._reads}
         try:
             found = self._evaluate(data=variables)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from plugins.dynamic_resources.cel import is_clear
 from plugins.dynamic_resources.structured.allocated import DeviceID, PoolID
 from plugins.dynamic_resources.structured.amounts import amount_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from plugins.dynamic_resources.cel import CELError
+    from plugins.dynamic_resources.cel import CELError, Selector
     from scheduler.objects.dynamic_resources import Device, ResourceSlice, ResourceSliceSpec
 
 Counters = dict[tuple[str, str], int]
@@ -32,15 +33,17 @@ class PoolDevice:
         device: what its driver says of it.
         spec: of the slice that it is in.
         takes: what it takes of its pool's counters.
-        verdicts: expression -> whether it selects this device, or why that cannot be said; kept here, so that they go
-            with the slice.
+        is_clear: whether expressions know the values of all of its attributes.
+        verdicts: what was said of this device by expressions that no other can share, or why nothing can be said; kept
+            here, so that they go with the slice.
     """
 
     id: DeviceID
     device: Device
     spec: ResourceSliceSpec
     takes: Counters
-    verdicts: dict[str, bool | CELError] = field(default_factory=dict)
+    is_clear: bool
+    verdicts: dict[Selector, bool | CELError] = field(default_factory=dict)
 
 
 class PublishedSlice:
@@ -53,7 +56,13 @@ class PublishedSlice:
         self.name = published.metadata.name
         self.pool = PoolID(spec.driver, spec.pool.name)
         self.devices = tuple(
-            PoolDevice(DeviceID(spec.driver, spec.pool.name, device.name), device, spec, _taken(device))
+            PoolDevice(
+                DeviceID(spec.driver, spec.pool.name, device.name),
+                device,
+                spec,
+                _taken(device),
+                is_clear(device),
+            )
             for device in spec.devices
         )
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from plugins.dynamic_resources.cel import CELError, Subject, selector
+from plugins.dynamic_resources.cel import CELError, Selector, Subject, selector, values_of
 from plugins.dynamic_resources.structured.capacity import Consumption, consumption
 from plugins.dynamic_resources.structured.verdicts import Verdicts
 from scheduler.objects.dynamic_resources import ExactDeviceRequest
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
         ResourceClaimSpec,
     )
 
-_VERDICTS_OF_A_DEVICE = 64
+_SAID_OF_A_DEVICE = 64
+_SAID_OF_KINDS = 20_000
 _KEPT_POOLS = 50_000
 
 
@@ -111,8 +112,8 @@ class Wanted:
     def why_not(self, pool: Pool, device: PoolDevice) -> str:
         """Say for people why a device of a pool is none that the request selects; "" if it is one."""
         for expressions, whose in ((self._class_selectors, "class"), (self._selectors, "request")):
-            for expression in expressions:
-                verdict = _verdict(device, expression)
+            for expression, compiled in expressions:
+                verdict = _verdict(device, compiled)
                 if isinstance(verdict, CELError):
                     return f"of which a selector of the {whose} cannot tell ({verdict})"
                 if not verdict:
@@ -127,8 +128,8 @@ class Wanted:
 
     def _candidate(self, pool: Pool, device: PoolDevice) -> Candidate | None:
         for expressions, says_class in ((self._class_selectors, True), (self._selectors, False)):
-            for number, expression in enumerate(expressions):
-                verdict = _verdict(device, expression)
+            for number, (_, compiled) in enumerate(expressions):
+                verdict = _verdict(device, compiled)
                 if isinstance(verdict, CELError):
                     failure = f"selector #{number}: {verdict}"
                     return Candidate(pool, device, {}, failure, says_class=says_class)
@@ -263,19 +264,34 @@ def _alternatives(claim: int, request: DeviceRequest, classes: Iterator[DeviceCl
     return [Wanted(claim, exactly, (request.name,), next(classes))]
 
 
-def _expressions(selectors: Sequence[DeviceSelector]) -> tuple[str, ...]:
-    return tuple(each.cel.expression for each in selectors if each.cel is not None)
+def _expressions(selectors: Sequence[DeviceSelector]) -> tuple[tuple[str, Selector | CELError], ...]:
+    """Return expressions as written, and compiled."""
+    written = [each.cel.expression for each in selectors if each.cel is not None]
+    return tuple((expression, selector(expression)) for expression in written)
 
 
-def _verdict(device: PoolDevice, expression: str) -> bool | CELError:
-    """Say whether an expression selects a device; it is asked once, for as long as the slice is as it is."""
-    verdicts = device.verdicts
-    verdict = verdicts.get(expression)
+def _verdict(device: PoolDevice, compiled: Selector | CELError) -> bool | CELError:
+    """Say whether an expression selects a device; it is evaluated once for all that it cannot tell apart."""
+    if isinstance(compiled, CELError):
+        return compiled
+    if device.is_clear and compiled.facts is not None:
+        values = values_of(compiled.facts, device.id.driver, device.device)
+        if values is not None:
+            verdict = compiled.said.get(values)
+            if verdict is None:
+                _make_room(compiled.said, _SAID_OF_KINDS)
+                verdict = compiled.said[values] = _evaluated(device, compiled)
+            return verdict
+    verdict = device.verdicts.get(compiled)
     if verdict is None:
-        if len(verdicts) >= _VERDICTS_OF_A_DEVICE:
-            verdicts.clear()
-        verdict = verdicts[expression] = _evaluated(device, expression)
+        _make_room(device.verdicts, _SAID_OF_A_DEVICE)
+        verdict = device.verdicts[compiled] = _evaluated(device, compiled)
     return verdict
+
+
+def _make_room(kept: dict[Any, Any], most: int) -> None:
+    if len(kept) >= most:
+        kept.clear()
 
 
 @lru_cache(maxsize=1)
@@ -284,10 +300,7 @@ def _subject(device: PoolDevice) -> Subject:
     return Subject(device.id.driver, device.device)
 
 
-def _evaluated(device: PoolDevice, expression: str) -> bool | CELError:
-    compiled = selector(expression)
-    if isinstance(compiled, CELError):
-        return compiled
+def _evaluated(device: PoolDevice, compiled: Selector) -> bool | CELError:
     try:
         return compiled.matches(_subject(device))
     except CELError as error:
