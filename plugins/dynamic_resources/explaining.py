@@ -20,6 +20,7 @@ from plugins.dynamic_resources.structured import (
     OutOfTimeError,
 )
 from plugins.dynamic_resources.structured.capacity import fits
+from plugins.dynamic_resources.structured.taints import refusing_taint
 from scheduler.objects.dynamic_resources import ResourceClaim
 from scheduler.objects.selector_words import only_for, some_of
 from scheduler.snapshot import Index
@@ -239,12 +240,10 @@ def _why_not_free(wanted: Wanted, pool: Pool, device: PoolDevice, devices: Devic
     taken = allocated.consumed.get(device.id, {})
     if device.device.allow_multiple_allocations and not fits(wanted.consumption_of(device) or {}, taken):
         return f"{_USED}, with too little left, by claim {_holders(device.id, devices)}"
-    for taint in device.device.taints:
-        if taint.effect in {"NoSchedule", "NoExecute"} and not any(
-            each.tolerates(taint) for each in wanted.tolerations
-        ):
-            value = f"={taint.value}" if taint.value else ""
-            return f"tainted, {taint.key}{value}:{taint.effect}"
+    taint = refusing_taint(device.device, wanted.tolerations)
+    if taint is not None:
+        value = f"={taint.value}" if taint.value else ""
+        return f"tainted, {taint.key}{value}:{taint.effect}"
     if device.takes and not _counters_left(pool, device, devices):
         return "without enough left of the counters that it shares"
     return ""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices
     from plugins.dynamic_resources.structured.errors import Verdict
     from plugins.dynamic_resources.structured.inventory import Inventory, Node
-    from plugins.dynamic_resources.structured.pools import Pool
+    from plugins.dynamic_resources.structured.pools import Pool, Pools
     from plugins.dynamic_resources.structured.requests import Question
     from plugins.dynamic_resources.structured.search import Solution
     from scheduler.objects.dynamic_resources import AllocationResult, DeviceClass, ResourceClaim
@@ -118,9 +118,22 @@ class Allocator:
         return self._inventory.questions.of(claims, self._device_class)
 
     def _verdict(
-        self, question: Question, claims: Sequence[ResourceClaim], pools: Sequence[Pool], node_name: str
+        self, question: Question, claims: Sequence[ResourceClaim], pools: Pools, node_name: str
     ) -> Verdict:
         """Say whether the claims can be given devices of pools that a node sees."""
+        likeness = question.likeness(pools, self._allocated)
+        if likeness is None:
+            return self._searched(question, claims, pools, node_name)
+        if likeness not in question.found:
+            verdict = self._searched(question, claims, pools, node_name)
+            if isinstance(verdict, Refusal) and verdict.is_error:
+                return verdict  # it names a claim
+            question.found[likeness] = verdict
+        return question.found[likeness]
+
+    def _searched(
+        self, question: Question, claims: Sequence[ResourceClaim], pools: Pools, node_name: str
+    ) -> Verdict:
         try:
             solution = self._search(question, claims, pools)
         except AllocationError as error:

@@ -30,7 +30,7 @@ class Constraint(ABC):
         """Count a device that is to be given for a request; say False, and count nothing, if it does not go."""
         if not self._concerns(wanted):
             return True
-        attribute = _attribute(device, self._attribute)
+        attribute = attribute_of(device, self._attribute)
         return attribute is not None and self._add(wanted.base_name, _value(attribute))
 
     def remove(self, wanted: Wanted) -> None:
@@ -95,7 +95,7 @@ def constraint_of(written: DeviceConstraint) -> Constraint | None:
     return None
 
 
-def _attribute(device: PoolDevice, name: str) -> DeviceAttribute | None:
+def attribute_of(device: PoolDevice, name: str) -> DeviceAttribute | None:
     """Find an attribute by its full name; those of the driver's own domain may be written without it."""
     attributes = device.device.attributes
     found = attributes.get(name)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from plugins.dynamic_resources.cel import CELError, Selector, Subject, selector, values_of
 from plugins.dynamic_resources.structured.capacity import Consumption, consumption
+from plugins.dynamic_resources.structured.likeness import NOTHING, Likeness, likeness_of
 from plugins.dynamic_resources.structured.verdicts import Verdicts
 from scheduler.objects.dynamic_resources import ExactDeviceRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
+    from plugins.dynamic_resources.structured.allocated import AllocatedDevices
+    from plugins.dynamic_resources.structured.errors import Verdict
+    from plugins.dynamic_resources.structured.likeness import Selection
     from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, Pools
     from scheduler.objects.dynamic_resources import (
         DeviceClass,
@@ -61,6 +66,18 @@ class Candidate:
         self.says_class = says_class
 
 
+class Failure(NamedTuple):
+    """Why no selector can say whether a device is one.
+
+    Attributes:
+        words: upstream's.
+        is_of_class: whether it is a selector of the class, not of the claim.
+    """
+
+    words: str
+    is_of_class: bool
+
+
 class Wanted:
     """A request, or one of several that would do.
 
@@ -97,17 +114,39 @@ class Wanted:
         self.tolerations: tuple[DeviceToleration, ...] = request.tolerations
         self.problem = self._problem(request)
         self._capacity = request.capacity
+        # capacities of a device -> what would be consumed of them
+        self._consumptions: dict[Hashable, dict[str, Consumption] | None] = {}
         self._class_selectors = _expressions(device_class.spec.selectors) if device_class else ()
         self._selectors = _expressions(request.selectors)
 
     def candidates(self, pool: Pool) -> list[Candidate]:
-        """Return the devices of a pool that the request selects, in the order in which they are given.
+        """Return the devices of a pool that the request selects, in the order in which they are given."""
+        found = []
+        for device in pool.devices:
+            selects = self.selects(pool, device)
+            if isinstance(selects, Failure):
+                found.append(Candidate(pool, device, {}, selects.words, says_class=selects.is_of_class))
+            elif selects:
+                found.append(Candidate(pool, device, self.consumption_of(device) or {}))
+        return found
+
+    def selects(self, pool: Pool, device: PoolDevice) -> bool | Failure:
+        """Say whether a device of a pool is one that the request may be given, or why no selector can say.
 
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
             allocator_incubating.go, isSelectable.
         """
-        return [found for device in pool.devices if (found := self._candidate(pool, device)) is not None]
+        for expressions, is_of_class in ((self._class_selectors, True), (self._selectors, False)):
+            for number, (_, compiled) in enumerate(expressions):
+                verdict = _verdict(device, compiled)
+                if isinstance(verdict, CELError):
+                    return Failure(f"selector #{number}: {verdict}", is_of_class)
+                if not verdict:
+                    return False
+        if pool.usable is not None and device not in pool.usable:
+            return False
+        return self.consumption_of(device) is not None
 
     def why_not(self, pool: Pool, device: PoolDevice) -> str:
         """Say for people why a device of a pool is none that the request selects; "" if it is one."""
@@ -124,21 +163,11 @@ class Wanted:
 
     def consumption_of(self, device: PoolDevice) -> dict[str, Consumption] | None:
         """Return what the request would consume of a device; None if it can never have it."""
-        return consumption(device.device, self._capacity)
-
-    def _candidate(self, pool: Pool, device: PoolDevice) -> Candidate | None:
-        for expressions, says_class in ((self._class_selectors, True), (self._selectors, False)):
-            for number, (_, compiled) in enumerate(expressions):
-                verdict = _verdict(device, compiled)
-                if isinstance(verdict, CELError):
-                    failure = f"selector #{number}: {verdict}"
-                    return Candidate(pool, device, {}, failure, says_class=says_class)
-                if not verdict:
-                    return None
-        if pool.usable is not None and device not in pool.usable:
-            return None
-        consumed = self.consumption_of(device)
-        return None if consumed is None else Candidate(pool, device, consumed)
+        capacities = tuple(device.device.capacity.items())
+        if capacities not in self._consumptions:
+            _make_room(self._consumptions, _SAID_OF_KINDS)
+            self._consumptions[capacities] = consumption(device.device, self._capacity)
+        return self._consumptions[capacities]
 
     def _problem(self, request: ExactDeviceRequest | DeviceSubRequest) -> str:
         """Say what makes a request one that cannot be looked at.
@@ -170,6 +199,7 @@ class Question:
         constraints: for each claim, those it has.
         wants_all: whether some request wants all devices; then pools that are incomplete matter.
         verdicts: what was said of nodes.
+        found: what searches in pools that are alike came to; see `likeness`.
     """
 
     def __init__(self, specs: Sequence[ResourceClaimSpec], classes: Sequence[DeviceClass | None]) -> None:
@@ -184,12 +214,23 @@ class Question:
         self.constraints: list[tuple[DeviceConstraint, ...]] = [spec.devices.constraints for spec in specs]
         self.wants_all = any(wanted.all_devices for wanted in self.wanted())
         self.verdicts = Verdicts()
-        self._candidates: dict[Pool, dict[Wanted, list[Candidate]]] = {}
+        self.found: dict[Hashable, Verdict] = {}
+        compared = [each.match_attribute or each.distinct_attribute for each in chain(*self.constraints)]
+        self._likeness = Likeness(self.wanted(), (name for name in compared if name))
+        self._selections: dict[Pool, Selection] = {}
+        self._candidates: dict[tuple[Wanted, Pool], list[Candidate]] = {}
         self._matter: dict[Pools, Pools] = {}
 
     def candidates(self, wanted: Wanted, pool: Pool) -> list[Candidate]:
         """Return the devices of a pool that a request selects, see `Wanted.candidates`."""
-        return self._selected(pool)[wanted]
+        known = self._candidates.get((wanted, pool))
+        if known is None:
+            known = self._candidates[wanted, pool] = wanted.candidates(pool)
+        return known
+
+    def likeness(self, pools: Pools, allocated: AllocatedDevices) -> Hashable | None:
+        """Return what a search in pools that matter depends on; None where nothing short says it."""
+        return likeness_of([self._selections[pool] for pool in pools], allocated)
 
     def matter(self, seen: Pools) -> Pools:
         """Return those pools that make a difference: nodes for which they are the same are alike."""
@@ -200,21 +241,16 @@ class Question:
 
     def forget(self) -> None:
         """Forget what was found out about pools, if that is much: they may be gone."""
-        if len(self._candidates) > _KEPT_POOLS or len(self._matter) > _KEPT_POOLS:
+        if max(map(len, (self._candidates, self._selections, self._matter))) > _KEPT_POOLS:
             self._candidates.clear()
+            self._selections.clear()
             self._matter.clear()
 
     def _matters(self, pool: Pool) -> bool:
-        if not pool.gives:
-            return pool.is_invalid or self.wants_all
-        return any(self._selected(pool).values())
-
-    def _selected(self, pool: Pool) -> dict[Wanted, list[Candidate]]:
-        selected = self._candidates.get(pool)
-        if selected is None:
-            selected = {wanted: wanted.candidates(pool) for wanted in self.wanted()}
-            self._candidates[pool] = selected
-        return selected
+        selection = self._selections.get(pool)
+        if selection is None:
+            selection = self._selections[pool] = self._likeness.selection(pool) if pool.gives else NOTHING
+        return bool(selection.devices) if pool.gives else pool.is_invalid or self.wants_all
 
     def wanted(self) -> Iterator[Wanted]:
         """Yield all requests of all claims, and their alternatives."""

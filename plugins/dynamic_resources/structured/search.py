@@ -17,6 +17,7 @@ from plugins.dynamic_resources.structured.capacity import fits
 from plugins.dynamic_resources.structured.constraints import constraint_of
 from plugins.dynamic_resources.structured.counters import TakenCounters
 from plugins.dynamic_resources.structured.errors import AllocationError, InvalidPoolsError, OutOfTimeError
+from plugins.dynamic_resources.structured.taints import is_tainted
 from scheduler.objects.dynamic_resources import MAX_RESULTS
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from scheduler.objects.dynamic_resources import Device
 
 _NOBODY: AbstractSet[int] = frozenset()
-_REFUSING_TAINTS = frozenset({"NoSchedule", "NoExecute"})
 
 
 class _Found(Enum):
@@ -294,7 +294,7 @@ class Search:
         takes = bool(candidate.device.takes) and not (shared and in_use)
         if takes and not self._counters.take(candidate.pool, candidate.device):
             return False
-        if _is_tainted(given.device, wanted) or not self._satisfies_constraints(given, must=must):
+        if is_tainted(given.device, wanted.tolerations) or not self._satisfies_constraints(given, must=must):
             return False
         if not shared:
             self._taken.setdefault(device, set()).add(wanted.claim)
@@ -348,15 +348,3 @@ class Search:
 
     def _error(self, wanted: Wanted, problem: str) -> AllocationError:
         return AllocationError(f"claim {self._names[wanted.claim]}, request {wanted.own_name}: {problem}")
-
-
-def _is_tainted(device: Device, wanted: Wanted) -> bool:
-    """Say whether a taint that the request does not tolerate keeps a device from being given.
-
-    Source:
-        as of this module, taintPreventsAllocation.
-    """
-    return any(
-        taint.effect in _REFUSING_TAINTS and not any(each.tolerates(taint) for each in wanted.tolerations)
-        for taint in device.taints
-    )
