@@ -218,14 +218,16 @@ class Inventory:
             pool = self._pool(name, frozenset((*seen, *self._seen_everywhere(name))))
             if pool is not None:
                 pools.append(pool)
-        return tuple(sorted(pools, key=lambda pool: pool.order))
+        return tuple(sorted(pools, key=lambda pool: pool.order) if len(pools) > 1 else pools)
 
     def _pool(self, name: PoolID, seen: frozenset[Seen]) -> Pool | None:
         """Return a pool as nodes see it, None if they see nothing of it; those that see the same share it."""
         built = self._built.setdefault(name, {})
         if seen not in built:
             # Upstream takes the number of slices from the first, and looks at those for one node first.
-            relevant = sorted(seen, key=lambda each: (not each[0].is_local, each[0].name))
+            relevant = list(seen)
+            if len(relevant) > 1:
+                relevant.sort(key=lambda each: (not each[0].is_local, each[0].name))
             pool = gather_pool(name, relevant, self._by_pool[name])
             matters = pool is not None and (pool.devices or not pool.gives)
             built[seen] = pool if matters else None
@@ -242,7 +244,7 @@ class Inventory:
         now = self._pool(name, frozenset(everywhere)) if everywhere else None
         if now is not None:
             self._shared[name] = now
-        chosen = any(key in self._choices for key in self._by_pool.get(name, ()))
+        chosen = not self._choices.keys().isdisjoint(self._by_pool.get(name, ()))
         return chosen or before is not None or now is not None
 
     def _add(self, key: str) -> PublishedSlice | None:

@@ -47,9 +47,27 @@ class PoolDevice:
 
 
 class PublishedSlice:
-    """A ResourceSlice with its devices."""
+    """A ResourceSlice with its devices.
 
-    __slots__ = ("devices", "name", "pool", "spec")
+    Attributes:
+        name: its own.
+        pool: its pool's.
+        spec: as it is written.
+        devices: those in it.
+        has_binding_conditions: whether any of them has.
+        takes_counters: whether any of them does.
+        has_doubles: whether two have one name.
+    """
+
+    __slots__ = (
+        "devices",
+        "has_binding_conditions",
+        "has_doubles",
+        "name",
+        "pool",
+        "spec",
+        "takes_counters",
+    )
 
     def __init__(self, published: ResourceSlice) -> None:
         spec = self.spec = published.spec
@@ -65,6 +83,9 @@ class PublishedSlice:
             )
             for device in spec.devices
         )
+        self.has_binding_conditions = any(device.binding_conditions for device in spec.devices)
+        self.takes_counters = any(device.consumes_counters for device in spec.devices)
+        self.has_doubles = len({device.name for device in spec.devices}) < len(spec.devices)
 
     @property
     def is_local(self) -> bool:
@@ -104,18 +125,17 @@ class Pool:
         self,
         pool: PoolID,
         seen: Sequence[Seen] = (),
-        others: Iterable[PublishedSlice] = (),
+        others: Sequence[PublishedSlice] = (),
         *,
         is_incomplete: bool = False,
     ) -> None:
-        ordered = sorted(seen, key=lambda each: each[0].name)
+        ordered = sorted(seen, key=lambda each: each[0].name) if len(seen) > 1 else seen
         with_devices = [each for each, _ in ordered if not each.spec.shared_counters]
         self.id = pool
         self.is_incomplete = is_incomplete
-        self.devices = tuple(device for each in with_devices for device in each.devices)
+        self.devices = _devices_of(with_devices)
         self.usable = _usable(ordered)
-        self.others = tuple(device for each in others for device in each.devices)
-        self.has_binding_conditions = any(each.device.binding_conditions for each in self.devices)
+        self.others = _devices_of(others)
         sets = [counters for each, _ in ordered for counters in each.spec.shared_counters]
         self.counters: Counters = {
             (each.name, name): amount_of(counter.value)
@@ -125,11 +145,13 @@ class Pool:
         names = {each.name for each in sets}
         self.is_invalid = (
             len(names) < len(sets)
-            or len({device.id for device in self.devices}) < len(self.devices)
-            or not all(self._has_counters_of(device, names) for device in (*self.devices, *self.others))
+            or _have_doubles(with_devices)
+            or not self._has_counters(with_devices, others, names)
         )
-        if self.is_invalid:
-            self.has_binding_conditions = False  # upstream looks no further
+        # Upstream looks no further where a pool is invalid.
+        self.has_binding_conditions = not self.is_invalid and any(
+            each.has_binding_conditions for each in with_devices
+        )
 
     @property
     def gives(self) -> bool:
@@ -140,6 +162,13 @@ class Pool:
     def order(self) -> tuple[bool, PoolID]:
         """What orders pools: devices with binding conditions are given last."""
         return self.has_binding_conditions, self.id
+
+    def _has_counters(
+        self, seen: Sequence[PublishedSlice], others: Sequence[PublishedSlice], sets: set[str]
+    ) -> bool:
+        if not any(each.takes_counters for each in (*seen, *others)):
+            return True
+        return all(self._has_counters_of(device, sets) for device in (*self.devices, *self.others))
 
     def _has_counters_of(self, device: PoolDevice, sets: set[str]) -> bool:
         """Say whether there is all that a device takes of."""
@@ -164,6 +193,8 @@ def gather_pool(
     Source:
         as of this module, GatherPools.
     """
+    if len(relevant) == 1 == relevant[0][0].spec.pool.resource_slice_count:
+        return Pool(pool, relevant)
     generation = max(each.spec.pool.generation for each, _ in relevant)
     seen = [each for each in relevant if each[0].spec.pool.generation == generation]
     count = seen[0][0].spec.pool.resource_slice_count
@@ -176,6 +207,23 @@ def gather_pool(
         return Pool(pool, is_incomplete=True)
     mine = {each for each, _ in seen}
     return Pool(pool, seen, [each for each in current if each not in mine])
+
+
+def _devices_of(slices: Sequence[PublishedSlice]) -> tuple[PoolDevice, ...]:
+    """Return the devices of slices in order; of one it is the same object, as thousands of pools have one slice."""
+    return (
+        slices[0].devices
+        if len(slices) == 1
+        else tuple([device for each in slices for device in each.devices])
+    )
+
+
+def _have_doubles(slices: Sequence[PublishedSlice]) -> bool:
+    """Say whether two devices of one pool have the same name."""
+    if len(slices) == 1:
+        return slices[0].has_doubles
+    names = [device.id.device for each in slices for device in each.devices]
+    return len(set(names)) < len(names)
 
 
 def _taken(device: Device) -> Counters:
