@@ -8,7 +8,7 @@ Source:
     staging/src/k8s.io/apiserver/pkg/cel, environment and library.
 """
 
-from plugins.dynamic_resources.cel.facts import is_clear, values_of
+from plugins.dynamic_resources.cel.facts import Fact, is_clear, values_of
 from plugins.dynamic_resources.cel.selector import CELError, Selector, Subject, selector
 
-__all__ = ["CELError", "Selector", "Subject", "is_clear", "selector", "values_of"]
+__all__ = ["CELError", "Fact", "Selector", "Subject", "is_clear", "selector", "values_of"]

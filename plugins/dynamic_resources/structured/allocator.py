@@ -108,7 +108,9 @@ class Allocator:
             snapshot.n_nodes,
             self._allocated,
             question.matter,
-            lambda pools, same: self._verdict(question, claims, pools, snapshot.name_of(int(same[0]))),
+            lambda pools, same: self._verdict(
+                question, claims, pools, lambda: snapshot.name_of(int(same[0]))
+            ),
         )
 
     def _question(self, claims: Sequence[ResourceClaim]) -> Question:
@@ -118,7 +120,7 @@ class Allocator:
         return self._inventory.questions.of(claims, self._device_class)
 
     def _verdict(
-        self, question: Question, claims: Sequence[ResourceClaim], pools: Pools, node_name: str
+        self, question: Question, claims: Sequence[ResourceClaim], pools: Pools, node_name: Callable[[], str]
     ) -> Verdict:
         """Say whether the claims can be given devices of pools that a node sees."""
         likeness = question.likeness(pools, self._allocated)
@@ -132,7 +134,7 @@ class Allocator:
         return question.found[likeness]
 
     def _searched(
-        self, question: Question, claims: Sequence[ResourceClaim], pools: Pools, node_name: str
+        self, question: Question, claims: Sequence[ResourceClaim], pools: Pools, node_name: Callable[[], str]
     ) -> Verdict:
         try:
             solution = self._search(question, claims, pools)
@@ -141,7 +143,7 @@ class Allocator:
         except InvalidPoolsError as error:
             return Refusal(str(error))
         except OutOfTimeError:
-            return Refusal(f"node {node_name}: timed out trying to allocate devices", is_error=True)
+            return Refusal(f"node {node_name()}: timed out trying to allocate devices", is_error=True)
         if solution is None:
             return Refusal(NOT_ALL)
         chosen = tuple(place for _, place in sorted(solution.chosen.items()))

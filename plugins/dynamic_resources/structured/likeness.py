@@ -1,36 +1,61 @@
-"""Which pools are alike to one question, so that a search in one ends as in the other.
+"""Which pools are alike to a question, so that what is found out of one holds of the others.
 
-A search looks at the devices that requests select, in order: which requests select each, whether it is taken or tainted, and
-what constraints compare. A cluster of thousands of nodes with devices of their own has few combinations of that.
+Two steps, each taken once for many pools. Devices alike in all that the question asks about are selected alike: thousands of
+pools have few *shapes*, which every question about the same attributes shares. And a search in pools of which the same is
+selected, taken and tainted ends the same way: they are of one *kind*.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from plugins.dynamic_resources.cel import values_of
 from plugins.dynamic_resources.structured.constraints import attribute_of
 from plugins.dynamic_resources.structured.taints import is_tainted
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from plugins.dynamic_resources.structured.allocated import AllocatedDevices, DeviceID
+    from plugins.dynamic_resources.cel import Fact
+    from plugins.dynamic_resources.structured.allocated import AllocatedDevices
     from plugins.dynamic_resources.structured.pools import Pool, PoolDevice
     from plugins.dynamic_resources.structured.requests import Wanted
+
+_MOST_NUMBERS = 100_000
+_QUESTIONS_OF_A_POOL = 16
+
+
+class Numbers:
+    """Gives equal values one number. It forgets values when they are many, and then gives them others."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, int] = {}
+        self._next = 0
+
+    def of(self, value: Hashable) -> int:
+        number = self._known.get(value)
+        if number is None:
+            if len(self._known) >= _MOST_NUMBERS:
+                self._known.clear()
+            number = self._known[value] = self._next
+            self._next += 1
+        return number
 
 
 class Selection(NamedTuple):
     """What requests select in a pool.
 
     Attributes:
+        pool: which.
         kind: a number for each sort of pool; None where a search depends on more: on devices that several may have or
             that share counters, on a selector that fails, or on what is wrong with the pool.
-        devices: those selected, in order; of a pool without a kind perhaps not all.
+        places: of the devices selected, in order; of a pool without a kind perhaps not all.
     """
 
+    pool: Pool
     kind: int | None
-    devices: tuple[DeviceID, ...]
+    places: tuple[int, ...]
 
 
 class _Said(IntEnum):
@@ -43,49 +68,96 @@ class _Said(IntEnum):
 
 
 class Likeness:
-    """Tells pools apart as far as a search can.
+    """Tells pools apart as far as a question can.
 
     Args:
         requests: all that are asked.
+        facts: what their selectors look at; None if that is not clear.
         attributes: those that constraints compare.
+        shapes: gives pools that are alike one number, for all questions.
     """
 
-    def __init__(self, requests: Iterable[Wanted], attributes: Iterable[str]) -> None:
+    def __init__(
+        self,
+        requests: Iterable[Wanted],
+        facts: tuple[Fact, ...] | None,
+        attributes: tuple[str, ...],
+        shapes: Numbers,
+    ) -> None:
         self._requests = tuple(requests)
-        self._attributes = tuple(dict.fromkeys(attributes))
-        self._kinds: dict[Hashable, int] = {}
+        self._facts = facts
+        self._attributes = attributes
+        self._shapes = shapes
+        self._kinds = Numbers()
+        self._of_shape: dict[int, tuple[int | None, tuple[int, ...]]] = {}  # shape -> kind and places
 
     def selection(self, pool: Pool) -> Selection:
-        """Return what requests select in a pool that gives devices."""
-        devices: list[DeviceID] = []
+        """Return what requests select in a pool."""
+        if not pool.gives:
+            return Selection(pool, None, ())
+        shape = self._shape(pool)
+        if shape is None:
+            return Selection(pool, *self._selected(pool))
+        found = self._of_shape.get(shape)
+        if found is None:
+            if len(self._of_shape) >= _MOST_NUMBERS:
+                self._of_shape.clear()
+            found = self._of_shape[shape] = self._selected(pool)
+        return Selection(pool, *found)
+
+    def _shape(self, pool: Pool) -> int | None:
+        """Return a number that is the same for pools in which the same is selected; None if that cannot be told."""
+        if self._facts is None:
+            return None
+        asked = (self._facts, self._attributes)
+        if asked not in pool.shapes:
+            if len(pool.shapes) >= _QUESTIONS_OF_A_POOL:
+                pool.shapes.clear()
+            seen = _seen(pool, self._facts, self._attributes)
+            pool.shapes[asked] = None if seen is None else self._shapes.of((asked, seen))
+        return pool.shapes[asked]
+
+    def _selected(self, pool: Pool) -> tuple[int | None, tuple[int, ...]]:
+        places: list[int] = []
         kind: list[Any] = []
-        for device in pool.devices:
+        for place, device in enumerate(pool.devices):
             said = [_said(wanted, pool, device) for wanted in self._requests]
             if not any(said):
                 continue
-            devices.append(device.id)
+            places.append(place)
             if _Said.FAILED in said or device.takes or device.device.allow_multiple_allocations:
-                return Selection(None, tuple(devices))
+                return None, tuple(places)
             kind += said
-            if self._attributes:
-                kind += [attribute_of(device, name) for name in self._attributes]
-        return Selection(self._kinds.setdefault(tuple(kind), len(self._kinds)), tuple(devices))
-
-
-NOTHING: Final = Selection(None, ())
-"""What is selected in a pool that gives no devices."""
+            kind += [attribute_of(device, name) for name in self._attributes]
+        return self._kinds.of(tuple(kind)), tuple(places)
 
 
 def likeness_of(selections: Sequence[Selection], allocated: AllocatedDevices) -> Hashable | None:
     """Return what a search in some pools depends on; None where that cannot be told in short."""
+    whole = allocated.whole
     found: list[Hashable] = []
-    for kind, devices in selections:
+    for pool, kind, places in selections:
         if kind is None:
             return None
         found.append(kind)
-        if not allocated.whole.keys().isdisjoint(devices):
-            found.append(tuple([device in allocated.whole for device in devices]))
+        if whole:
+            devices = pool.devices
+            found.append(tuple([place for place in places if devices[place].id in whole]))
     return tuple(found)
+
+
+def _seen(pool: Pool, facts: Sequence[Fact], attributes: Sequence[str]) -> Hashable | None:
+    """Return all that a question can see of a pool's devices; None if a device is not clear."""
+    seen: list[Hashable] = []
+    usable = pool.usable
+    for device in pool.devices:
+        values = values_of(facts, device.id.driver, device.device) if device.is_clear else None
+        if values is None:
+            return None
+        seen += (values, device.kind, usable is None or device in usable)
+        if attributes:
+            seen += [attribute_of(device, name) for name in attributes]
+    return tuple(seen)
 
 
 def _said(wanted: Wanted, pool: Pool, device: PoolDevice) -> _Said:

@@ -15,7 +15,7 @@ from plugins.dynamic_resources.structured.allocated import DeviceID, PoolID
 from plugins.dynamic_resources.structured.amounts import amount_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from plugins.dynamic_resources.cel import CELError, Selector
     from scheduler.objects.dynamic_resources import Device, ResourceSlice, ResourceSliceSpec
@@ -34,6 +34,7 @@ class PoolDevice:
         spec: of the slice that it is in.
         takes: what it takes of its pool's counters.
         is_clear: whether expressions know the values of all of its attributes.
+        kind: all else that requests and searches look at.
         verdicts: what was said of this device by expressions that no other can share, or why nothing can be said; kept
             here, so that they go with the slice.
     """
@@ -43,6 +44,7 @@ class PoolDevice:
     spec: ResourceSliceSpec
     takes: Counters
     is_clear: bool
+    kind: Hashable
     verdicts: dict[Selector, bool | CELError] = field(default_factory=dict)
 
 
@@ -80,6 +82,7 @@ class PublishedSlice:
                 spec,
                 _taken(device),
                 is_clear(device),
+                _kind(device),
             )
             for device in spec.devices
         )
@@ -108,6 +111,7 @@ class Pool:
         usable: those of them that these nodes can use; None for all.
         others: devices of slices that are for other nodes; they may take of the same counters.
         counters: what there is of each counter.
+        shapes: what questions found of these devices; see `likeness`.
     """
 
     __slots__ = (
@@ -118,6 +122,7 @@ class Pool:
         "is_incomplete",
         "is_invalid",
         "others",
+        "shapes",
         "usable",
     )
 
@@ -132,6 +137,7 @@ class Pool:
         ordered = sorted(seen, key=lambda each: each[0].name) if len(seen) > 1 else seen
         with_devices = [each for each, _ in ordered if not each.spec.shared_counters]
         self.id = pool
+        self.shapes: dict[Hashable, int | None] = {}
         self.is_incomplete = is_incomplete
         self.devices = _devices_of(with_devices)
         self.usable = _usable(ordered)
@@ -233,6 +239,11 @@ def _taken(device: Device) -> Counters:
             place = (consumption.counter_set, name)
             taken[place] = taken.get(place, 0) + amount_of(counter.value)
     return taken
+
+
+def _kind(device: Device) -> Hashable:
+    is_simple = not (device.consumes_counters or device.allow_multiple_allocations)
+    return is_simple, device.taints, tuple(device.capacity.items())
 
 
 def _usable(seen: Iterable[Seen]) -> frozenset[PoolDevice] | None:

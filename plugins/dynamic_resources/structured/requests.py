@@ -10,13 +10,14 @@ import msgspec
 
 from plugins.dynamic_resources.cel import CELError, Selector, Subject, selector, values_of
 from plugins.dynamic_resources.structured.capacity import Consumption, consumption
-from plugins.dynamic_resources.structured.likeness import NOTHING, Likeness, likeness_of
+from plugins.dynamic_resources.structured.likeness import Likeness, Numbers, likeness_of
 from plugins.dynamic_resources.structured.verdicts import Verdicts
 from scheduler.objects.dynamic_resources import ExactDeviceRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
+    from plugins.dynamic_resources.cel import Fact
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices
     from plugins.dynamic_resources.structured.errors import Verdict
     from plugins.dynamic_resources.structured.likeness import Selection
@@ -93,6 +94,7 @@ class Wanted:
         admin_access: whether it may have devices that are taken, and takes none.
         tolerations: the taints that are no hindrance.
         problem: why it cannot be looked at at all; "" if it can.
+        facts: what its selectors look at; None if that is not clear.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class Wanted:
         self._consumptions: dict[Hashable, dict[str, Consumption] | None] = {}
         self._class_selectors = _expressions(device_class.spec.selectors) if device_class else ()
         self._selectors = _expressions(request.selectors)
+        self.facts = _facts_of([compiled for _, compiled in (*self._class_selectors, *self._selectors)])
 
     def candidates(self, pool: Pool) -> list[Candidate]:
         """Return the devices of a pool that the request selects, in the order in which they are given."""
@@ -202,7 +205,9 @@ class Question:
         found: what searches in pools that are alike came to; see `likeness`.
     """
 
-    def __init__(self, specs: Sequence[ResourceClaimSpec], classes: Sequence[DeviceClass | None]) -> None:
+    def __init__(
+        self, specs: Sequence[ResourceClaimSpec], classes: Sequence[DeviceClass | None], shapes: Numbers
+    ) -> None:
         left = iter(classes)
         self.claims = [
             [_alternatives(place, request, left) for request in spec.devices.requests]
@@ -216,7 +221,8 @@ class Question:
         self.verdicts = Verdicts()
         self.found: dict[Hashable, Verdict] = {}
         compared = [each.match_attribute or each.distinct_attribute for each in chain(*self.constraints)]
-        self._likeness = Likeness(self.wanted(), (name for name in compared if name))
+        attributes = tuple(dict.fromkeys(name for name in compared if name))
+        self._likeness = Likeness(self.wanted(), self._facts(), attributes, shapes)
         self._selections: dict[Pool, Selection] = {}
         self._candidates: dict[tuple[Wanted, Pool], list[Candidate]] = {}
         self._matter: dict[Pools, Pools] = {}
@@ -249,8 +255,17 @@ class Question:
     def _matters(self, pool: Pool) -> bool:
         selection = self._selections.get(pool)
         if selection is None:
-            selection = self._selections[pool] = self._likeness.selection(pool) if pool.gives else NOTHING
-        return bool(selection.devices) if pool.gives else pool.is_invalid or self.wants_all
+            selection = self._selections[pool] = self._likeness.selection(pool)
+        return bool(selection.places) if pool.gives else pool.is_invalid or self.wants_all
+
+    def _facts(self) -> tuple[Fact, ...] | None:
+        """Return what all selectors look at, in a fixed order; None if that is not clear."""
+        found: set[Fact] = set()
+        for wanted in self.wanted():
+            if wanted.facts is None:
+                return None
+            found |= wanted.facts
+        return tuple(sorted(found, key=repr))
 
     def wanted(self) -> Iterator[Wanted]:
         """Yield all requests of all claims, and their alternatives."""
@@ -266,6 +281,7 @@ class Questions:
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[Sequence[DeviceClass | None], Question]] = {}
+        self._shapes = Numbers()
 
     def of(
         self, claims: Sequence[ResourceClaim], device_class: Callable[[str], DeviceClass | None]
@@ -276,7 +292,7 @@ class Questions:
         key = msgspec.json.encode(specs)
         known = self._known.pop(key, None)
         if known is None or known[0] != classes:
-            known = (classes, Question(specs, classes))
+            known = (classes, Question(specs, classes, self._shapes))
             if len(self._known) >= self._KEPT:
                 del self._known[next(iter(self._known))]
         known[1].forget()
@@ -304,6 +320,17 @@ def _expressions(selectors: Sequence[DeviceSelector]) -> tuple[tuple[str, Select
     """Return expressions as written, and compiled."""
     written = [each.cel.expression for each in selectors if each.cel is not None]
     return tuple((expression, selector(expression)) for expression in written)
+
+
+def _facts_of(expressions: Iterable[Selector | CELError]) -> frozenset[Fact] | None:
+    found: set[Fact] = set()
+    for each in expressions:
+        if isinstance(each, CELError):
+            continue  # it says the same of all devices
+        if each.facts is None:
+            return None
+        found.update(each.facts)
+    return frozenset(found)
 
 
 def _verdict(device: PoolDevice, compiled: Selector | CELError) -> bool | CELError:

@@ -97,7 +97,9 @@ class Verdicts:
         together: dict[Pools, list[Rows]] = {}
         for seen, rows in views.items():
             together.setdefault(matter(seen), []).append(rows)
-        self._rows = {pools: np.concatenate(rows) for pools, rows in together.items()}
+        self._rows = {
+            pools: rows[0] if len(rows) == 1 else np.concatenate(rows) for pools, rows in together.items()
+        }
         said, self._said, self._depending = self._said, {}, {}
         for pools in said.keys() & self._rows.keys():
             self._remember(pools, said[pools])

@@ -35,7 +35,14 @@ def of_nodes():
     return [resource_slice(each.name) for each in NODES]
 
 
-def test_nodes_that_see_the_same_devices_are_searched_once():
+def each_for_itself():
+    """Devices that several may have, so that no node is like another."""
+    return [
+        resource_slice(each.name, [{"name": "gpu-0", "allowMultipleAllocations": True}]) for each in NODES
+    ]
+
+
+def test_nodes_that_see_the_same_devices_or_alike_ones_are_searched_once():
     one = searching(part("s", 1, [{"name": "gpu-0"}], allNodes=True))
     zones = [
         {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [each]}]}]}
@@ -48,7 +55,10 @@ def test_nodes_that_see_the_same_devices_are_searched_once():
         )
     )
 
-    assert steps(two, cache_of(NODES)) == 2 * steps(one, cache_of(NODES))
+    once = steps(one, cache_of(NODES))
+    assert steps(two, cache_of(NODES)) == once
+    assert steps(searching(*of_nodes()), cache_of(NODES)) == once
+    assert steps(searching(*each_for_itself()), cache_of(NODES)) == len(NODES) * once
 
 
 def test_nodes_whose_own_devices_will_not_do_are_searched_once():
@@ -80,7 +90,7 @@ def test_a_pod_that_asks_otherwise_is_searched_for():
 
 
 def test_only_nodes_are_searched_again_whose_devices_were_taken():
-    search, cache = searching(*of_nodes()), cache_of(NODES)
+    search, cache = searching(*each_for_itself()), cache_of(NODES)
     all_steps = steps(search, cache)
     search.add(resource_claim("taken", allocated=allocation("gpu-0", node="n3")))
 
@@ -102,7 +112,7 @@ def test_an_allocation_that_stays_as_it_is_changes_nothing():
 
 
 def test_only_nodes_are_searched_again_whose_slices_changed():
-    search, cache = searching(*of_nodes()), cache_of(NODES)
+    search, cache = searching(*each_for_itself()), cache_of(NODES)
     search.judge(cache.snapshot())
 
     all_steps = search.steps
