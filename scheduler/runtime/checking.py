@@ -93,7 +93,8 @@ def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
         (CLASS_OF[point], method) for point in CLASS_OF if point in points for method in METHODS_OF[point]
     ]
     contracts += [
-        (Plugin, method) for method in ("signature", "version", "events", "refresh", "nodes_without_data")
+        (Plugin, method)
+        for method in ("signature", "version", "events", "refresh", "why", "nodes_without_data")
     ]
     for contract, method in contracts:
         yield from _signature_faults(plugin, contract, method)

@@ -277,6 +277,19 @@ def check_gives_a_reason_for_every_refusal(each: Subject) -> None:
             assert answer is None or answer.is_success or answer.reasons, f"{pod}: gated without a word"
 
 
+def check_explains_in_sentences_and_changes_nothing(each: Subject) -> None:
+    """What `why` tells people is a list of texts, or None; to ask leaves the plugin and the snapshot as they were."""
+    snapshot = each.snapshot
+    nodes = [None, *(snapshot.node_info(row) for row in snapshot.all_rows.tolist())]
+    for pod in each.pods:
+        before = verdict(each.plugin, pod, snapshot)
+        for node in nodes:
+            said = each.plugin.why(pod, snapshot, node)
+            is_texts = not isinstance(said, str) and all(isinstance(line, str) for line in said or ())
+            assert is_texts, f"{pod} on {node}: a list of texts or None is expected, was {said!r}"
+        assert verdict(each.plugin, pod, snapshot) == before, f"{pod}: to be asked why changed the verdict"
+
+
 def check_can_be_woken_after_a_refusal(each: Subject) -> None:
     """A pod that was refused is tried again some time."""
     if isinstance(each.plugin, FilterPlugin | PreFilterPlugin | PreEnqueuePlugin):

@@ -179,6 +179,21 @@ class LooksThroughTheOverlay(Honest):
         return Outcomes.refuse(below.pod_count() > 0, "in use")
 
 
+class ExplainsInOneText(Honest):
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Any:
+        return "it has a GPU"
+
+
+class LearnsFromQuestions(Honest):
+    asked = False
+
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> None:
+        self.asked = True
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("in use") if self.asked else None
+
+
 class WantsArguments(Honest):
     class Args(checks.Plugin.Args):  # type: ignore[name-defined,misc]
         threshold: int
@@ -201,6 +216,8 @@ def test_an_honest_plugin_passes(check: Callable[[Any], None]):
         (WritesIntoTheSnapshot, checks.check_leaves_the_snapshot_alone),
         (RefusesWithoutAWord, checks.check_gives_a_reason_for_every_refusal),
         (GatesWithoutAWord, checks.check_gives_a_reason_for_every_refusal),
+        (ExplainsInOneText, checks.check_explains_in_sentences_and_changes_nothing),
+        (LearnsFromQuestions, checks.check_explains_in_sentences_and_changes_nothing),
         (SleepsForEver, checks.check_can_be_woken_after_a_refusal),
         (ForgetsAdditions, checks.check_hints_take_every_event_they_are_registered_for),
         (AnswersHintsWithABool, checks.check_hints_take_every_event_they_are_registered_for),

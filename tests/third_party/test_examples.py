@@ -71,6 +71,16 @@ def test_a_malformed_number_of_licences_refuses_the_node_and_says_why():
     assert verdict["reasons"] == ["node(s) had a malformed example.com/licences"]
 
 
+def test_a_node_without_a_free_licence_tells_who_has_them():
+    trial = Trial(licensed("one-seat", "1"), plugins=[FREE_LICENCE])
+    trial.schedule(pod("holder", labels=NEEDY))
+
+    assert trial.explain(pod("web", labels=NEEDY))["nodes"]["one-seat"]["details"] == [
+        "of 1 licences 0 are taken outside, the others by default/holder",
+        "what would help: one of them given back",
+    ]
+
+
 def test_seats_that_the_licence_server_knows_of_are_taken():
     fakes = Fakes()
     fakes.web = FakeWeb({SERVER: json.dumps({"one-seat": 1}).encode()})

@@ -62,3 +62,13 @@ class FreeLicence(FilterPlugin):
             return Status.unschedulable(f"node(s) had a malformed {SEATS}", resolvable=False)
         used = self._taken.get(node.name, 0) + sum(each.labels.get(LABEL) == "yes" for each in node.pods)
         return None if used < int(seats) else Status.unschedulable("node(s) had no free licence")
+
+    def why(self, pod, snapshot, node):
+        if node is None:
+            return None
+        holders = [each.key for each in node.pods if each.labels.get(LABEL) == "yes"]
+        outside = self._taken.get(node.name, 0)
+        return [
+            f"of {node.annotations.get(SEATS, 'no')} licences {outside} are taken outside, the others by {', '.join(holders)}",
+            "what would help: one of them given back",
+        ]
