@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.app.live_explain import live_explanation
 from scheduler.simulator.drivers.provisioner import ProvisionerOptions
 from scheduler.simulator.drivers.provisioning_faults import ProvisioningFault
 from scheduler.simulator.faults import requests
 from scheduler.testing.storage import DRIVER, claim, mounted, only_on, storage_class, volume
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import Cluster, cluster
+from tests.virtual_time import LoopClock
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
@@ -316,3 +318,29 @@ async def test_a_claim_of_an_ephemeral_volume_is_made_and_bound_for_its_pod(tmp_
 
             assert await placed(it, "job")
             assert bound_to(it, "job-scratch")
+
+
+@virtually
+async def test_a_running_daemon_tells_which_volume_is_in_the_way_as_of_now(tmp_path: Path) -> None:
+    async with storage_cluster(tmp_path) as it, it.daemon() as daemon:
+        create(it, claim("data", class_name="local", storage="10Gi"), local("small", "n1", "5Gi"))
+        it.add_pods(using("web", "data", nodeSelector={HOST: "n1"}))
+        await it.until(lambda: it.condition("web"))
+
+        told = live_explanation(daemon, "default/web", LoopClock())
+
+        assert told is not None
+        nodes = told["attempt"]["nodes"]
+        assert nodes["n1"]["details"] == [
+            'claim data needs a ReadWriteOnce volume of 10Gi or more; of the 1 volumes of class "local":',
+            "  small has 5Gi only",
+            'what would help: such a volume of class "local" that this node reaches; its class has nobody make one',
+        ]
+        assert "details" not in nodes["n2"], "the node selector says it all"
+
+        it.server.store.delete(VOLUMES, "small")
+        await it.until(lambda: not daemon.parts.cache.snapshot().objects("v1/persistentvolumes"))
+        told = live_explanation(daemon, "default/web", LoopClock())
+
+        assert told is not None
+        assert told["attempt"]["nodes"]["n1"]["details"][0].endswith("; there is none"), "as of now"
