@@ -149,6 +149,9 @@ class DynamicResources(
         )
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        if pod.pod.spec.resource_claims:
+            # After a start, or when a driver tells of all nodes anew, this takes long enough to be no part of a decision.
+            self._devices.inventory.refresh()
         found = find_claims(pod, self._devices.claims)
         return _refused(found) if isinstance(found, str) else None
 

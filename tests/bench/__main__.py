@@ -110,6 +110,9 @@ def main() -> None:
         seconds = [devices.seconds_per_pod(_SIZES[-1], kind) for _ in range(3)]
         median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base_with_devices)
         base_with_devices = base_with_devices or median
+    first = "a claim, a device per node"
+    seconds = [devices.seconds_of_first_pod(_SIZES[-1], first) for _ in range(3)]
+    _show(f"{_SIZES[-1]} nodes, {first}, the first pod", seconds, base_with_devices)
     for budgets in (0, 1000):
         cache = full_cluster(_SIZES[-1], budgets)
         seconds = [_decide(framework, cache, urgent(5), nobody_fits=True) for _ in range(3)]

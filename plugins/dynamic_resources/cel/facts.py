@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugins.dynamic_resources.cel.semver import parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Iterable, Mapping
 
     from scheduler.objects.dynamic_resources import Device, DeviceAttribute
 
@@ -76,7 +76,7 @@ def values_of(facts: Iterable[Fact], driver: str, device: Device) -> Hashable | 
     """
     values: list[Hashable] = [driver, device.allow_multiple_allocations]
     for is_capacity, domain, name in facts:
-        held = device.capacity if is_capacity else device.attributes
+        held: Mapping[str, Any] = device.capacity if is_capacity else device.attributes
         full = f"{driver if domain is None else domain}/{name}"
         value = held.get(full)
         if domain is None or domain == driver:

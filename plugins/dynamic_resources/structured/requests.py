@@ -247,7 +247,7 @@ class Question:
 
     def forget(self) -> None:
         """Forget what was found out about pools, if that is much: they may be gone."""
-        if max(map(len, (self._candidates, self._selections, self._matter))) > _KEPT_POOLS:
+        if max(len(self._candidates), len(self._selections), len(self._matter)) > _KEPT_POOLS:
             self._candidates.clear()
             self._selections.clear()
             self._matter.clear()
