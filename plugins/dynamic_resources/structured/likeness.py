@@ -162,10 +162,9 @@ def _seen(pool: Pool, facts: Sequence[Fact], attributes: Sequence[str]) -> Hasha
 
 def _said(wanted: Wanted, pool: Pool, device: PoolDevice) -> _Said:
     selects = wanted.selects(pool, device)
+    if not isinstance(selects, bool):
+        return _Said.FAILED
     if not selects:
         return _Said.NO
-    if selects is not True:
-        return _Said.FAILED
-    return (
-        _Said.TAINTED if device.device.taints and is_tainted(device.device, wanted.tolerations) else _Said.YES
-    )
+    is_hindered = device.device.taints and is_tainted(device.device, wanted.tolerations)
+    return _Said.TAINTED if is_hindered else _Said.YES

@@ -103,6 +103,7 @@ def _broken(self: Any, *, binder: PodBinder.missing) -> None: ...
             id="too few arguments",
         ),
         pytest.param(filter_plugin(filter_node=_keyword_filter_node), "filter_node: takes", id="a keyword-only argument"),
+        pytest.param(filter_plugin(why=()), "why: a method is expected, was ()", id="why that is no method"),
         pytest.param(filter_plugin(events=()), "events: a method is expected, was ()", id="a method that is none"),
         pytest.param(wants(_positional), "__init__: binder: arguments are keyword-only, put a * before it", id="positional"),
         pytest.param(wants(_unknown), "__init__: clock: annotate it with one of the capabilities ApiGet, ApiWrite, Background, ClaimMetrics", id="no capability"),

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugins.dynamic_resources.devices import Devices
+from scheduler.app.capabilities import TableObjects
 from scheduler.framework import Code, Status
 from scheduler.testing.devices import (
     DRIVER,
@@ -341,3 +343,14 @@ def test_devices_that_failed_or_took_too_long_are_given_back(said: list[Any], se
     assert attempt.reasons() == ({} if ready else {"a": ELSEWHERE})
     told = "still not schedulable" if ready else "deallocation of ResourceClaim completed"
     assert attempt.post_filter().reasons == (told,)
+
+
+def test_devices_are_taken_in_before_a_pod_that_wants_some_is_decided():
+    kit = Kit(node("a"), resource_slice("a"), resource_claim("one"))
+    devices = Devices.of(TableObjects(kit.table))
+
+    kit.plugin.pre_enqueue(pod("plain"))
+    assert devices.inventory.view_of(node("a")) == ()
+
+    kit.plugin.pre_enqueue(pod("web", resourceClaims=claims_of("one")))
+    assert [pool.id.pool for pool in devices.inventory.view_of(node("a"))] == ["a"]

@@ -167,6 +167,18 @@ def test_a_claim_that_can_be_made_is_not_mentioned_beside_one_that_cannot():
     assert not any("good" in line for line in told(stage, using("bad", "good"), "n1"))
 
 
+def test_a_claim_with_room_is_not_mentioned_beside_one_without():
+    stage = Stage(
+        storage_class("full"), storage_class("free"), csi_driver(),
+        storage_capacity("f", "free", "5Gi", labels={ZONE: "a"}),
+        claim("bad", class_name="full"), claim("good", class_name="free"),
+    )  # fmt: skip
+
+    said = told(stage, using("bad", "good"), "n1")
+    assert any("bad" in line for line in said)
+    assert not any("good" in line for line in said)
+
+
 def test_a_claim_being_made_for_another_node_names_it():
     selected = {"volume.kubernetes.io/selected-node": "n2"}
     stage = Stage(storage_class("any"), claim("data", class_name="any", annotations=selected))

@@ -85,6 +85,7 @@ def test_devices_are_told_apart_by_what_is_looked_at_only():
         values({"string": "x"}, "1Gi", allowMultipleAllocations=True), values({"int": 1}, "1Gi"),
     ]  # fmt: skip
     assert len({same, *others}) == 8
+    assert values_of((), "one", device()) != values_of((), "other", device())
 
 
 def test_a_name_may_be_written_with_its_domain_or_without():

@@ -155,3 +155,42 @@ ONE = alike(device("a", model="x"))
 )  # fmt: skip
 def test_nodes_are_searched_once_for_each_kind(devices: Any, options: Any, kinds: int):
     assert alike(*devices, **options) == kinds * ONE
+
+
+def test_counters_of_one_node_say_nothing_of_anothers():
+    search = Search(device_class(), claim("c", exactly(count=2)))
+    for name, left in (("n0", "2"), ("n1", "4")):
+        takes = {"consumesCounters": [{"counterSet": "s", "counters": {"slots": {"value": "2"}}}]}
+        counters = [{"name": "s", "counters": {"slots": {"value": left}}}]
+        search.add(
+            part(f"{name}-d", 2, [{"name": f"gpu-{number}", **takes} for number in range(2)], node=name)
+        )
+        search.add(part(f"{name}-c", 2, [], node=name, sharedCounters=counters))
+
+    said = search.judge(cache_of([node("n0"), node("n1")]).snapshot())
+
+    assert said == {"n0": "cannot allocate all claims", "n1": ""}
+
+
+def test_devices_of_one_slice_that_are_for_other_nodes_do_not_count():
+    devices = [{"name": f"gpu-{number}", "nodeName": name} for number, name in enumerate(("n0", "n1", "n1"))]
+    search = Search(device_class(), claim("c", exactly(count=2)))
+    search.add(resource_slice("", devices, perDeviceNodeSelection=True))
+
+    said = search.judge(cache_of([node("n0"), node("n1")]).snapshot())
+
+    assert said == {"n0": "cannot allocate all claims", "n1": ""}
+
+
+def test_of_broken_pools_the_first_by_name_is_told_whatever_its_devices_wait_for():
+    doubled = [{"name": "gpu-0"}, {"name": "gpu-0"}]
+    waiting = [
+        {**each, "bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]} for each in doubled
+    ]
+    search = Search(device_class(), claim("c", all_of()))
+    search.add(resource_slice("n0", waiting, pool="a"))
+    search.add(resource_slice("n0", doubled, pool="b"))
+
+    (said,) = search.judge(cache_of([node("n0")]).snapshot()).values()
+
+    assert f"resource pool {DRIVER}/a is currently invalid" in said
