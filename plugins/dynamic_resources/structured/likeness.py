@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _MOST_NUMBERS = 100_000
 _QUESTIONS_OF_A_POOL = 16
+_MOST_DEVICES = 128
+"""Pools with more, so with several slices, are for many nodes: there are few, and to compare them takes longer than a search."""
 
 
 class Numbers:
@@ -48,8 +50,8 @@ class Selection(NamedTuple):
 
     Attributes:
         pool: which.
-        kind: a number for each sort of pool; None where a search depends on more: on devices that several may have or
-            that share counters, on a selector that fails, or on what is wrong with the pool.
+        kind: a number for each sort of pool; None of a large one, and where a search depends on more: on devices that
+            several may have or that share counters, on a selector that fails, or on what is wrong with the pool.
         places: of the devices selected, in order; of a pool without a kind perhaps not all.
     """
 
@@ -107,7 +109,7 @@ class Likeness:
 
     def _shape(self, pool: Pool) -> int | None:
         """Return a number that is the same for pools in which the same is selected; None if that cannot be told."""
-        if self._facts is None:
+        if self._facts is None or len(pool.devices) > _MOST_DEVICES:
             return None
         asked = (self._facts, self._attributes)
         if asked not in pool.shapes:
@@ -125,7 +127,8 @@ class Likeness:
             if not any(said):
                 continue
             places.append(place)
-            if _Said.FAILED in said or device.takes or device.device.allow_multiple_allocations:
+            is_simple = not (device.takes or device.device.allow_multiple_allocations)
+            if not is_simple or _Said.FAILED in said or len(pool.devices) > _MOST_DEVICES:
                 return None, tuple(places)
             kind += said
             kind += [attribute_of(device, name) for name in self._attributes]

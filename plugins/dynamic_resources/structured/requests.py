@@ -251,6 +251,7 @@ class Question:
             self._candidates.clear()
             self._selections.clear()
             self._matter.clear()
+        _make_room(self.found, _KEPT_POOLS)
 
     def _matters(self, pool: Pool) -> bool:
         selection = self._selections.get(pool)
