@@ -28,11 +28,13 @@ from scheduler.framework import (
     Clock,
     ClusterObjects,
     HttpGet,
+    LongWork,
     PodActivator,
     Sleep,
     WaitForEvent,
     WaitingPods,
 )
+from scheduler.framework.long_work import AtOnce
 from scheduler.framework.preemption import Preemptions, VictimReview
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
@@ -95,6 +97,7 @@ class Parts(Shared):
             Clock: self.clock,
             ClusterObjects: TableObjects(self.cache.table),
             HttpGet: self.web,
+            LongWork: AtOnce(),
             PodActivator: self.bus,
             Preemptions: NoPreemptions(),
             Sleep: LoopSleep(),

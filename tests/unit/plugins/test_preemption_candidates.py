@@ -10,6 +10,7 @@ from plugins.node_resources.fit import NodeResourcesFit
 from plugins.preemption.candidates import NEVER, VICTIMS_ARE_LEAVING, search, why_not_eligible
 from plugins.preemption.disruption_budgets import DisruptionBudgets
 from scheduler.framework import CycleState, Diagnosis
+from scheduler.framework.long_work import at_once
 from scheduler.runtime.dry_run import DryRun
 from tests.builders import node, pod
 from tests.puppets import framework_of
@@ -30,8 +31,8 @@ def searched(snapshot: Snapshot, rows: list[int], enough: int) -> Search:
     filtering.run_pre_filter(state, POD, snapshot, Diagnosis.blank(snapshot.n_nodes))
     dry_run = DryRun()
     dry_run.filtering = filtering
-    return search(
-        dry_run, state, POD, snapshot, rows, budgets=DisruptionBudgets(), nominated={}, enough=enough
+    return at_once(
+        search(dry_run, state, POD, snapshot, rows, budgets=DisruptionBudgets(), nominated={}, enough=enough)
     )
 
 
