@@ -108,7 +108,7 @@ class Parts(Shared):
         # A registry keeps what it has read; a plugin file may be another by now.
         registry = Registry(self._in_tree, self.guests)
         return build_frameworks(
-            configuration, registry, lambda profile: {**common, **own(profile)}, self.observer
+            configuration, registry, lambda profile: {**common, **own(profile)}, self.observer, self.budget
         )
 
     def fill(

@@ -57,7 +57,7 @@ class Scheduler:
     ) -> None:
         self._profiles, self._cache, self._nominator = shared.profiles, shared.cache, shared.nominator
         self._queue, self._waiting_pods = shared.queue, shared.waiting_pods
-        self._bus, self._freeze = shared.bus, shared.freeze
+        self._bus, self._freeze, self._budget = shared.bus, shared.freeze, shared.budget
         self._clock, self._observer = shared.clock, shared.observer
         self._binding = binding
         self._failures = failures
@@ -82,7 +82,7 @@ class Scheduler:
                 if queued is None:
                     await self._wait_for_work()
                     continue
-                assumed = await self._attempt(queued)
+                assumed = await self._budget.in_stretches(self._attempt(queued))
                 if assumed is not None:
                     binding = asyncio.create_task(self._binding.run(assumed), name=f"bind {assumed.pod.key}")
                     bindings.add(binding)

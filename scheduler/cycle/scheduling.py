@@ -21,6 +21,7 @@ from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis
 from scheduler.framework.status import Code, Status
+from scheduler.runtime.budget import over_budget
 from scheduler.runtime.calls import PluginError
 
 if TYPE_CHECKING:
@@ -264,6 +265,8 @@ class _Cycle:
         filtering = self.framework.filtering
         if filtering.has_post_filter:
             result = await filtering.run_post_filter(self.state, self.pod, self.snapshot, self.diagnosis)
+            if over_budget(result.status.error) is not None:
+                raise PluginError(result.status)
             self.diagnosis.post_filter_message = result.status.message
             nominated_node_name = result.nominated_node_name
         status = Status(Code.UNSCHEDULABLE, (self.diagnosis.message(),))
