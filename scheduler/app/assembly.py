@@ -129,6 +129,8 @@ class Parts(Shared):
 
     def configure(self, settings: KubeSchedulerConfiguration) -> None:
         """Let pods and nodes wait as long as a configuration says, and judge every pod of the queue anew."""
+        self.budget.seconds = settings.attempt_budget.seconds
+        self.budget.forget()
         self.queue.reload(
             initial_backoff_seconds=settings.pod_initial_backoff_seconds,
             max_backoff_seconds=settings.pod_max_backoff_seconds,

@@ -40,7 +40,7 @@ _AGAIN_SECONDS: Final = 0.001
 _PATIENCE_SECONDS: Final = 0.2
 """How long a plugin is waited for that is in a library when its budget is spent."""
 _MANY: Final = 3
-"""A plugin that was stopped so many times in a row rests; with hints and keys of the queue, which are many, once is enough."""
+"""A plugin that was stopped so many times in a row rests; where one event may bring thousands of calls, once is enough."""
 _FIRST_REST_SECONDS: Final = 60.0
 _LONGEST_REST_SECONDS: Final = 1800.0
 
@@ -111,7 +111,7 @@ class LoopBudget:
         self._limit = seconds
         self._is_spent = False
         self._may_stop = False
-        self._records: dict[tuple[int, int], _Record] = {}
+        self._records: dict[tuple[int, str], _Record] = {}
 
     # The clock.
 
@@ -197,25 +197,26 @@ class LoopBudget:
 
     # Plugins.
 
-    def call(self, plugin: Plugin, function: Callable[..., T], *args: object, patience: int = _MANY) -> T:
+    def call(self, plugin: Plugin, function: Callable[..., T], *args: object, often: str = "") -> T:
         """Call a plugin within the stretch, or in one of its own where there is none.
 
         Args:
             plugin: whom.
             function: its method, or a function that calls it.
             args: handed on.
-            patience: after how many times in a row that it was stopped it rests.
+            often: names a call that one event may bring thousands of, as "hint". It rests apart from others, and
+                after it was stopped once.
 
         Raises:
             OverBudgetError: the stretch is over; the plugin was stopped, or not asked. Beside what it raises itself.
         """
         if self._began is None:
-            return self.stretch(self._call, plugin, patience, function, *args)
-        return self._call(plugin, patience, function, *args)
+            return self.stretch(self._call, plugin, often, function, *args)
+        return self._call(plugin, often, function, *args)
 
-    def _call(self, plugin: Plugin, patience: int, function: Callable[..., T], *args: object) -> T:
+    def _call(self, plugin: Plugin, often: str, function: Callable[..., T], *args: object) -> T:
         self._refuse_spent()
-        key = id(plugin), patience
+        key = id(plugin), often
         if key in self._records:
             self._refuse_resting(self._records[key])
         may_stop = self._may_stop
@@ -225,7 +226,7 @@ class LoopBudget:
             self._may_stop = may_stop
         except _StoppedError as stopped:
             self._may_stop = may_stop
-            raise self._stopped(plugin, patience) from stopped
+            raise self._stopped(plugin, often) from stopped
         except BaseException:
             self._may_stop = may_stop
             raise
@@ -258,10 +259,10 @@ class LoopBudget:
                 f"not asked: it rests for {left:.0f}s, since it was stopped again and again", left
             )
 
-    def _stopped(self, plugin: Plugin, patience: int) -> OverBudgetError:
-        record = self._records.setdefault((id(plugin), patience), _Record(plugin))
+    def _stopped(self, plugin: Plugin, often: str) -> OverBudgetError:
+        record = self._records.setdefault((id(plugin), often), _Record(plugin))
         record.times += 1
-        if record.times >= patience:
+        if often or record.times >= _MANY:
             rest = min(_FIRST_REST_SECONDS * 2**record.rests, _LONGEST_REST_SECONDS)
             record.rests_until = self._now() + rest
             record.rests += 1
@@ -319,22 +320,27 @@ def over_budget(error: BaseException | None) -> OverBudgetError | None:
 
 
 def _may_land(frame: FrameType | None, *, is_patient: bool) -> bool:
-    """Whether an exception may be raised in a frame: all down to the runtime are the plugin's, or its libraries'.
+    """Whether an exception may be raised in a frame: the runtime called the plugin, which called all up to there.
 
     Args:
         frame: what runs.
         is_patient: not in libraries.
     """
-    top = frame
+    above = ""  # the root of the module that the frame before called
     while frame is not None:
         module = frame.f_globals.get("__name__") or ""
         root = _root(module)
         if root in _OURS:
-            return frame is not top and module.startswith(_BOUNDARY)
-        if root in _NEVER or (is_patient and frame is top and root in sys.stdlib_module_names):
+            # What ours call as well may have been called by ours.
+            return bool(above) and module.startswith(_BOUNDARY) and not _is_library(above)
+        if root in _NEVER or (is_patient and not above and _is_library(root)):
             return False
-        frame = frame.f_back
+        above, frame = root, frame.f_back
     return False
+
+
+def _is_library(root: str) -> bool:
+    return root == "numpy" or root in sys.stdlib_module_names
 
 
 def _root(module: str) -> str:

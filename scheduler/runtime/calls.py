@@ -32,8 +32,6 @@ NO_OTHER: AbstractSet[Code] = frozenset()
 
 _OF_THE_QUEUE = frozenset({ExtensionPoint.PRE_ENQUEUE, ExtensionPoint.QUEUE_SORT})
 """Where one event may be followed by thousands of calls."""
-_ONCE, _MANY_TIMES = 1, 3
-"""How often in a row a plugin may have to be stopped until it rests."""
 
 
 class PluginError(Exception):
@@ -152,8 +150,8 @@ class PluginCalls:
         answer: T | Status
         try:
             if self.budget.checks or id(plugin) in self._foreign:
-                patience = _ONCE if point in _OF_THE_QUEUE else _MANY_TIMES
-                answer = self.budget.call(plugin, call, *args, patience=patience)
+                often = point.metric_name if point in _OF_THE_QUEUE else ""
+                answer = self.budget.call(plugin, call, *args, often=often)
             else:
                 self.budget.running = plugin
                 answer = call(*args)

@@ -183,7 +183,7 @@ class Framework:
 
         def ask(pod: PodInfo, old: Any, new: Any) -> QueueingHint:
             try:
-                return self._call.budget.call(plugin, hint, pod, old, new, patience=1)
+                return self._call.budget.call(plugin, hint, pod, old, new, often="hint")
             except OverBudgetError as error:
                 if error.rest_seconds is not None:
                     return QueueingHint.QUEUE

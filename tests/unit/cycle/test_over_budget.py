@@ -1,0 +1,320 @@
+"""A plugin that goes on and on is stopped, wherever it is, and everything else is as if it had raised."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from plugins.node_resources.fit import NodeResourcesFit
+from scheduler.cycle.scheduling import run_now, schedule_pod
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    FilterPlugin,
+    PermitPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    QueueingHint,
+    ReservePlugin,
+    ScorePlugin,
+    Status,
+)
+from scheduler.queue import Place
+from scheduler.runtime.budget import LoopBudget
+from tests.builders import node, pod
+from tests.puppets import NodeFilter, framework_of
+from tests.unit.cycle.cluster import Cluster
+from tests.unit.plugins.running import made
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from scheduler.framework import CycleState
+    from scheduler.objects.pod import PodInfo
+    from scheduler.queue import QueuedPodInfo
+    from scheduler.snapshot import NodeInfo, Snapshot
+
+MESSAGE = (
+    'running Filter plugin "Endless": over budget: stopped: more than 0.05s had passed'
+    "; put aside for 60s after 1 attempt over budget"
+)
+
+
+class TracedBudget(LoopBudget):
+    """A budget whose alarm goes off at some instruction, and from then on at each.
+
+    Attributes:
+        left: how many instructions are left until then.
+    """
+
+    def __init__(self) -> None:
+        self.time, self.left, self.raised_in = 0.0, -1, ""
+        super().__init__(lambda: self.time, seconds=0.5)
+        self._has_clock = True
+
+    def _tick_in(self, seconds: float) -> None:
+        self._armed = self.time, time.thread_time() - 1.0, seconds
+
+    def run(self, function: Callable[[], Any], after: int) -> Any:
+        """Call a function, the alarm going off after so many instructions."""
+        self.left = after
+        before = sys.gettrace()
+        sys.settrace(self._trace)
+        try:
+            return function()
+        finally:
+            sys.settrace(before)
+            self.time += 10.0
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            self.left -= 1
+            if self.left == 0:
+                self.time += 0.6
+            if self.left <= 0:
+                try:
+                    self._on_alarm(signal.SIGALRM, frame)
+                except BaseException:
+                    self.raised_in = frame.f_globals["__name__"]
+                    raise
+        return self._trace
+
+
+class Everywhere(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PermitPlugin):
+    """Somebody's plugin: takes part everywhere, reads columns, calls libraries, and its verdicts are kept."""
+
+    name = "Everywhere"
+
+    def __init__(self) -> None:
+        self.reserved: set[str] = set()
+
+    def signature(self, pod: PodInfo) -> str:
+        return "".join(sorted(pod.labels.values()))
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
+        for key in ("zone", "disk"):
+            for value in snapshot.label(key).values:
+                state.write(f"{key}{value}", len(snapshot.names))
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        found = sum(len(other.labels) for other in node.pods)
+        return Status.unschedulable("full of labels") if found > 8 else None
+
+    def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return max(0, 100 - 10 * len(list(node.pods)) - len(node.name))
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.reserved.add(pod.uid)
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.reserved.discard(pod.uid)
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        return None
+
+
+def web(number: int) -> PodInfo:
+    return pod(f"web-{number}", cpu="100m", labels={"app": f"a{number % 2}"})
+
+
+def attempt(cluster: Cluster, queued: QueuedPodInfo) -> Any:
+    return run_now(_in_stretches(cluster, queued))
+
+
+async def _in_stretches(cluster: Cluster, queued: QueuedPodInfo) -> Any:
+    return await cluster.parts.budget.in_stretches(cluster.scheduler.schedule_one(queued))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_wherever_a_plugin_is_stopped_the_state_is_right_and_later_decisions_are(seed: int) -> None:
+    random, budget, theirs = Random(seed), TracedBudget(), Everywhere()
+    cluster = Cluster(made(NodeResourcesFit), theirs, nodes=(), budget=budget)
+    for number in range(5):
+        cluster.nodes.on_add(node(f"n{number}", cpu="2", labels={"zone": f"z{number % 2}"}))
+    stopped = 0
+    for number in range(8):
+        cluster.api.create(web(number))
+        queued = cluster.queue.pop()
+        assert queued is not None
+        assumed = budget.run(lambda: attempt(cluster, queued), random.randrange(1, 6000))  # noqa: B023
+        cluster.cache.check()
+        cluster.queue.check()
+        if assumed is None:
+            stopped += 1
+            assert budget.raised_in in {"", __name__}, "raised in other code than the plugin's"
+            assert cluster.place_of(f"web-{number}") is Place.BACKOFF
+            assert "over budget" in cluster.notes(f"web-{number}")[-1]
+            assert queued.pod.uid not in theirs.reserved
+            assert cluster.cache.pod(queued.pod.uid) is None
+        else:
+            assert cluster.cache.pod(queued.pod.uid) is not None
+            cluster.api.update(cluster.api.pods[assumed.pod.key].placed_on(assumed.node_name))
+            cluster.queue.done(queued.pod.uid)
+        asked = web(100 + number)
+        told = [
+            schedule_pod(framework, asked, cluster.cache.snapshot(), nominated={}, random=Random(number))
+            for framework in (cluster.framework, framework_of(made(NodeResourcesFit), Everywhere()))
+        ]
+        assert told[0].node_name == told[1].node_name
+        assert (told[0].diagnosis.rejected_by == told[1].diagnosis.rejected_by).all()
+        assert told[0].scores is not None
+        assert told[1].scores is not None
+        assert (told[0].scores.total == told[1].scores.total).all()
+    assert stopped
+
+
+def endless(*_: Any) -> Any:
+    while True:
+        pass
+
+
+def catching(*_: Any) -> Any:
+    while True:
+        try:
+            while True:
+                pass
+        except Exception:  # noqa: BLE001, S110 - what authors do
+            pass
+
+
+def in_a_library(*_: Any) -> Any:
+    from fractions import Fraction
+
+    total = Fraction(0)
+    for number in range(1, 1_000_000_000):
+        total += Fraction(1, 1 + number % 3)
+
+
+def in_our_code(*args: Any) -> Any:
+    while True:
+        for _ in args[2].pods:
+            pass
+        _ = args[2].snapshot.n_nodes
+
+
+@pytest.fixture
+def quick() -> Iterator[LoopBudget]:
+    budget = LoopBudget(seconds=0.05)
+    budget.take_clock()
+    yield budget
+    budget.give_clock_back()
+
+
+@pytest.mark.parametrize("goes_on", [endless, catching, in_a_library, in_our_code])
+def test_the_clock_stops_a_plugin_and_its_pod_is_put_aside(
+    quick: LoopBudget, goes_on: Callable[..., Any]
+) -> None:
+    cluster = Cluster(NodeFilter("Endless", goes_on), budget=quick)
+    cluster.api.create(pod("web"))
+    queued = cluster.queue.pop()
+    assert queued is not None
+    began = time.perf_counter()
+
+    assert attempt(cluster, queued) is None
+    assert time.perf_counter() - began < 1.0
+    [note] = cluster.notes("web")
+    assert note == MESSAGE
+    [patch] = [each for each in cluster.api.patches if each.condition is not None]
+    assert patch.condition is not None
+    assert (patch.condition.reason, patch.condition.message) == ("SchedulerError", note)
+    assert cluster.place_of("web") is Place.BACKOFF
+    assert cluster.queue.next_deadline(0.0) >= 1060.0  # type: ignore[operator]
+    cluster.check()
+
+
+def test_without_the_clock_the_time_is_looked_at_between_plugins() -> None:
+    said: list[Any] = []
+
+    def work() -> None:
+        cluster = Cluster(NodeFilter("First", lambda *_: time.sleep(0.1)), NodeFilter("Second"))
+        cluster.parts.budget = cluster.scheduler._budget = cluster.framework._call.budget = LoopBudget(
+            seconds=0.05
+        )
+        cluster.api.create(pod("web"))
+        queued = cluster.queue.pop()
+        assert queued is not None
+        said.append((attempt(cluster, queued), cluster.notes("web")))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    told = "more than 0.05s had passed when First was done; put aside for 60s after 1 attempt over budget"
+    assert said == [(None, [f'running Filter plugin "Second": over budget: {told}'])]
+
+
+class Endless(FilterPlugin, PreEnqueuePlugin):
+    """Has a hint and a gate that never answer."""
+
+    name = "Endless"
+
+    def __init__(self) -> None:
+        self.is_open, self.hints = True, 0
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        return None if self.is_open else endless()
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        return Status.unschedulable("never")
+
+    def events(self) -> Any:
+        return [EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD), self.hint)]
+
+    def hint(self, *_: Any) -> QueueingHint:
+        self.hints += 1
+        return endless()  # type: ignore[no-any-return]
+
+
+def test_a_hint_that_does_not_answer_is_asked_once_and_wakes_the_pods(quick: LoopBudget) -> None:
+    plugin = Endless()
+    cluster = Cluster(plugin, budget=quick)
+    for number in range(5):
+        cluster.api.create(pod(f"web-{number}"))
+        queued = cluster.queue.pop()
+        assert queued is not None
+        attempt(cluster, queued)
+    began = time.perf_counter()
+    cluster.nodes.on_add(node("n2"))
+
+    assert time.perf_counter() - began < 0.5
+    assert plugin.hints == 1
+    assert {cluster.place_of(f"web-{number}") for number in range(5)} == {Place.BACKOFF}
+    cluster.check()
+
+
+def test_a_gate_that_does_not_answer_keeps_pods_gated_and_the_others_going(quick: LoopBudget) -> None:
+    plugin = Endless()
+    plugin.is_open = False
+    cluster = Cluster(plugin, budget=quick)
+    began = time.perf_counter()
+    for number in range(20):
+        cluster.api.create(pod(f"web-{number}"))
+
+    assert time.perf_counter() - began < 0.5
+    assert {cluster.place_of(f"web-{number}") for number in range(20)} == {Place.GATED}
+    cluster.check()
+
+
+def test_a_plugin_that_is_stopped_three_times_in_a_row_rests_and_costs_nothing(quick: LoopBudget) -> None:
+    cluster = Cluster(NodeFilter("Endless", endless), budget=quick)
+    for number in range(30):
+        cluster.api.create(pod(f"web-{number}"))
+    began = time.perf_counter()
+    while (queued := cluster.queue.pop()) is not None:
+        attempt(cluster, queued)
+
+    assert time.perf_counter() - began < 1.0
+    stopped = [number for number in range(30) if "put aside" in cluster.notes(f"web-{number}")[0]]
+    assert stopped == [0, 1, 2]
+    assert "not asked: it rests for 60s" in cluster.notes("web-29")[0]
+    assert cluster.queue.get(pod("web-29").uid).put_aside_seconds == pytest.approx(60, abs=1)  # type: ignore[union-attr]
+    cluster.check()
