@@ -149,7 +149,7 @@ class PluginCalls:
         begin = self.clock() if self.measuring else 0.0
         answer: T | Status
         try:
-            if self.budget.checks or id(plugin) in self._foreign:
+            if (self._foreign and id(plugin) in self._foreign) or self.budget.checks:
                 often = point.metric_name if point in _OF_THE_QUEUE else ""
                 answer = self.budget.call(plugin, call, *args, often=often)
             else:
@@ -214,7 +214,7 @@ class PluginCalls:
         """Call and await a plugin whose answer is a status, None for a success."""
         begin = self.clock()
         try:
-            if id(plugin) in self._foreign:
+            if self._foreign and id(plugin) in self._foreign:
                 answer = await self.answer(plugin, call, *args)
             else:
                 answer = await call(*args)
@@ -245,7 +245,7 @@ class PluginCalls:
         begin = self.clock() if self.measuring else 0.0
         answer: T | Status
         try:
-            if id(plugin) in self._foreign:
+            if self._foreign and id(plugin) in self._foreign:
                 said = self.answer(plugin, call, *args)
             else:
                 self.budget.running = plugin

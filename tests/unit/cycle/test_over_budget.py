@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import signal
 import sys
 import threading
@@ -16,10 +18,12 @@ from scheduler.cycle.scheduling import run_now, schedule_pod
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
+    CycleState,
     EventResource,
     EventWithHint,
     FilterPlugin,
     PermitPlugin,
+    PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
     QueueingHint,
@@ -38,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from scheduler.framework import CycleState
     from scheduler.objects.pod import PodInfo
     from scheduler.queue import QueuedPodInfo
     from scheduler.snapshot import NodeInfo, Snapshot
@@ -202,6 +205,14 @@ def in_our_code(*args: Any) -> Any:
         _ = args[2].snapshot.n_nodes
 
 
+def sleeping(*_: Any) -> Any:
+    time.sleep(600)
+
+
+def in_a_regular_expression(*_: Any) -> Any:
+    re.match(r"(a+)+$", "a" * 60 + "b")
+
+
 @pytest.fixture
 def quick() -> Iterator[LoopBudget]:
     budget = LoopBudget(seconds=0.05)
@@ -210,7 +221,9 @@ def quick() -> Iterator[LoopBudget]:
     budget.give_clock_back()
 
 
-@pytest.mark.parametrize("goes_on", [endless, catching, in_a_library, in_our_code])
+@pytest.mark.parametrize(
+    "goes_on", [endless, catching, sleeping, in_a_library, in_a_regular_expression, in_our_code]
+)
 def test_the_clock_stops_a_plugin_and_its_pod_is_put_aside(
     quick: LoopBudget, goes_on: Callable[..., Any]
 ) -> None:
@@ -250,6 +263,71 @@ def test_without_the_clock_the_time_is_looked_at_between_plugins() -> None:
     thread.join()
     told = "more than 0.05s had passed when First was done; put aside for 60s after 1 attempt over budget"
     assert said == [(None, [f'running Filter plugin "Second": over budget: {told}'])]
+
+
+class Patient(PreBindPlugin):
+    """Waits for long, and then works for as long as it was told."""
+
+    name = "Patient"
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0.03)
+        until = time.perf_counter() + self.seconds
+        while time.perf_counter() < until:
+            pass
+
+
+@pytest.mark.parametrize("seconds", [0.0, 600.0], ids=["only waits", "works on and on"])
+def test_time_that_is_awaited_is_no_part_of_a_budget(quick: LoopBudget, seconds: float) -> None:
+    plugin = Patient(seconds)
+
+    async def bind() -> Status:
+        framework = framework_of(plugin, budget=quick)
+        return await framework.run_pre_bind(CycleState(), pod("web"), "n1", frozenset({"Patient"}))
+
+    status = asyncio.run(bind())
+    told = 'running PreBind plugin "Patient": over budget: stopped: more than 0.05s had passed'
+    assert status.message == (told if seconds else "")
+
+
+def test_a_plugin_that_waits_can_be_cancelled_as_without_a_budget(quick: LoopBudget) -> None:
+    said: list[str] = []
+
+    class Waits(Patient):
+        async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                said.append("cleaned up")
+
+    async def cancel() -> None:
+        framework = framework_of(Waits(0.0), budget=quick)
+        running = asyncio.create_task(
+            framework.run_pre_bind(CycleState(), pod("web"), "n1", frozenset({"Patient"}))
+        )
+        await asyncio.sleep(0)
+        running.cancel()
+        await running
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancel())
+    assert said == ["cleaned up"]
+
+
+def test_a_process_that_was_stopped_does_not_blame_the_plugin() -> None:
+    budget, plugin = TracedBudget(), Everywhere()
+    frame = sys._getframe()
+
+    def wakes_up() -> str:
+        budget.time += 60.0  # SIGSTOP, and SIGCONT a minute later
+        budget._on_alarm(signal.SIGALRM, frame)
+        return "done"
+
+    assert budget.call(plugin, wakes_up) == "done"
 
 
 class Endless(FilterPlugin, PreEnqueuePlugin):
