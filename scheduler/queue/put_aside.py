@@ -6,6 +6,7 @@ The pod's condition says so, in words that are read again: whoever leads next do
 from __future__ import annotations
 
 import re
+from math import ldexp
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _WORDS: Final = re.compile(r"; put aside for \d+s after (\d{1,6}) attempts? over
 
 def pause_seconds(times: int) -> float:
     """Return how long a pod waits after so many attempts over budget in a row."""
-    return min(_FIRST_SECONDS * 2 ** min(times - 1, _MOST_DOUBLINGS), _LONGEST_SECONDS)
+    return min(ldexp(_FIRST_SECONDS, min(times - 1, _MOST_DOUBLINGS)), _LONGEST_SECONDS)
 
 
 def words(times: int) -> str:

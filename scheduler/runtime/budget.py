@@ -16,13 +16,15 @@ import logging
 import signal
 import sys
 import time
+from collections.abc import Awaitable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from scheduler.errors import SchedulerError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Callable, Generator
     from types import FrameType
 
     from scheduler.framework.interface import Plugin
@@ -210,15 +212,36 @@ class LoopBudget:
         Raises:
             OverBudgetError: the stretch is over; the plugin was stopped, or not asked. Beside what it raises itself.
         """
-        if self._began is None:
-            return self.stretch(self._call, plugin, often, function, *args)
-        return self._call(plugin, often, function, *args)
+        if self._began is not None:
+            return self._call(plugin, often, function, *args)
+        result: T = self.stretch(self._call, plugin, often, function, *args)
+        return result
+
+    async def awaited(self, plugin: Plugin, function: Callable[..., Any], *args: object) -> Any:
+        """Call a plugin, and await what it answers, if that is to be awaited; what it waits for is not counted.
+
+        Raises:
+            OverBudgetError: as `call`; what was begun goes on whatever was spent, so that it can end, or be cancelled.
+        """
+        answer = self.call(plugin, function, *args)
+        return await _Steps(partial(self._go_on, plugin), answer) if isinstance(answer, Awaitable) else answer
 
     def _call(self, plugin: Plugin, often: str, function: Callable[..., T], *args: object) -> T:
         self._refuse_spent()
         key = id(plugin), often
         if key in self._records:
             self._refuse_resting(self._records[key])
+        result = self._stoppable(plugin, often, function, *args)
+        self._records.pop(key, None)
+        return result
+
+    def _go_on(self, plugin: Plugin, step: Callable[..., T], value: object) -> T:
+        if self._began is not None:
+            return self._stoppable(plugin, "", step, value)
+        result: T = self.stretch(self._stoppable, plugin, "", step, value)
+        return result
+
+    def _stoppable(self, plugin: Plugin, often: str, function: Callable[..., T], *args: object) -> T:
         may_stop = self._may_stop
         try:
             self.running, self._may_stop = plugin, not is_ours(plugin)
@@ -230,20 +253,7 @@ class LoopBudget:
         except BaseException:
             self._may_stop = may_stop
             raise
-        self._records.pop(key, None)
         return result
-
-    def awaited(
-        self, plugin: Plugin, function: Callable[..., T | Awaitable[T]], *args: object
-    ) -> Awaitable[T]:
-        """Call a plugin, and return what is awaited instead of its answer, if that is to be awaited."""
-        return self._awaited(plugin, function, *args)
-
-    async def _awaited(self, plugin: Plugin, function: Callable[..., T | Awaitable[T]], *args: object) -> T:
-        answer = self.call(plugin, function, *args)
-        if not hasattr(answer, "__await__"):
-            return answer  # type: ignore[return-value]  # it is no awaitable
-        return await _Steps(lambda step, value: self.call(plugin, step, value), answer)
 
     def _refuse_spent(self) -> None:
         if not self._is_spent and not self._has_clock and self._began is not None:

@@ -199,10 +199,6 @@ class PluginCalls:
             return self.budget.call(plugin, plugin.version)
         return plugin.version()
 
-    def answer(self, plugin: Plugin, call: Callable[..., T | Awaitable[T]], *args: object) -> Awaitable[T]:
-        """Return what a plugin's answer is awaited by; raises likewise."""
-        return self.budget.awaited(plugin, call, *args)
-
     async def awaited(
         self,
         plugin: Plugin,
@@ -215,7 +211,7 @@ class PluginCalls:
         begin = self.clock()
         try:
             if self._foreign and id(plugin) in self._foreign:
-                answer = await self.answer(plugin, call, *args)
+                answer = await self.budget.awaited(plugin, call, *args)
             else:
                 answer = await call(*args)
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
@@ -246,13 +242,12 @@ class PluginCalls:
         answer: T | Status
         try:
             if self._foreign and id(plugin) in self._foreign:
-                said = self.answer(plugin, call, *args)
+                said = await self.budget.awaited(plugin, call, *args)
             else:
                 self.budget.running = plugin
                 said = call(*args)
-            answer = self._checked(
-                plugin, point, await said if isinstance(said, Awaitable) else said, expects, allows
-            )
+                said = await said if isinstance(said, Awaitable) else said
+            answer = self._checked(plugin, point, said, expects, allows)
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
             answer = self._failure(plugin, point, error)
         if self.measuring:

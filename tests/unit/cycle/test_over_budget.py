@@ -34,7 +34,16 @@ from scheduler.framework import (
 from scheduler.queue import Place
 from scheduler.runtime.budget import LoopBudget
 from tests.builders import node, pod
-from tests.puppets import NodeFilter, framework_of
+from tests.puppets import (
+    NodeFilter,
+    NodeScore,
+    Permit,
+    PostFilter,
+    PreFilter,
+    PreScore,
+    Reserve,
+    framework_of,
+)
 from tests.unit.cycle.cluster import Cluster
 from tests.unit.plugins.running import made
 
@@ -242,6 +251,34 @@ def test_the_clock_stops_a_plugin_and_its_pod_is_put_aside(
     assert (patch.condition.reason, patch.condition.message) == ("SchedulerError", note)
     assert cluster.place_of("web") is Place.BACKOFF
     assert cluster.queue.next_deadline(0.0) >= 1060.0  # type: ignore[operator]
+    cluster.check()
+
+
+@pytest.mark.parametrize(
+    "plugins",
+    [
+        pytest.param([PreFilter("A", endless)], id="PreFilter"),
+        pytest.param([NodeScore("A", endless)], id="Score"),
+        pytest.param([PreScore("A", endless), NodeScore("B", 1)], id="PreScore"),
+        pytest.param(
+            [NodeFilter("B", Status.unschedulable("no")), PostFilter("A", endless)], id="PostFilter"
+        ),
+        pytest.param([Reserve("A", reserve=endless)], id="Reserve"),
+        pytest.param([Reserve("B", unreserve=endless), Permit("A", endless)], id="Permit, then Unreserve"),
+    ],
+)
+def test_wherever_a_pod_is_stopped_on_its_way_it_is_put_aside(quick: LoopBudget, plugins: list[Any]) -> None:
+    cluster = Cluster(*plugins, nodes=("n1", "n2"), budget=quick)
+    cluster.api.create(pod("web"))
+    queued = cluster.queue.pop()
+    assert queued is not None
+
+    assert attempt(cluster, queued) is None
+    [note] = cluster.notes("web")
+    assert 'plugin "A": over budget: stopped' in note
+    assert note.endswith("; put aside for 60s after 1 attempt over budget")
+    assert cluster.place_of("web") is Place.BACKOFF
+    assert cluster.cache.pod(queued.pod.uid) is None
     cluster.check()
 
 

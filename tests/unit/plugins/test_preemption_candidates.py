@@ -46,6 +46,23 @@ def test_the_search_ends_with_enough_candidates_in_the_order_given(enough: int, 
     assert [candidate.row for candidate in result.candidates] == found
 
 
+@pytest.mark.parametrize("together", [1, 2, 3])
+def test_how_many_nodes_are_tried_together_changes_nothing(
+    together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [node(f"n{row}", cpu="2") for row in range(12)]
+    victims = [
+        pod(f"v{row}", cpu=str(1 + row % 2), node=f"n{row}", priority=row % 4) for row in range(12) if row % 5
+    ]
+    snapshot, rows = snapshot_of(*nodes, pods=victims), [*range(7, 12), *range(7)]
+    expected = [searched(snapshot, rows, enough).candidates for enough in range(1, 12)]
+    monkeypatch.setattr("plugins.preemption.candidates._ROWS_TOGETHER", together)
+    monkeypatch.setattr("plugins.preemption.candidates._ROWS_A_STEP", 2)
+    monkeypatch.setattr("scheduler.runtime.dry_run._PODS_A_STEP", 1)
+
+    assert [searched(snapshot, rows, enough).candidates for enough in range(1, 12)] == expected
+
+
 def test_pods_of_the_same_priority_are_no_victims() -> None:
     peers = [pod("peer", cpu="2", node="n0", priority=5)]
     result = searched(snapshot_of(*NODES, pods=peers), [0], 9)
