@@ -164,8 +164,8 @@ def test_the_leader_does_not_follow_its_own_words_late() -> None:
     cluster.queue.add(WEB)
     put_aside(cluster)
     cluster.advance_and_flush(61)
-    cluster.queue.add_unschedulable(cluster.pop(), unschedulable_plugins=["Fit"])
+    cluster.queue.add_unschedulable(cluster.pop(), is_error=True)  # this one ended
     cluster.update(WEB, told(1))  # written before, seen now
 
-    assert cluster.queue.place_of(WEB.uid) is not Place.BACKOFF
+    assert cluster.advance_and_flush(5) == 1
     cluster.queue.check()
