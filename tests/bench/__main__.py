@@ -110,10 +110,11 @@ def main() -> None:
         seconds = [devices.seconds_per_pod(_SIZES[-1], kind) for _ in range(3)]
         median = _show(f"{_SIZES[-1]} nodes, {kind}", seconds, base_with_devices)
         base_with_devices = base_with_devices or median
-    for budgets in (0, 1000):
-        cache = full_cluster(_SIZES[-1], budgets)
+    for budgets, allowed in ((0, 1), (1000, 1), (1000, 0)):
+        cache = full_cluster(_SIZES[-1], budgets, allowed=allowed)
         seconds = [_decide(framework, cache, urgent(5), nobody_fits=True) for _ in range(3)]
-        _show(f"{_SIZES[-1]} nodes, preemption, {budgets} disruption budgets", seconds, base)
+        strict = "" if allowed else " that let nobody go"
+        _show(f"{_SIZES[-1]} nodes, preemption, {budgets} budgets{strict}", seconds, base)
     raw = json.dumps(pod_object("parsed", cpu="100m", memory="500Mi")).encode()
     seconds = []
     for _ in range(_RUNS):
