@@ -114,7 +114,7 @@ def main() -> None:
         cache = full_cluster(_SIZES[-1], budgets, allowed=allowed)
         seconds = [_decide(framework, cache, urgent(5), nobody_fits=True) for _ in range(3)]
         strict = "" if allowed else " that let nobody go"
-        _show(f"{_SIZES[-1]} nodes, preemption, {budgets} budgets{strict}", seconds, base)
+        _show(f"{_SIZES[-1]} nodes, preemption, {budgets} disruption budgets{strict}", seconds, base)
     raw = json.dumps(pod_object("parsed", cpu="100m", memory="500Mi")).encode()
     seconds = []
     for _ in range(_RUNS):
