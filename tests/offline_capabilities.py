@@ -15,12 +15,14 @@ from scheduler.framework import (
     Background,
     ClaimMetrics,
     ClusterObjects,
+    LongWork,
     PodActivator,
     PodBinder,
     PodEvents,
     Sleep,
     WaitForEvent,
 )
+from scheduler.framework.long_work import AtOnce
 from scheduler.framework.preemption import Preemptions, VictimReview
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ OFFLINE: Mapping[type, object] = {
     Background: _NOTHING,
     Clock: SystemClock(),
     ClusterObjects: TableObjects(_SHARED.cache.table),
+    LongWork: AtOnce(),
     WaitForEvent: _SHARED.bus,
     PodBinder: NoBinder(),
     Preemptions: NoPreemptions(),

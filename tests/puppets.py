@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduler.framework import Plugin
+    from scheduler.runtime.budget import LoopBudget
     from scheduler.runtime.instruments import Instruments
 
 
@@ -161,9 +162,10 @@ def framework_of(
     weights: Mapping[str, int] | None = None,
     profile: str = "custom-scheduler",
     instruments: Instruments | None = None,
+    budget: LoopBudget | None = None,
 ) -> Framework:
     """Return a profile in which each plugin is at all the points it takes part in, in the given order."""
     at = {
         point: [plugin for plugin in plugins if isinstance(plugin, kind)] for point, kind in CLASS_OF.items()
     }
-    return Framework(profile, EnabledPlugins(at, weights or {}), instruments)
+    return Framework(profile, EnabledPlugins(at, weights or {}), instruments, budget=budget)

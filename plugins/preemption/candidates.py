@@ -19,7 +19,7 @@ from scheduler.framework.diagnosis import FEASIBLE, NARROWED, NOT_EXAMINED
 from scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from plugins.preemption.disruption_budgets import DisruptionBudgets
     from scheduler.framework import CycleState, Diagnosis
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 VICTIMS_ARE_LEAVING: Final = "not eligible due to a terminating pod on the nominated node."
+
+_ROWS_TOGETHER: Final = 512
+"""The most nodes that are tried in lockstep: more save little, and make steps longer."""
+_ROWS_A_STEP: Final = 64
+"""Of how many nodes the pods are looked through in one step."""
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _NO_VICTIMS = Status.unschedulable("No preemption victims found for incoming pod", resolvable=False)
@@ -107,8 +112,10 @@ def search(
     budgets: DisruptionBudgets,
     nominated: Mapping[int, Sequence[PodInfo]],
     enough: int,
-) -> Search:
+) -> Generator[None, None, Search]:
     """Try nodes in the order given, until there are enough candidates and one of them breaks no budget.
+
+    In steps, for `LongWork`.
 
     Raises:
         PluginError: a Filter failed as a whole.
@@ -116,16 +123,17 @@ def search(
     found = Search()
     kind: list[Candidate] = []
     harmful: list[Candidate] = []
-    todo = list(rows)
-    step = max(enough, 1)
-    for start in range(0, len(todo), step):
-        several = todo[start : start + step]
-        for candidate in _tried(dry_run, state, pod, snapshot, several, budgets, nominated, found):
+    todo, most = list(rows), max(enough, 1)
+    together = min(most, _ROWS_TOGETHER)
+    for start in range(0, len(todo), together):
+        several = todo[start : start + together]
+        tried = yield from _tried(dry_run, state, pod, snapshot, several, budgets, nominated, found)
+        for candidate in tried:
             (harmful if candidate.violations else kind).append(candidate)
             if kind and len(kind) + len(harmful) >= enough:
-                found.candidates = kind + harmful[:step]
+                found.candidates = kind + harmful[:most]
                 return found
-    found.candidates = kind + harmful[:step]
+    found.candidates = kind + harmful[:most]
     return found
 
 
@@ -138,10 +146,12 @@ def _tried(
     budgets: DisruptionBudgets,
     nominated: Mapping[int, Sequence[PodInfo]],
     found: Search,
-) -> list[Candidate]:
+) -> Generator[None, None, list[Candidate]]:
     violating: dict[int, frozenset[str]] = {}
     removable: dict[int, list[PodInfo]] = {}
-    for row in rows:
+    for number, row in enumerate(rows, start=1):
+        if number % _ROWS_A_STEP == 0:
+            yield
         victims = by_importance(other for other in snapshot.pods_on(row) if other.priority < pod.priority)
         if not victims:
             found.refusals[row] = _NO_VICTIMS
@@ -149,8 +159,9 @@ def _tried(
         protected, others = split(victims, budgets)
         violating[row] = frozenset(victim.uid for victim in protected)
         removable[row] = protected + others  # who is protected comes back first
+    tried = yield from dry_run.steps(state, pod, snapshot, removable, nominated)
     candidates = []
-    for row, result in dry_run.dry_run(state, pod, snapshot, removable, nominated).items():
+    for row, result in tried.items():
         if isinstance(result, Status):
             found.refusals[row] = result
         elif not result:

@@ -22,6 +22,7 @@ from scheduler.framework import (
     Code,
     EventResource,
     EventWithHint,
+    LongWork,
     Needs,
     PluginArgs,
     PostFilterPlugin,
@@ -40,7 +41,7 @@ from scheduler.framework.preemption import (
 from scheduler.framework.status import SUCCESS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
     from typing import Any
 
     from plugins.preemption.candidates import Search
@@ -98,11 +99,13 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         dry_run: PreemptionDryRun,
         review: VictimReview,
         preemptions: Preemptions,
+        work: LongWork,
     ) -> None:
         self._args = args
         self._dry_run = dry_run
         self._review = review
         self._preemptions = preemptions
+        self._work = work
         self._budgets = DisruptionBudgets()
         self._begin = 0  # where the next search begins, so that all nodes have the same chance
 
@@ -126,21 +129,26 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         why_not = why_not_eligible(pod, snapshot, diagnosis)
         if why_not:
             return _nothing(why_not)
-        found = self._search(state, pod, snapshot, diagnosis)
-        state.write(REPORT, _report(found.candidates))
+        found = await self._work.done(self._search(state, pod, snapshot, diagnosis))
+        chosen = best(found.candidates)
+        state.write(REPORT, _report(found.candidates, chosen))
         if not found.candidates:
             return _not_found(found, snapshot.n_nodes)
         try:
-            chosen = best(await self._reviewed(pod, snapshot, found.candidates))
+            reviewed = await self._reviewed(pod, snapshot, found.candidates)
         except SchedulerError as error:
             return PostFilterResult(Status.failed(f"preemption: {error}", error))
+        if reviewed is not found.candidates:
+            chosen = best(reviewed)
         if not chosen:
             return _nothing("no candidate node for preemption")
         node_name = snapshot.name_of(chosen[0].row)
         self._preemptions.start(pod, node_name, chosen[0].victims, self.name)
         return PostFilterResult(SUCCESS, node_name)
 
-    def _search(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis) -> Search:
+    def _search(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> Generator[None, None, Search]:
         rows = rows_to_try(diagnosis).tolist()
         enough = len(rows)
         if rows and not state.exhaustive:
@@ -187,8 +195,8 @@ def _not_found(found: Search, n_nodes: int) -> PostFilterResult:
     return _nothing(found.message(n_nodes), nominated_node_name="")
 
 
-def _report(candidates: Sequence[Candidate]) -> PreemptionReport:
+def _report(candidates: Sequence[Candidate], chosen: Sequence[Candidate]) -> PreemptionReport:
     return PreemptionReport(
         {candidate.row: (candidate.victims, candidate.violations) for candidate in candidates},
-        [candidate.row for candidate in best(candidates)],
+        [candidate.row for candidate in chosen],
     )

@@ -17,12 +17,16 @@ from scheduler.snapshot import Objects
 from scheduler.snapshot.rule_index import RuleIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import LabelRule
 
 BUDGETS = "policy/v1/poddisruptionbudgets"
+
+_MOST_LABELS = 4096
+"""Kinds of pods of a namespace whose budgets are kept; beyond that they are found anew."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,11 +41,49 @@ class Budget:
 
     rule: LabelRule
     allowed: int
-    disrupted: Container[str]
+    disrupted: AbstractSet[str]
 
-    def protects(self, pod: PodInfo) -> bool:
-        """Say whether a pod of its namespace is one of those."""
-        return bool(pod.labels) and self.rule.matches(pod.labels) and pod.name not in self.disrupted
+
+class _Namespace:
+    """The budgets of one namespace.
+
+    Attributes:
+        version: of the objects that they were read from.
+        budgets: key of an object -> the object, and what it says; None where it protects nothing.
+    """
+
+    __slots__ = ("_by_labels", "_index", "budgets", "version")
+
+    def __init__(
+        self, version: int, found: Mapping[str, Mapping[str, Any]], before: _Namespace | None
+    ) -> None:
+        self.version = version
+        known = {} if before is None else before.budgets
+        self.budgets: dict[str, tuple[Mapping[str, Any], Budget | None]] = {}
+        self._index: RuleIndex[Budget] | None = None
+        self._by_labels: dict[frozenset[tuple[str, str]], Sequence[Budget]] = {}
+        for key, obj in found.items():
+            read = known.get(key)
+            if read is None or read[0] is not obj:
+                read = obj, _read(obj)
+            self.budgets[key] = read
+            if read[1] is not None:
+                self._index = RuleIndex() if self._index is None else self._index
+                self._index.add(read[1].rule, read[1])
+
+    def matching(self, labels: Mapping[str, str]) -> Sequence[Budget]:
+        """Return the budgets whose rule matches labels; pods alike ask once."""
+        if self._index is None or not labels:
+            return ()
+        alike = frozenset(labels.items())
+        found = self._by_labels.get(alike)
+        if found is None:
+            if len(self._by_labels) >= _MOST_LABELS:
+                self._by_labels.clear()
+            candidates = self._index.candidates(labels)
+            found = [budget for budget in candidates if budget.rule.matches(labels)]
+            self._by_labels[alike] = found
+        return found
 
 
 class DisruptionBudgets:
@@ -49,8 +91,7 @@ class DisruptionBudgets:
 
     def __init__(self) -> None:
         self._objects = Objects()
-        # namespace -> version of its objects, budgets
-        self._read: dict[str, tuple[int, RuleIndex[Budget]]] = {}
+        self._read: dict[str, _Namespace] = {}
 
     def look_at(self, objects: Objects) -> None:
         """Note where the PodDisruptionBudgets are."""
@@ -58,18 +99,21 @@ class DisruptionBudgets:
             self._objects = objects
             self._read.clear()
 
-    def protecting(self, pod: PodInfo) -> list[Budget]:
+    def protecting(self, pod: PodInfo) -> Sequence[Budget]:
         """Return those that protect a pod; one without a selector, or with one that is no rule, protects nothing."""
-        namespace, version = pod.namespace, self._objects.version(pod.namespace)
+        namespace = pod.namespace
+        version = self._objects.version(namespace)
         known = self._read.get(namespace)
-        if known is None or known[0] != version:
-            index: RuleIndex[Budget] = RuleIndex()
-            for each in self._objects.in_namespace(namespace).values():
-                budget = _read(each)
-                if budget is not None:
-                    index.add(budget.rule, budget)
-            known = self._read[namespace] = version, index
-        return [budget for budget in known[1].candidates(pod.labels) if budget.protects(pod)]
+        if known is None or known.version != version:
+            found = self._objects.in_namespace(namespace)
+            if not found:
+                self._read.pop(namespace, None)
+                return ()
+            known = self._read[namespace] = _Namespace(version, found, known)
+        matching = known.matching(pod.labels)
+        if not any(budget.disrupted for budget in matching):
+            return matching
+        return [budget for budget in matching if pod.name not in budget.disrupted]
 
 
 def _read(found: Mapping[str, Any]) -> Budget | None:

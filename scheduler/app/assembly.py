@@ -28,11 +28,13 @@ from scheduler.framework import (
     Clock,
     ClusterObjects,
     HttpGet,
+    LongWork,
     PodActivator,
     Sleep,
     WaitForEvent,
     WaitingPods,
 )
+from scheduler.framework.long_work import AtOnce
 from scheduler.framework.preemption import Preemptions, VictimReview
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
@@ -95,6 +97,7 @@ class Parts(Shared):
             Clock: self.clock,
             ClusterObjects: TableObjects(self.cache.table),
             HttpGet: self.web,
+            LongWork: AtOnce(),
             PodActivator: self.bus,
             Preemptions: NoPreemptions(),
             Sleep: LoopSleep(),
@@ -105,7 +108,7 @@ class Parts(Shared):
         # A registry keeps what it has read; a plugin file may be another by now.
         registry = Registry(self._in_tree, self.guests)
         return build_frameworks(
-            configuration, registry, lambda profile: {**common, **own(profile)}, self.observer
+            configuration, registry, lambda profile: {**common, **own(profile)}, self.observer, self.budget
         )
 
     def fill(
@@ -126,6 +129,8 @@ class Parts(Shared):
 
     def configure(self, settings: KubeSchedulerConfiguration) -> None:
         """Let pods and nodes wait as long as a configuration says, and judge every pod of the queue anew."""
+        self.budget.seconds = settings.attempt_budget.seconds
+        self.budget.forget()
         self.queue.reload(
             initial_backoff_seconds=settings.pod_initial_backoff_seconds,
             max_backoff_seconds=settings.pod_max_backoff_seconds,

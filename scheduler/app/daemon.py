@@ -23,9 +23,10 @@ from scheduler.client.pod_reader import ApiPodReader
 from scheduler.client.requests import GuardedRequests, Rehearsal
 from scheduler.client.writer import ApiWriter
 from scheduler.cycle.sampling import NodeSampling, percentages_of
+from scheduler.cycle.turns import Turns
 from scheduler.errors import LeadershipLostError
 from scheduler.extenders.chain import Extenders
-from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
+from scheduler.framework import ApiGet, ApiWrite, Background, LongWork, PodBinder, PodEvents
 from scheduler.framework.interface import Needs
 from scheduler.framework.preemption import Preemptions
 from scheduler.metrics import Metrics
@@ -175,6 +176,7 @@ class Daemon:
                 ApiGet: ApiReads(self._connection),
                 ApiWrite: self._api_writes,
                 Background: self._background,
+                LongWork: Turns(self.parts.freeze, self.parts.clock),
                 PodBinder: self.writer,
                 PodEvents: self._recorders.of(profile),
                 Preemptions: self.cycles.preemptions,

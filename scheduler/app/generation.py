@@ -88,7 +88,7 @@ class Generation:
     def nodes_without_data(self, snapshot: Snapshot) -> Iterable[tuple[tuple[str, str], float]]:
         """Yield ((plugin, profile), number) for each plugin that has data about nodes."""
         for profile, plugin, _ in self._refreshing():
-            number = plugin.nodes_without_data(snapshot)
+            number = self.frameworks[profile].nodes_without_data(plugin, snapshot)
             if number is not None:
                 yield (plugin.name, profile), float(number)
 
@@ -106,7 +106,7 @@ class Generation:
         failures = 0
         while True:
             try:
-                await plugin.refresh()
+                await self.frameworks[profile].run_refresh(plugin)
             except Exception as error:
                 failures += 1
                 self.metrics.failed(name, profile)

@@ -21,6 +21,7 @@ TAKEN = frozenset(
         "percentage_of_nodes_to_score",
         "pod_initial_backoff_seconds",
         "pod_max_backoff_seconds",
+        "attempt_budget",
         "node_pause_initial_seconds",
         "node_pause_max_seconds",
     }

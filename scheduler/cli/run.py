@@ -194,6 +194,8 @@ async def _run(
             no_bind=no_bind,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
         )
+        daemon.parts.budget.take_clock()
+        stack.callback(daemon.parts.budget.give_clock_back)
         if serving.secure_port or serving.http_port:
             from scheduler.app.pages import serving_pages  # an HTTP server takes half as long as all the rest
 

@@ -197,6 +197,11 @@ class KubeSchedulerConfiguration(ConfigurationStruct, frozen=True, kw_only=True)
     """
     node_pause_max_seconds: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INT64)] = 60
     """The longest such time. Ours alone."""
+    attempt_budget: Duration = Duration(750_000_000)
+    """How long an attempt may hold the loop at a stretch, before it is ended and its pod put aside. Ours alone.
+
+    Longer lets slow plugins look at more nodes; shorter keeps the lease, the watches and the other pods waiting less.
+    """
     profiles: tuple[Profile, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
 
 _JITTER_FACTOR = 1.2  # client-go waits up to this many retry periods between two tries
+_LEAST_BUDGET, _MOST_BUDGET = 50_000_000, 5_000_000_000  # nanoseconds
 
 
 def faults(settings: KubeSchedulerConfiguration) -> Iterator[FieldError]:
@@ -50,6 +51,8 @@ def faults(settings: KubeSchedulerConfiguration) -> Iterator[FieldError]:
             f"must be at least nodePauseInitialSeconds ({settings.node_pause_initial_seconds}), "
             f"was {settings.node_pause_max_seconds}",
         )
+    if not _LEAST_BUDGET <= settings.attempt_budget.nanoseconds <= _MOST_BUDGET:
+        yield FieldError("attemptBudget", f"must be from 50ms to 5s, was {settings.attempt_budget}")
     yield from _profile_faults(settings.profiles)
     yield from extender_rules.faults(settings.extenders)
 

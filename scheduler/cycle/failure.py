@@ -7,9 +7,12 @@ Source:
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scheduler.queue.places import Place
+from scheduler.queue.put_aside import pause_seconds, words
+from scheduler.runtime.budget import over_budget
 
 if TYPE_CHECKING:
     from scheduler.cycle.attempt import Attempt
@@ -48,7 +51,16 @@ class FailureHandler:
             unschedulable_plugins: who rejected the pod, whose events may wake it.
             pending_plugins: the ones among them that answered PENDING.
         """
-        pod, profile = attempt.queued.pod, attempt.framework.profile
+        queued, pod, profile = attempt.queued, attempt.queued.pod, attempt.framework.profile
+        put_aside_seconds = 0.0
+        spent = over_budget(status.error)
+        if spent is not None:
+            self._observer.over_budget(profile, status.plugin)
+            put_aside_seconds = spent.rest_seconds or 0.0
+            if spent.rest_seconds is None:
+                queued.over_budget_count += 1
+                put_aside_seconds = pause_seconds(queued.over_budget_count)
+                status = replace(status, reasons=(f"{status.message}{words(queued.over_budget_count)}",))
         result = "unschedulable" if status.is_rejected else "error"
         self._observer.attempted(profile, result, self._clock.monotonic() - attempt.began)
         self._log(pod, status)
@@ -58,10 +70,11 @@ class FailureHandler:
             self._queue.done(pod.uid)
             return
         place = self._queue.add_unschedulable(
-            attempt.queued,
+            queued,
             unschedulable_plugins=unschedulable_plugins,
             pending_plugins=pending_plugins,
             is_error=not status.is_rejected,
+            put_aside_seconds=put_aside_seconds,
         )
         if place is Place.OUTSIDE:  # its newest version cannot be read, which its user was told
             return

@@ -1,6 +1,6 @@
-"""Keeps the cluster as it is while a scheduling cycle waits for an extender.
+"""Keeps the cluster as it is while a scheduling cycle waits for an extender, or lets others have a turn.
 
-A cycle that waits for nobody needs none of this: nothing else runs meanwhile. While one that does is at work, what the
+A cycle that does neither needs none of this: nothing else runs meanwhile. While one that does is at work, what the
 API server shows is noted and done when the cycle has ended, and bindings that have failed wait with taking their pods
 back.
 """
@@ -41,16 +41,25 @@ class ClusterFreeze:
         while self.is_on:
             await self._over.wait()
 
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Keep the cluster as it is."""
+    def begin(self) -> None:
+        """Keep the cluster as it is until `end`; nothing if it is kept already."""
         self._over.clear()
+
+    def end(self) -> None:
+        """Make the changes that had to wait, if there was a freeze."""
+        if not self.is_on:
+            return
+        self._over.set()
+        while self._later:
+            _make(self._later.popleft())
+
+    @contextmanager
+    def ended(self) -> Iterator[None]:
+        """End the freeze that the block begins, if it does."""
         try:
             yield
         finally:
-            self._over.set()
-            while self._later:
-                _make(self._later.popleft())
+            self.end()
 
 
 def _make(change: Callable[[], None]) -> None:

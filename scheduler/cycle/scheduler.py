@@ -1,7 +1,7 @@
 """The loop: takes the next pod, decides, assumes, and leaves the rest to a binding task of its own.
 
 From the snapshot to the assumed pod nothing is awaited, so nothing can change in between and no lock is needed.
-Extenders are the exception: while one is asked, a freeze keeps changes out.
+Extenders are the exception, and room that is looked for for long: meanwhile a freeze keeps changes out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
-from scheduler.cycle.scheduling import nominated_others, schedule_pod, schedule_pod_with_extenders
+from scheduler.cycle.scheduling import decide, nominated_others
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.state.pod_states import PodState
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from scheduler.cycle.reporting import Reporter
     from scheduler.cycle.sampling import NodeSampling
     from scheduler.cycle.shared import Shared
-    from scheduler.extenders.chain import Extenders
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
@@ -58,7 +57,7 @@ class Scheduler:
     ) -> None:
         self._profiles, self._cache, self._nominator = shared.profiles, shared.cache, shared.nominator
         self._queue, self._waiting_pods = shared.queue, shared.waiting_pods
-        self._bus, self._freeze = shared.bus, shared.freeze
+        self._bus, self._freeze, self._budget = shared.bus, shared.freeze, shared.budget
         self._clock, self._observer = shared.clock, shared.observer
         self._binding = binding
         self._failures = failures
@@ -83,7 +82,7 @@ class Scheduler:
                 if queued is None:
                     await self._wait_for_work()
                     continue
-                assumed = await self._attempt(queued)
+                assumed = await self._budget.in_stretches(self._attempt(queued))
                 if assumed is not None:
                     binding = asyncio.create_task(self._binding.run(assumed), name=f"bind {assumed.pod.key}")
                     bindings.add(binding)
@@ -105,57 +104,45 @@ class Scheduler:
     # One attempt, up to Permit.
 
     async def _attempt(self, queued: QueuedPodInfo) -> AssumedPod | None:
-        extenders = self._profiles.extenders
         try:
-            if extenders is None:
-                return self.schedule_one(queued)
-            with self._freeze.frozen():
-                return await self._schedule_one_with_extenders(queued, extenders)
+            with self._freeze.ended():
+                return await self.schedule_one(queued)
         except Exception:
             # A mistake of ours costs this attempt only.
             logger.exception("Scheduling cycle broke", extra={"pod": queued.pod.key})
             self._binding.rescue(queued)
             return None
 
-    def schedule_one(self, queued: QueuedPodInfo) -> AssumedPod | None:
-        """Run the scheduling cycle of one pod, up to Permit, without extenders.
+    async def schedule_one(self, queued: QueuedPodInfo) -> AssumedPod | None:
+        """Run the scheduling cycle of one pod, up to Permit; the caller ends the freeze.
 
         Returns:
             What the binding cycle is to carry out; None if the attempt is over, with the pod where it belongs.
         """
-        attempt = self._begin(queued, None)
+        attempt = self._begin(queued)
         if attempt is None:
             return None
+        if attempt.extenders is not None:
+            self._freeze.begin()
         snapshot = self._cache.snapshot()
         given = self._given(attempt, snapshot)
-        return self._end(attempt, schedule_pod(attempt.framework, queued.pod, snapshot, **given), snapshot)
-
-    async def _schedule_one_with_extenders(
-        self, queued: QueuedPodInfo, extenders: Extenders
-    ) -> AssumedPod | None:
-        attempt = self._begin(queued, extenders)
-        if attempt is None:
-            return None
-        snapshot = self._cache.snapshot()
-        given = self._given(attempt, snapshot)
-        decision = await schedule_pod_with_extenders(
-            attempt.framework, queued.pod, snapshot, extenders=extenders, **given
-        )
+        decision = await decide(attempt.framework, queued.pod, snapshot, **given)
         return self._end(attempt, decision, snapshot)
 
-    def _begin(self, queued: QueuedPodInfo, extenders: Extenders | None) -> Attempt | None:
+    def _begin(self, queued: QueuedPodInfo) -> Attempt | None:
         """Begin an attempt, unless the pod is not to be placed any more."""
         framework = self._profiles.frameworks.get(queued.pod.scheduler_name)
         if framework is None or self._is_to_be_skipped(queued.pod):
             self._queue.done(queued.pod.uid)
             return None
         framework.measure_plugins(self._random.random() < _PLUGINS_MEASURED)
-        return Attempt(framework, queued, self._clock.monotonic(), extenders)
+        return Attempt(framework, queued, self._clock.monotonic(), self._profiles.extenders)
 
     def _given(self, attempt: Attempt, snapshot: Snapshot) -> dict[str, Any]:
         """Return what a decision goes by beside the pod and the cluster."""
         return {
             "nominated": nominated_others(self._nominator, attempt.queued.pod, snapshot),
+            "extenders": attempt.extenders,
             "random": self._random,
             "sampling": self._sampling,
             "avoided": self._cache.pauses.rows(snapshot, at=attempt.began),

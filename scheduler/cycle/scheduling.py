@@ -1,7 +1,7 @@
 """The scheduling cycle: from a pod and a snapshot to a decision.
 
-It is plain: nothing waits and nothing changes meanwhile. Only where extenders have a say there is a second way
-through the same steps, which waits for their answers.
+Nothing changes meanwhile. It waits for extenders where they have a say, and for its next slice where room is looked for
+and that takes long; else for nothing.
 
 Source:
     kube-scheduler v1.36, schedule_one.go, schedulingAlgorithm and what it calls.
@@ -21,6 +21,7 @@ from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis
 from scheduler.framework.status import Code, Status
+from scheduler.runtime.budget import over_budget
 from scheduler.runtime.calls import PluginError
 
 if TYPE_CHECKING:
@@ -65,53 +66,59 @@ def schedule_pod(
             is nominated to a node, or that a single node can run.
         avoided: row -> why, of nodes that are taken only if no other is feasible.
     """
-    cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, exhaustive, avoided)
-    try:
-        if not cycle.pre_filter():
-            return run_now(cycle.nothing_fits())
-        feasible = _NOWHERE
-        with suppress(PluginError):
-            feasible, _ = cycle.own_node()
-        if not feasible.size:
-            feasible = cycle.all_nodes(None)
-        if not feasible.size:
-            return run_now(cycle.nothing_fits())
-        feasible = cycle.preferred(feasible)
-        return cycle.chosen(feasible, cycle.scores(feasible) if cycle.needs_scores(feasible) else None)
-    except PluginError as error:
-        return cycle.failed(error)
+    return run_now(
+        decide(
+            framework,
+            pod,
+            snapshot,
+            nominated=nominated,
+            random=random,
+            sampling=sampling,
+            exhaustive=exhaustive,
+            avoided=avoided,
+        )
+    )
 
 
-async def schedule_pod_with_extenders(
+async def decide(
     framework: Framework,
     pod: PodInfo,
     snapshot: Snapshot,
     *,
     nominated: Mapping[int, Sequence[PodInfo]],
     random: Random,
-    extenders: Extenders,
+    extenders: Extenders | None = None,
     sampling: NodeSampling | None = None,
+    exhaustive: bool = False,
     avoided: Mapping[int, str] = _NONE,
 ) -> Decision:
-    """Decide as `schedule_pod`, asking extenders as well; the snapshot stays as it is meanwhile."""
-    cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, False, avoided)
+    """Decide as `schedule_pod`, asking extenders as well if there are any.
+
+    It waits for those, and lets others have their turn while room is looked for; the snapshot must stay as it is
+    meanwhile.
+    """
+    cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, exhaustive, avoided)
     try:
         if not cycle.pre_filter():
             return await cycle.nothing_fits()
         feasible = _NOWHERE
         with suppress(PluginError):
-            alone, trial = cycle.own_node()
-            feasible = await _left_by_extenders(extenders, pod, snapshot, alone, trial)
+            feasible, trial = cycle.own_node()
+            if extenders is not None:
+                feasible = await _left_by_extenders(extenders, pod, snapshot, feasible, trial)
         if not feasible.size:
-            passing = cycle.all_nodes(extenders)
-            feasible = await _left_by_extenders(extenders, pod, snapshot, passing, cycle.diagnosis)
+            feasible = cycle.all_nodes(extenders)
+            if extenders is not None:
+                feasible = await _left_by_extenders(extenders, pod, snapshot, feasible, cycle.diagnosis)
         if not feasible.size:
             return await cycle.nothing_fits()
         feasible = cycle.preferred(feasible)
         if not cycle.needs_scores(feasible):
             return cycle.chosen(feasible, None)
         scores = cycle.scores(feasible)
-        return cycle.chosen(feasible, scores.with_others(await extenders.scores(pod, snapshot, feasible)))
+        if extenders is not None:
+            scores = scores.with_others(await extenders.scores(pod, snapshot, feasible))
+        return cycle.chosen(feasible, scores)
     except PluginError as error:
         return cycle.failed(error)
 
@@ -128,7 +135,7 @@ def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
         result: T = end.value
         return result
     coroutine.close()
-    raise RuntimeError("a cycle without extenders waits for something")
+    raise RuntimeError("a decision that was to be made at once waits for something")
 
 
 def pick(scores: Scores, random: Random) -> int:
@@ -250,7 +257,7 @@ class _Cycle:
         return Decision(self.pod, self.state, self.diagnosis, self.snapshot.name_of(row), scores)
 
     async def nothing_fits(self) -> Decision:
-        """Ask PostFilter, which waits for extenders if for anything, and return the decision that no node will do."""
+        """Ask PostFilter, and return the decision that no node will do."""
         nominated_node_name: str | None = ""
         if not self.snapshot.n_nodes:
             status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_NODES,))
@@ -258,6 +265,8 @@ class _Cycle:
         filtering = self.framework.filtering
         if filtering.has_post_filter:
             result = await filtering.run_post_filter(self.state, self.pod, self.snapshot, self.diagnosis)
+            if over_budget(result.status.error) is not None:
+                raise PluginError(result.status)
             self.diagnosis.post_filter_message = result.status.message
             nominated_node_name = result.nominated_node_name
         status = Status(Code.UNSCHEDULABLE, (self.diagnosis.message(),))

@@ -8,6 +8,7 @@ from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.freeze import ClusterFreeze
 from scheduler.cycle.profiles import Profiles
 from scheduler.queue.scheduling_queue import SchedulingQueue
+from scheduler.runtime.budget import LoopBudget
 from scheduler.runtime.waiting_pods import WaitingPodsMap
 from scheduler.state.cache import Cache
 from scheduler.state.nominator import Nominator
@@ -32,6 +33,7 @@ class Shared:
         queue: the pods that are ours to place; none where others place all.
         freeze: on while the state must not change.
         bus: spreads what happens.
+        budget: how long the loop may be held.
     """
 
     def __init__(
@@ -53,3 +55,4 @@ class Shared:
         )
         self.freeze = ClusterFreeze()
         self.bus = EventBus(self.queue)
+        self.budget = LoopBudget(clock.monotonic)

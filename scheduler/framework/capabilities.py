@@ -9,14 +9,16 @@ exactly that. So a plugin needs no client and no event loop, and its tests hand 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
 
     from scheduler.framework.events import ClusterEvent, EventResource
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects, Snapshot
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -173,6 +175,18 @@ class Background(Protocol):
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Begin to work; what it raises is logged under that name. At the end of the daemon it is given some seconds."""
+        ...
+
+
+@runtime_checkable
+class LongWork(Protocol):
+    """Does what may take long, and lets the rest of the daemon have its turn meanwhile; of PostFilter only."""
+
+    async def done(self, steps: Generator[None, None, T]) -> T:
+        """Go through steps, each of which takes a few milliseconds at most, and return what they come to.
+
+        The snapshot stays as it is until the whole attempt is over; no other pod is tried meanwhile.
+        """
         ...
 
 

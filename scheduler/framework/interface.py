@@ -10,7 +10,7 @@ A plugin is one class that inherits the points it takes part in. The points run 
 
 Everything up to Permit is a plain `def`: it runs while nothing else changes, so it neither waits nor does I/O.
 PreBind, Bind, PostBind and `refresh` are `async def`, PostFilter may be. A plugin that raises fails that attempt with an error that
-names it; the daemon goes on.
+names it; the daemon goes on. One that holds the loop for longer than the attempt's budget is stopped by an exception.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.status import Status
@@ -42,6 +42,17 @@ class PreemptionDryRun(Protocol):
         Returns:
             Row -> the pods that had to stay away, in the order given, or why the pod does not fit even without all.
         """
+        ...
+
+    def steps(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        removable: Mapping[int, Sequence[PodInfo]],
+        nominated: Mapping[int, Sequence[PodInfo]],
+    ) -> Generator[None, None, Mapping[int, Status | tuple[PodInfo, ...]]]:
+        """Do the same in steps, for `LongWork`."""
         ...
 
 

@@ -22,6 +22,8 @@ class QueuedPodInfo:
         initial_attempt_timestamp: when it was tried first; None before.
         unschedulable_count: attempts that ended in a rejection, for its backoff.
         consecutive_errors_count: attempts in a row that ended in an error, for its backoff.
+        over_budget_count: attempts in a row that did not end within their budget.
+        put_aside_seconds: how long it waits for that instead of backing off; 0 when its last attempt did end.
         unschedulable_plugins: who rejected it in its last attempt: whose events may wake it.
         pending_plugins: the ones among them that answered PENDING: their events wake it without backoff.
         gating_plugin: whose PreEnqueue keeps it gated; "" when none does.
@@ -34,6 +36,8 @@ class QueuedPodInfo:
     initial_attempt_timestamp: float | None = None
     unschedulable_count: int = 0
     consecutive_errors_count: int = 0
+    over_budget_count: int = 0
+    put_aside_seconds: float = 0.0
     unschedulable_plugins: frozenset[str] = field(default_factory=frozenset)
     pending_plugins: frozenset[str] = field(default_factory=frozenset)
     gating_plugin: str = ""

@@ -202,6 +202,12 @@ class Metrics:
             "Requests to HTTP extenders that failed or were answered with nonsense.",
             "extender verb",
         )
+        self._over_budget = counters(
+            "custom_scheduler_attempts_over_budget_total",
+            "Attempts that held the loop for longer than their budget, by the plugin that ran or was next; "
+            "the pod is put aside.",
+            "profile plugin",
+        )
         self._kubelet_rejections = counters(
             "custom_scheduler_kubelet_rejections_total",
             "Pods that were bound to a node whose kubelet then refused to run them, by its reason.",
@@ -269,6 +275,10 @@ class Metrics:
 
     def permit_wait(self, code: Code, seconds: float) -> None:
         self._permit_seconds[_CODE[id(code)]].observe(seconds)
+
+    def over_budget(self, profile: str, plugin: str) -> None:
+        """An attempt did not end within its budget."""
+        self._over_budget[profile, plugin].add()
 
     def preemption_attempted(self) -> None:
         """A PostFilter plugin looked for pods to preempt."""

@@ -44,7 +44,10 @@ class BackoffQueue:
         """Return how long a pod backs off after its last attempt, in seconds.
 
         Doubles with each rejection, or with each error in a row if the last attempt ended in one, up to the maximum.
+        One that was put aside waits for as long as that says.
         """
+        if queued.put_aside_seconds:
+            return queued.put_aside_seconds
         count = queued.consecutive_errors_count or queued.unschedulable_count
         if count == 0:
             return 0.0
@@ -52,6 +55,8 @@ class BackoffQueue:
 
     def ends_in(self, queued: QueuedPodInfo) -> float:
         """Return the start of the window in which a pod's backoff ends; -inf if it has none."""
+        if queued.put_aside_seconds:
+            return _window(queued.timestamp + queued.put_aside_seconds)
         if self._max_seconds == 0 or not (queued.consecutive_errors_count or queued.unschedulable_count):
             return -inf
         return _window(queued.timestamp + self.duration(queued))

@@ -38,10 +38,11 @@ class Place(Enum):
 
 
 MOVES: dict[Place, frozenset[Place]] = {
-    Place.OUTSIDE: frozenset({Place.ACTIVE, Place.GATED}),
+    # To BACKOFF when another leader put the pod aside, by the pod's own condition; from ACTIVE too.
+    Place.OUTSIDE: frozenset({Place.ACTIVE, Place.BACKOFF, Place.GATED}),
     Place.GATED: frozenset({Place.ACTIVE, Place.BACKOFF, Place.OUTSIDE}),
     # To GATED when a new configuration brings a PreEnqueue plugin that refuses the pod; from BACKOFF too.
-    Place.ACTIVE: frozenset({Place.IN_FLIGHT, Place.GATED, Place.OUTSIDE}),
+    Place.ACTIVE: frozenset({Place.IN_FLIGHT, Place.BACKOFF, Place.GATED, Place.OUTSIDE}),
     # To IN_FLIGHT when activeQ is empty: better try a pod early than nobody.
     Place.BACKOFF: frozenset({Place.ACTIVE, Place.IN_FLIGHT, Place.GATED, Place.OUTSIDE}),
     # PreEnqueue is asked again on the way out, so a pod can become gated.

@@ -22,6 +22,7 @@ from scheduler.queue.backoff import BackoffQueue
 from scheduler.queue.contents import Contents
 from scheduler.queue.hints import Hints, Strategy
 from scheduler.queue.places import Place
+from scheduler.queue.put_aside import is_another, pause_seconds, times_told
 from scheduler.queue.view import QueueView
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ class SchedulingQueue(QueueView):
         queued.pod = new
         self._nominator.update(old, new)
         if place in _RETRIED:
-            self._contents.renew(queued)
+            if not self._follow_putting_aside(queued, old, new):
+                self._contents.renew(queued)
         else:
             self._wake_by_its_update(queued, old, new, changes)
 
@@ -159,6 +161,7 @@ class SchedulingQueue(QueueView):
         unschedulable_plugins: Iterable[str] = (),
         pending_plugins: Iterable[str] = (),
         is_error: bool = False,
+        put_aside_seconds: float = 0.0,
     ) -> Place:
         """Take back a pod whose attempt failed; ends the attempt.
 
@@ -170,6 +173,8 @@ class SchedulingQueue(QueueView):
             pending_plugins: the ones among them that answered PENDING.
             is_error: whether it failed for another reason than a rejection. Then no event can help, so it is
                 tried again after a backoff of its own; likewise if nobody is named.
+            put_aside_seconds: for an error: how long it waits instead of backing off, unless it changed meanwhile;
+                the caller has counted the attempt.
 
         Returns:
             Where it is now; OUTSIDE if it was deleted in the meantime.
@@ -186,8 +191,12 @@ class SchedulingQueue(QueueView):
             self.done(uid)
             return Place.OUTSIDE
 
+        is_changed = is_another(queued.pod, newest)
         queued.pod = newest
         queued.timestamp = at
+        queued.put_aside_seconds = 0.0 if is_changed else put_aside_seconds
+        if is_changed or not put_aside_seconds:
+            queued.over_budget_count = 0
         queued.was_flushed_from_unschedulable = False
         queued.pending_plugins = frozenset() if is_error else frozenset(pending_plugins)
         rejectors = queued.pending_plugins.union(() if is_error else unschedulable_plugins)
@@ -198,7 +207,8 @@ class SchedulingQueue(QueueView):
             why = f"rejected by {', '.join(sorted(rejectors))}"
         else:
             queued.consecutive_errors_count += 1
-            why = "failed with an error"
+            aside = queued.put_aside_seconds
+            why = f"over budget; put aside for {aside:.0f}s" if aside else "failed with an error"
         strategy, event = self._catch_up(queued)
         if event is not None:
             why = f"{why}; {event.label} happened meanwhile"
@@ -271,7 +281,8 @@ class SchedulingQueue(QueueView):
         contents.backoff.configure(initial_seconds=initial_backoff_seconds, max_seconds=max_backoff_seconds)
         for uid in [uid for uid, move in contents.places.inside() if move.end is not Place.IN_FLIGHT]:
             queued = contents.pods[uid]
-            is_due = self.place_of(uid) is Place.ACTIVE
+            is_due = self.place_of(uid) is Place.ACTIVE or queued.put_aside_seconds > 0
+            queued.put_aside_seconds, queued.over_budget_count = 0.0, 0
             strategy = Strategy.IMMEDIATELY if is_due else Strategy.AFTER_BACKOFF
             self._requeue(queued, strategy, label, at=at)
         if any(contents.in_flight.profiles):
@@ -321,8 +332,23 @@ class SchedulingQueue(QueueView):
 
     def _admit(self, pod: PodInfo, label: str) -> None:
         at = self._clock.monotonic()
-        if self._requeue(QueuedPodInfo(pod, at), Strategy.IMMEDIATELY, label, at=at) is Place.ACTIVE:
+        queued, strategy = QueuedPodInfo(pod, at), Strategy.IMMEDIATELY
+        if _put_aside_by_another(queued, pod, at):
+            strategy = Strategy.AFTER_BACKOFF
+        if self._requeue(queued, strategy, label, at=at) in _RETRIED:
             self._nominator.add(pod)
+
+    def _follow_putting_aside(self, queued: QueuedPodInfo, old: PodInfo, new: PodInfo) -> bool:
+        """Try a pod at once that was put aside and has changed; put one aside that another leader did."""
+        at = self._clock.monotonic()
+        if queued.put_aside_seconds and is_another(old, new):
+            queued.put_aside_seconds, queued.over_budget_count = 0.0, 0
+            self._requeue(queued, Strategy.IMMEDIATELY, UNSCHEDULABLE_POD_UPDATE.label, at=at)
+            return True
+        if _put_aside_by_another(queued, new, at):
+            self._requeue(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_POD_UPDATE.label, at=at)
+            return True
+        return False
 
     def _requeue(
         self, queued: QueuedPodInfo, strategy: Strategy, label: str, *, at: float, why: str = ""
@@ -416,3 +442,14 @@ class SchedulingQueue(QueueView):
             if best is Strategy.IMMEDIATELY or (best is not Strategy.SKIP and not queued.pending_plugins):
                 break
         return best, because
+
+
+def _put_aside_by_another(queued: QueuedPodInfo, pod: PodInfo, at: float) -> bool:
+    """Note that another leader put a pod aside that was not tried here; whether it has since we knew."""
+    if not pod.pod.status.conditions or queued.attempts:
+        return False
+    times = times_told(pod)
+    if times <= queued.over_budget_count:
+        return False
+    queued.timestamp, queued.over_budget_count, queued.put_aside_seconds = at, times, pause_seconds(times)
+    return True

@@ -7,17 +7,19 @@ import logging
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
+from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.runtime.answers import EXPECTED, is_anything, is_none
+from scheduler.runtime.budget import LoopBudget, OverBudgetError, is_ours
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Iterable
     from collections.abc import Set as AbstractSet
     from types import TracebackType
     from typing import Self
 
     from scheduler.framework.interface import Plugin
-    from scheduler.framework.points import ExtensionPoint
+    from scheduler.objects.pod import PodInfo
     from scheduler.runtime.instruments import Instruments
 
 logger = logging.getLogger(__name__)
@@ -27,6 +29,9 @@ T = TypeVar("T")
 REJECTIONS: AbstractSet[Code] = frozenset(code for code in Code if code.is_rejection)
 SKIPS: AbstractSet[Code] = frozenset({Code.SKIP})
 NO_OTHER: AbstractSet[Code] = frozenset()
+
+_OF_THE_QUEUE = frozenset({ExtensionPoint.PRE_ENQUEUE, ExtensionPoint.QUEUE_SORT})
+"""Where one event may be followed by thousands of calls."""
 
 
 class PluginError(Exception):
@@ -83,13 +88,28 @@ class PluginCalls:
         instruments: who is told what was measured.
         clock: seconds, for durations only.
         measuring: whether each call is timed and told; upstream does so in one cycle out of ten.
+        budget: how long the loop may be held.
+        stopped: called when a plugin was stopped where it was; what is kept of its verdicts is to be dropped.
+
+    Args:
+        plugins: those of the profile.
     """
 
-    def __init__(self, profile: str, instruments: Instruments, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        profile: str,
+        instruments: Instruments,
+        clock: Callable[[], float],
+        budget: LoopBudget | None = None,
+        plugins: Iterable[Plugin] = (),
+    ) -> None:
         self.profile = profile
         self.instruments = instruments
         self.clock = clock
         self.measuring = False
+        self.budget = budget or LoopBudget()
+        self.stopped: Callable[[], None] = lambda: None
+        self._foreign = frozenset(id(plugin) for plugin in plugins if not is_ours(plugin))
 
     def point(self, point: ExtensionPoint) -> PointTiming:
         """Time a whole extension point; the block says in `code` how it ended."""
@@ -129,7 +149,12 @@ class PluginCalls:
         begin = self.clock() if self.measuring else 0.0
         answer: T | Status
         try:
-            answer = call(*args)
+            if (self._foreign and id(plugin) in self._foreign) or self.budget.checks:
+                often = point.metric_name if point in _OF_THE_QUEUE else ""
+                answer = self.budget.call(plugin, call, *args, often=often)
+            else:
+                self.budget.running = plugin
+                answer = call(*args)
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
             answer = self._failure(plugin, point, error)
         else:
@@ -162,6 +187,18 @@ class PluginCalls:
             raise PluginError(answer)
         return answer
 
+    def signature(self, plugin: Plugin, pod: PodInfo) -> Hashable | None:
+        """Return a plugin's signature of a pod; raises whatever it does, or OverBudgetError."""
+        if id(plugin) in self._foreign:
+            return self.budget.call(plugin, plugin.signature, pod)
+        return plugin.signature(pod)
+
+    def version(self, plugin: Plugin) -> Hashable:
+        """Return the version of a plugin's data; raises likewise."""
+        if id(plugin) in self._foreign:
+            return self.budget.call(plugin, plugin.version)
+        return plugin.version()
+
     async def awaited(
         self,
         plugin: Plugin,
@@ -173,7 +210,10 @@ class PluginCalls:
         """Call and await a plugin whose answer is a status, None for a success."""
         begin = self.clock()
         try:
-            answer = await call(*args)
+            if self._foreign and id(plugin) in self._foreign:
+                answer = await self.budget.awaited(plugin, call, *args)
+            else:
+                answer = await call(*args)
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
             answer = self._failure(plugin, point, error)
         except asyncio.CancelledError as error:
@@ -201,10 +241,13 @@ class PluginCalls:
         begin = self.clock() if self.measuring else 0.0
         answer: T | Status
         try:
-            said = call(*args)
-            answer = self._checked(
-                plugin, point, await said if isinstance(said, Awaitable) else said, expects, allows
-            )
+            if self._foreign and id(plugin) in self._foreign:
+                said = await self.budget.awaited(plugin, call, *args)
+            else:
+                self.budget.running = plugin
+                said = call(*args)
+                said = await said if isinstance(said, Awaitable) else said
+            answer = self._checked(plugin, point, said, expects, allows)
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
             answer = self._failure(plugin, point, error)
         if self.measuring:
@@ -245,6 +288,16 @@ class PluginCalls:
         if isinstance(error, NodeError):
             at_node = f' for node "{error.node_name}"'
             error = error.cause
+        if isinstance(error, OverBudgetError):
+            was_stopped = error.__cause__ is not None
+            logger.error(
+                "Over budget",
+                exc_info=error.__cause__ if was_stopped else None,
+                extra={**self._fields(plugin, point), "why": str(error)},
+            )
+            if was_stopped:
+                self.stopped()
+            return self._failed(plugin, point, f"over budget: {error}", error, at_node)
         logger.error("Plugin failed", exc_info=error, extra=self._fields(plugin, point))
         return self._failed(plugin, point, f"{type(error).__name__}: {error}", error, at_node)
 

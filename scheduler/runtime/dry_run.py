@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.long_work import at_once
 from scheduler.framework.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from scheduler.framework.cycle_state import CycleState
     from scheduler.objects.pod import PodInfo
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Snapshot
 
     Pods = Mapping[int, Sequence[PodInfo]]
+    Found = Mapping[int, Status | tuple[PodInfo, ...]]
+
+_PODS_A_STEP = 1000
+"""How many pods are taken away in one step: about two milliseconds."""
 
 
 class DryRun:
@@ -34,17 +39,25 @@ class DryRun:
 
     def dry_run(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, removable: Pods, nominated: Pods
-    ) -> Mapping[int, Status | tuple[PodInfo, ...]]:
+    ) -> Found:
         """Find who must go; see `PreemptionDryRun.dry_run`.
 
         Raises:
             PluginError: a plugin failed as a whole.
         """
+        return at_once(self.steps(state, pod, snapshot, removable, nominated))
+
+    def steps(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, removable: Pods, nominated: Pods
+    ) -> Generator[None, None, Found]:
+        """Find who must go, in steps; raises as `dry_run`."""
         assert self.filtering is not None, "asked before the profile was built"
         found: dict[int, Status | tuple[PodInfo, ...]] = {}
         for together in self.filtering.apart(state, pod, list(removable)):
             group = {row: removable[row] for row in together}
-            found.update(_try(self.filtering, state.clone(), pod, snapshot, group, nominated))
+            tried = yield from _try(self.filtering, state.clone(), pod, snapshot, group, nominated)
+            found.update(tried)
+            yield
         return found
 
 
@@ -55,10 +68,13 @@ def _try(
     snapshot: Snapshot,
     removable: Pods,
     nominated: Pods,
-) -> Mapping[int, Status | tuple[PodInfo, ...]]:
+) -> Generator[None, None, Found]:
     gone = _pairs(removable)
     expected = {row: nominated[row] for row in removable if row in nominated}
-    what_if = snapshot.overlay(remove=gone)
+    what_if = snapshot.overlay()
+    for start in range(0, len(gone), _PODS_A_STEP):
+        what_if.remove(gone[start : start + _PODS_A_STEP])
+        yield
     filtering.run_remove_pods(state, pod, gone, what_if)
     diagnosis = Diagnosis.blank(snapshot.n_nodes)
     rows = np.array(sorted(removable), dtype=np.intp)
@@ -78,6 +94,7 @@ def _try(
             filtering.run_remove_pods(state, pod, again, what_if)
         for row, victim in again:
             victims[row].append(victim)
+        yield
     refusals = {row: _refusal(diagnosis, row) for row in removable if row not in fits}
     return {**refusals, **{row: tuple(its) for row, its in victims.items()}}
 

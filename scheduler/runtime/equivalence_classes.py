@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.framework.interface import Plugin
 from scheduler.runtime.answers import signature_of
+from scheduler.runtime.budget import is_ours
 from scheduler.runtime.kept_verdicts import gives_signatures
 from scheduler.runtime.points import overrides
 from scheduler.runtime.standing import Standing
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from scheduler.framework.cycle_state import CycleState
     from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.calls import PluginCalls
     from scheduler.runtime.ranking import Ranking
     from scheduler.snapshot import Snapshot
 
@@ -73,9 +76,13 @@ class EquivalenceClass:
 class EquivalenceClasses:
     """The classes of one profile's pods."""
 
-    def __init__(self, plugins: Iterable[Plugin]) -> None:
+    def __init__(self, plugins: Iterable[Plugin], calls: PluginCalls) -> None:
         giving = [plugin for plugin in plugins if gives_signatures(plugin)]
-        self._signing = [(plugin.name, plugin.signature) for plugin in giving]
+        self._calls = calls
+        self._signing = [
+            (plugin.name, plugin.signature if is_ours(plugin) else partial(calls.signature, plugin))
+            for plugin in giving
+        ]
         self._versioned = [plugin for plugin in giving if overrides(plugin, Plugin, "version")]
         self._classes: OrderedDict[Hashable, EquivalenceClass] = OrderedDict()
         self._first_pods: dict[Hashable, EquivalenceClass] = {}
@@ -90,7 +97,7 @@ class EquivalenceClasses:
         try:
             key = tuple([signature(pod) for _, signature in self._signing])
             known = self._classes.get(key) or self._first_pods.get(key)
-            versions = {plugin.name: plugin.version() for plugin in self._versioned}
+            versions = {plugin.name: self._calls.version(plugin) for plugin in self._versioned}
         except Exception:  # noqa: BLE001 - an author's code; it is called again where its failure has a name
             return None
         if known is None or known.versions != versions:

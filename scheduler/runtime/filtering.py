@@ -381,7 +381,7 @@ class Filtering:
         All of them, if each plugin that is asked judges a row by its own pods; else one at a time.
         """
         plugins = [*self._pre_filter, *(each.plugin for each in self._filter)]
-        if not rows or keeps_rows_apart(plugins, pod, state.skipped_filters):
+        if not rows or keeps_rows_apart(plugins, pod, state.skipped_filters, self._call.signature):
             return [rows] if rows else []
         return [[row] for row in rows]
 

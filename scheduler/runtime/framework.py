@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from scheduler.framework.events import ActionType, ClusterEvent, EventResource, EventWithHint
+from scheduler.framework.events import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    QueueingHint,
+)
 from scheduler.framework.interface import (
     BindPlugin,
     FilterPlugin,
@@ -26,6 +32,7 @@ from scheduler.framework.interface import (
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.runtime.answers import is_anything, is_permit, is_sort_key
+from scheduler.runtime.budget import OverBudgetError, is_ours
 from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginCalls
 from scheduler.runtime.equivalence_classes import EquivalenceClasses
 from scheduler.runtime.filtering import Filtering
@@ -40,7 +47,11 @@ if TYPE_CHECKING:
     from scheduler.framework.interface import Plugin
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.budget import LoopBudget
     from scheduler.runtime.instruments import Instruments
+    from scheduler.snapshot import Snapshot
+
+    Hint = Callable[[PodInfo, Any, Any], QueueingHint]
 
 P = TypeVar("P", bound="Plugin")
 
@@ -76,6 +87,7 @@ class Framework:
         plugins: what is enabled.
         instruments: who is told what was measured.
         clock: seconds, for durations only.
+        budget: how long the loop may be held.
 
     Attributes:
         profile: its schedulerName.
@@ -91,13 +103,15 @@ class Framework:
         plugins: EnabledPlugins,
         instruments: Instruments | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        budget: LoopBudget | None = None,
     ) -> None:
         self.profile = profile
         self.plugins = plugins
-        self._call = PluginCalls(profile, instruments or NoInstruments(), clock)
+        self._call = PluginCalls(profile, instruments or NoInstruments(), clock, budget, plugins.all())
+        self._call.stopped = self.forget_kept_verdicts
         self._pre_enqueue = self._at(ExtensionPoint.PRE_ENQUEUE, PreEnqueuePlugin)
         self._queue_sort = self._at(ExtensionPoint.QUEUE_SORT, QueueSortPlugin)
-        self._classes = EquivalenceClasses(plugins.all())
+        self._classes = EquivalenceClasses(plugins.all(), self._call)
         self.filtering = Filtering(
             self._call,
             self._at(ExtensionPoint.PRE_FILTER, PreFilterPlugin),
@@ -117,7 +131,7 @@ class Framework:
         self._bind = self._at(ExtensionPoint.BIND, BindPlugin)
         self._post_bind = self._at(ExtensionPoint.POST_BIND, PostBindPlugin)
         self.events: Mapping[str, Sequence[EventWithHint]] = {
-            plugin.name: _with_taint_updates(plugin.events())
+            plugin.name: self._bounded_hints(plugin, _with_taint_updates(plugin.events()))
             for plugin in plugins.all()
             if isinstance(plugin, _REJECTING)
         }
@@ -157,6 +171,36 @@ class Framework:
         )
         return (math.inf,) if isinstance(key, Status) else key
 
+    def _bounded_hints(self, plugin: Plugin, events: Sequence[EventWithHint]) -> Sequence[EventWithHint]:
+        if is_ours(plugin):
+            return events
+        return tuple(EventWithHint(each.event, self._bounded(plugin, each.hint)) for each in events)
+
+    def _bounded(self, plugin: Plugin, hint: Hint | None) -> Hint | None:
+        """Return a hint that does not hold the loop: when it would, the pod is tried again."""
+        if hint is None:
+            return None
+
+        def ask(pod: PodInfo, old: Any, new: Any) -> QueueingHint:
+            try:
+                return self._call.budget.call(plugin, hint, pod, old, new, often="hint")
+            except OverBudgetError as error:
+                if error.rest_seconds is not None:
+                    return QueueingHint.QUEUE
+                raise
+
+        return ask
+
+    # Background data.
+
+    async def run_refresh(self, plugin: Plugin) -> None:
+        """Let a plugin fetch its background data; raises whatever it does."""
+        await self._call.budget.awaited(plugin, plugin.refresh)
+
+    def nodes_without_data(self, plugin: Plugin, snapshot: Snapshot) -> int | None:
+        """Ask a plugin of how many nodes its data say nothing; raises whatever it does."""
+        return self._call.budget.call(plugin, plugin.nodes_without_data, snapshot)
+
     # The choice is made.
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
@@ -173,6 +217,7 @@ class Framework:
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Undo all reservations, last first; one that raises is logged and the others still undone."""
+        self._call.budget.begin_cleanup()
         for plugin in reversed(self._reserve):
             self._call.guarded(
                 plugin, ExtensionPoint.RESERVE, plugin.unreserve, state, pod, node_name, expects=is_anything

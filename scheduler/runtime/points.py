@@ -22,7 +22,7 @@ from scheduler.framework.interface import (
 from scheduler.framework.points import ExtensionPoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from scheduler.objects.pod import PodInfo
 
@@ -67,21 +67,32 @@ def overrides(plugin: Plugin, contract: type[Plugin], method: str) -> bool:
     return getattr(type(plugin), method) is not getattr(contract, method)
 
 
-def keeps_rows_apart(plugins: Iterable[Plugin], pod: PodInfo, skipped: frozenset[str] = frozenset()) -> bool:
+def keeps_rows_apart(
+    plugins: Iterable[Plugin],
+    pod: PodInfo,
+    skipped: frozenset[str] = frozenset(),
+    signature: Callable[[Plugin, PodInfo], Hashable | None] = lambda plugin, pod: plugin.signature(pod),
+) -> bool:
     """Say whether pods of several nodes may come and go at once, each node being judged by its own alone.
 
     A plugin whose signature fails is found out when it is asked about a node.
+
+    Args:
+        plugins: those that are asked.
+        pod: the pod to place.
+        skipped: those among them that have nothing to say.
+        signature: asks a plugin for its signature of a pod.
     """
     try:
-        return all(plugin.name in skipped or _is_apart(plugin, pod) for plugin in plugins)
+        return all(plugin.name in skipped or _is_apart(plugin, pod, signature) for plugin in plugins)
     except Exception:  # noqa: BLE001 - an author's code; it is called again where its failure has a name
         return False
 
 
-def _is_apart(plugin: Plugin, pod: PodInfo) -> bool:
+def _is_apart(plugin: Plugin, pod: PodInfo, signature: Callable[[Plugin, PodInfo], Hashable | None]) -> bool:
     if isinstance(plugin, PreFilterPlugin):
         if plugin.keeps_rows_apart:
             return True
         if any(overrides(plugin, PreFilterPlugin, method) for method in ("add_pods", "remove_pods")):
             return False
-    return plugin.signature(pod) is not None
+    return signature(plugin, pod) is not None

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import Profile
     from scheduler.framework.interface import Plugin, PluginArgs
+    from scheduler.runtime.budget import LoopBudget
     from scheduler.runtime.instruments import Instruments
     from scheduler.runtime.registry import Registry
 
@@ -36,6 +37,7 @@ def build_frameworks(
     registry: Registry,
     capabilities: Callable[[str], Mapping[type, object]],
     instruments: Instruments | None = None,
+    budget: LoopBudget | None = None,
 ) -> dict[str, Framework]:
     """Build every profile of a configuration.
 
@@ -46,6 +48,7 @@ def build_frameworks(
         registry: where plugins are found.
         capabilities: schedulerName -> Protocol -> what fulfils it.
         instruments: who is told what was measured.
+        budget: how long the loop may be held.
 
     Returns:
         schedulerName -> profile.
@@ -74,7 +77,7 @@ def build_frameworks(
         except ConfigurationError as error:
             faults.extend(error.errors)
         else:
-            frameworks[name] = Framework(name, plugins, instruments)
+            frameworks[name] = Framework(name, plugins, instruments, budget=budget)
             dry_run.filtering = frameworks[name].filtering
     if faults:
         raise _at_their_places(faults, configuration)

@@ -45,7 +45,8 @@ class OtherPods:
         self._pods: dict[int, dict[str, PodInfo]] = {}  # changed row -> pod uid -> pod
         self._requested_on: dict[int, dict[str, int]] = {}  # changed row -> resource -> amount
         self._nonzero_on: dict[int, list[int]] = {}  # changed row -> milliCPU and bytes
-        self._columns: dict[tuple[str, str], Int64s] = {}  # (kind, resource) -> what was copied
+        # kind -> resource -> what was copied
+        self._columns: dict[str, dict[str, Int64s]] = {_REQUESTED: {}, _NONZERO: {}, _COUNT: {}}
         self._freed: dict[int, frozenset[HostPort]] = {}  # row -> ports of pods that left it
         self._added: dict[int, dict[str, PodInfo]] = {}  # row -> pod uid -> pods with ports that came to it
         self._changes: list[tuple[int, PodInfo, int]] = []  # row, pod, 1 if it came and -1 if it went
@@ -79,34 +80,40 @@ class OtherPods:
         return pods
 
     def _count(self, row: int, pod: PodInfo, sign: int) -> None:
+        # Preemption comes here for each victim of each node up to three times, so this is written for speed.
         self._changes.append((row, pod, sign))
         if pod.storage_volumes:
             self._storage.count(row, pod, sign)
-        requested, nonzero, resources = self._requested_on[row], self._nonzero_on[row], pod.resources
+        requested, resources, columns = self._requested_on[row], pod.resources, self._columns
+        copied = columns[_REQUESTED]
         for resource, amount in resources.taken.items():
             total = wrapped(requested.get(resource, 0) + sign * amount)
             if total:
                 requested[resource] = total
             else:
                 requested.pop(resource, None)
-            self._write((_REQUESTED, resource), row, total)
-        for place, amount in enumerate((resources.nonzero_milli_cpu, resources.nonzero_memory_bytes)):
-            nonzero[place] = wrapped(nonzero[place] + sign * amount)
-            self._write((_NONZERO, _NONZERO_RESOURCES[place]), row, nonzero[place])
-        self._write((_COUNT, ""), row, len(self._pods[row]))
-
-    def _write(self, column: tuple[str, str], row: int, value: int) -> None:
-        copied = self._columns.get(column)
-        if copied is not None:
-            copied[row] = value
+            if resource in copied:
+                copied[resource][row] = total
+        nonzero, copied = self._nonzero_on[row], columns[_NONZERO]
+        nonzero[0] = wrapped(nonzero[0] + sign * resources.nonzero_milli_cpu)
+        nonzero[1] = wrapped(nonzero[1] + sign * resources.nonzero_memory_bytes)
+        for resource, column in copied.items():
+            column[row] = nonzero[_NONZERO_RESOURCES.index(resource)]
+        for column in columns[_COUNT].values():
+            column[row] = len(self._pods[row])
 
     def _column(
-        self, name: tuple[str, str], base: Callable[[], Int64s], values: Callable[[], Mapping[int, int]]
+        self,
+        kind: str,
+        resource: str,
+        base: Callable[[], Int64s],
+        values: Callable[[], Mapping[int, int]],
     ) -> Int64s:
         """Return a column, read-only; copied now, with the values of changed rows, if it was not read before."""
-        column = self._columns.get(name)
+        copied = self._columns[kind]
+        column = copied.get(resource)
         if column is None:
-            column = self._columns[name] = base().copy()
+            column = copied[resource] = base().copy()
             for row, value in values().items():
                 column[row] = value
         shown = column.view()
@@ -141,20 +148,21 @@ class OtherPods:
 
         rows = self._requested_on.items
         return self._column(
-            (_REQUESTED, resource), base, lambda: {row: there.get(resource, 0) for row, there in rows()}
+            _REQUESTED, resource, base, lambda: {row: there.get(resource, 0) for row, there in rows()}
         )
 
     def nonzero_requested(self, resource: str) -> Int64s:
         place, rows = _NONZERO_RESOURCES.index(resource), self._nonzero_on.items
         return self._column(
-            (_NONZERO, resource),
+            _NONZERO,
+            resource,
             lambda: self._base.nonzero_requested(resource),
             lambda: {row: there[place] for row, there in rows()},
         )
 
     def pod_count(self) -> Int64s:
         return self._column(
-            (_COUNT, ""), self._base.pod_count, lambda: {row: len(pods) for row, pods in self._pods.items()}
+            _COUNT, "", self._base.pod_count, lambda: {row: len(pods) for row, pods in self._pods.items()}
         )
 
     def used_ports(self) -> Interned[frozenset[HostPort]]:

@@ -11,6 +11,7 @@ from scheduler.framework import (
     ClaimMetrics,
     Clock,
     HttpGet,
+    LongWork,
     PodActivator,
     PodBinder,
     PodEvents,
@@ -18,6 +19,7 @@ from scheduler.framework import (
     WaitForEvent,
     WaitingPods,
 )
+from scheduler.framework.long_work import AtOnce
 from scheduler.snapshot import object_key
 from scheduler.testing.manual_clock import ManualClock
 
@@ -225,6 +227,7 @@ class Fakes:
             ApiGet: self.web,
             ApiWrite: self.api,
             Background: self.background,
+            LongWork: AtOnce(),
             PodEvents: self.events,
             ClaimMetrics: self.claim_metrics,
             PodActivator: self.activator,

@@ -113,10 +113,11 @@ def main() -> None:
     first = "a claim, a device per node"
     seconds = [devices.seconds_of_first_pod(_SIZES[-1], first) for _ in range(3)]
     _show(f"{_SIZES[-1]} nodes, {first}, the first pod", seconds, base_with_devices)
-    for budgets in (0, 1000):
-        cache = full_cluster(_SIZES[-1], budgets)
+    for budgets, allowed in ((0, 1), (1000, 1), (1000, 0)):
+        cache = full_cluster(_SIZES[-1], budgets, allowed=allowed)
         seconds = [_decide(framework, cache, urgent(5), nobody_fits=True) for _ in range(3)]
-        _show(f"{_SIZES[-1]} nodes, preemption, {budgets} disruption budgets", seconds, base)
+        strict = "" if allowed else " that let nobody go"
+        _show(f"{_SIZES[-1]} nodes, preemption, {budgets} disruption budgets{strict}", seconds, base)
     raw = json.dumps(pod_object("parsed", cpu="100m", memory="500Mi")).encode()
     seconds = []
     for _ in range(_RUNS):

@@ -14,8 +14,11 @@ _ON_EACH_NODE = 10
 _NAMESPACES = 50
 
 
-def full_cluster(size: int, budgets: int) -> Cache:
-    """Return nodes full of pods of low priority in fifty namespaces, with so many PodDisruptionBudgets in all."""
+def full_cluster(size: int, budgets: int, *, allowed: int = 1) -> Cache:
+    """Return nodes full of pods of low priority in fifty namespaces, with so many PodDisruptionBudgets in all.
+
+    Each lets so many of its pods go; where none may, and all pods are protected, every node is tried.
+    """
     cache = Cache()
     for number in range(size):
         cache.add_node(node(f"n{number}", cpu="10", memory="64Gi"))
@@ -26,17 +29,19 @@ def full_cluster(size: int, budgets: int) -> Cache:
     kept = cache.table.watch_kind("policy/v1/poddisruptionbudgets")
     for number in range(budgets):
         namespace = f"team-{number % _NAMESPACES}"
-        kept[f"{namespace}/budget-{number}"] = _budget(f"budget-{number}", namespace, f"app-{number % 500}")
+        kept[f"{namespace}/budget-{number}"] = _budget(
+            f"budget-{number}", namespace, f"app-{number % 500}", allowed
+        )
     return cache
 
 
-def _budget(name: str, namespace: str, app: str) -> dict[str, Any]:
+def _budget(name: str, namespace: str, app: str, allowed: int) -> dict[str, Any]:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"selector": {"matchLabels": {"app": app}}},
-        "status": {"disruptionsAllowed": 1},
+        "status": {"disruptionsAllowed": allowed},
     }
 
 

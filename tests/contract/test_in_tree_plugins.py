@@ -10,6 +10,7 @@ from plugins.registry import IN_TREE
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.cycle.profiles import Profiles
 from scheduler.framework import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
+from scheduler.framework.long_work import AtOnce
 from scheduler.runtime.dry_run import DryRun
 from scheduler.testing.contract import CHECKS, subject
 from tests import virtual_time
@@ -33,6 +34,7 @@ CAPABILITIES = {
     "dry_run": DryRun(),
     "preemptions": NoPreemptions(),
     "review": ExtenderReview(Profiles()),
+    "work": AtOnce(),
     "web": FakePrometheus({f"node-{number}": 100 * number for number in range(20)}),
     "api": FakeMetricsApi({"node-1": {"cpu": "1500m", "memory": "3Gi"}}),
     "clock": ManualClock(),

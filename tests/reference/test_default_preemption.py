@@ -23,6 +23,7 @@ from plugins.taint_toleration import TaintToleration
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.cycle.profiles import Profiles
 from scheduler.framework import Code, CycleState, Diagnosis, Outcomes
+from scheduler.framework.long_work import AtOnce
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.runtime.dry_run import DryRun
 from tests.builders import node, pod
@@ -283,6 +284,7 @@ def by_the_plugin(it: World, *more: Plugin) -> tuple[Found, set[str], list[str]]
         dry_run=dry_run,
         review=ExtenderReview(Profiles()),
         preemptions=NoPreemptions(),
+        work=AtOnce(),
     )
     asyncio.run(plugin.post_filter(state, it.preemptor, snapshot, diagnosis))
     report = state.read(REPORT, PreemptionReport)

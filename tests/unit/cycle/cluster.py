@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from scheduler.cycle.attempt import Decision
+    from scheduler.cycle.freeze import ClusterFreeze
     from scheduler.cycle.pod_handlers import PodHandler
     from scheduler.framework import Plugin, QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import PodCondition
     from scheduler.queue import Place
+    from scheduler.runtime.budget import LoopBudget
 
 PROFILE = "custom-scheduler"
 
@@ -224,12 +226,20 @@ class Cluster:
     Outside a loop its clock stands still; inside, it is the loop's.
     """
 
-    def __init__(self, *plugins: Plugin, nodes: tuple[str, ...] = ("n1",), seed: int = 1) -> None:
+    def __init__(
+        self,
+        *plugins: Plugin,
+        nodes: tuple[str, ...] = ("n1",),
+        seed: int = 1,
+        freeze: ClusterFreeze | None = None,
+        budget: LoopBudget | None = None,
+    ) -> None:
         self.api, self.counts = Api(), Counts()
         self.is_leading = True
         self.clock: Any = LoopClock() if _in_a_loop() else ManualClock(1000.0)
-        self.framework = framework_of(PrioritySort(), *plugins, Binder(self.api))
         self.parts = parts = Parts(self.clock, self.counts, {})
+        parts.freeze, parts.budget = freeze or parts.freeze, budget or parts.budget
+        self.framework = framework_of(PrioritySort(), *plugins, Binder(self.api), budget=parts.budget)
         self.api.seen = parts.pods
         self.profiles = parts.profiles
         self.profiles.swap({PROFILE: self.framework})

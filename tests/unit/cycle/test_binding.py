@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.cycle.scheduling import run_now
 from scheduler.errors import ApiError, ObjectError
 from scheduler.framework import (
     SKIP,
@@ -401,7 +402,7 @@ class TestReserveAndPermitAtOnce:
         queued = cluster.queue.pop()
         assert queued is not None
 
-        assert cluster.scheduler.schedule_one(queued) is None
+        assert run_now(cluster.scheduler.schedule_one(queued)) is None
         assert cluster.notes("web") == ["0/1 nodes are available: 1 a, 2 b."]
         assert cluster.place_of("web") is Place.UNSCHEDULABLE
         assert queued.unschedulable_plugins == {"A"}
@@ -413,7 +414,7 @@ class TestReserveAndPermitAtOnce:
         cluster.api.create(WEB)
         queued = cluster.queue.pop()
         assert queued is not None
-        cluster.scheduler.schedule_one(queued)
+        run_now(cluster.scheduler.schedule_one(queued))
 
         assert cluster.notes("web") == ["0/1 nodes are available:"]
 
@@ -422,7 +423,7 @@ class TestReserveAndPermitAtOnce:
         cluster.api.create(WEB)
         queued = cluster.queue.pop()
         assert queued is not None
-        cluster.scheduler.schedule_one(queued)
+        run_now(cluster.scheduler.schedule_one(queued))
 
         assert queued.pending_plugins == {"A"}
 
@@ -432,7 +433,7 @@ class TestReserveAndPermitAtOnce:
         cluster.api.create(WEB)
         queued = cluster.queue.pop()
         assert queued is not None
-        cluster.scheduler.schedule_one(queued)
+        run_now(cluster.scheduler.schedule_one(queued))
 
         assert cluster.notes("web") == ["running Reserve plugin \"A\": KeyError: 'x'"]
         assert plugin.called() == ["reserve", "unreserve"]
@@ -445,7 +446,7 @@ class TestReserveAndPermitAtOnce:
         for _ in range(2):
             queued = cluster.queue.pop()
             assert queued is not None
-            cluster.scheduler.schedule_one(queued)
+            run_now(cluster.scheduler.schedule_one(queued))
 
         assert cluster.place_of("first") is Place.UNSCHEDULABLE
         assert cluster.place_of("second") is Place.UNSCHEDULABLE

@@ -11,6 +11,7 @@ import pytest
 from plugins.scheduling_gates import SchedulingGates
 from scheduler.cycle import pod_handlers
 from scheduler.cycle.event_handlers import ObjectHandler
+from scheduler.cycle.scheduling import run_now
 from scheduler.errors import ObjectError
 from scheduler.framework import ClusterEvent, EventResource
 from scheduler.framework.changes import pod_changes
@@ -416,7 +417,7 @@ class TestPodsNobodyCanRead:
         queued = cluster.queue.pop()
         assert queued is not None
         self.see(cluster, unreadable("web"))
-        cluster.scheduler.schedule_one(queued)
+        run_now(cluster.scheduler.schedule_one(queued))
 
         assert cluster.place_of("web") is Place.OUTSIDE
         assert len(cluster.api.events) == 1  # what the attempt found is said of a version that is no more

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from plugins.node_resources.fit import NodeResourcesFit
+from scheduler.cycle.scheduling import run_now
 from scheduler.objects.pod import PodInfo
 from scheduler.queue import Place
 from tests.builders import node, pod
@@ -46,7 +47,7 @@ def rejected(cluster: Cluster, priority: int = 0) -> bool:
     cluster.api.create(pod("ours", cpu="1", priority=priority))
     queued = cluster.queue.pop()
     assert queued is not None
-    choice = cluster.scheduler.schedule_one(queued)
+    choice = run_now(cluster.scheduler.schedule_one(queued))
     return choice is None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from scheduler.cycle.event_handlers import EventHandler
@@ -14,6 +15,8 @@ from tests.manual_clock import ManualClock
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pytest
 
 
@@ -42,6 +45,13 @@ class Heard(EventHandler[str]):
         self.calls.append(("undecodable", identity, error))
 
 
+@contextmanager
+def frozen(freeze: ClusterFreeze) -> Iterator[None]:
+    with freeze.ended():
+        freeze.begin()
+        yield
+
+
 def tell_everything(handler: Any) -> list[Any]:
     handler.on_add("a")
     handler.on_update("a", "b")
@@ -58,7 +68,7 @@ def test_without_a_freeze_everything_is_taken_in_at_once() -> None:
 def test_what_comes_during_a_freeze_is_taken_in_in_order_when_it_is_over() -> None:
     freeze = ClusterFreeze()
     heard = Heard(freeze)
-    with freeze.frozen():
+    with frozen(freeze):
         expected = tell_everything(heard)
         assert heard.calls == []
         assert freeze.is_on
@@ -69,7 +79,7 @@ def test_what_comes_during_a_freeze_is_taken_in_in_order_when_it_is_over() -> No
 def test_a_change_that_fails_does_not_keep_the_others(caplog: pytest.LogCaptureFixture) -> None:
     freeze = ClusterFreeze()
     heard = Heard(freeze)
-    with caplog.at_level(logging.ERROR), freeze.frozen():
+    with caplog.at_level(logging.ERROR), frozen(freeze):
         heard.on_add("bad")
         heard.on_add("good")
     assert heard.calls == [("add", "good")]
@@ -84,11 +94,11 @@ async def test_who_waits_goes_on_only_while_there_is_no_freeze() -> None:
         await freeze.wait_over()
         seen.append(freeze.is_on)
 
-    with freeze.frozen():
+    with frozen(freeze):
         waiting = asyncio.create_task(wait())
         await asyncio.sleep(1)
         assert not waiting.done()
-    with freeze.frozen():  # again, before the one who waits had a turn
+    with frozen(freeze):  # again, before the one who waits had a turn
         await asyncio.sleep(1)
         assert not waiting.done()
     await waiting

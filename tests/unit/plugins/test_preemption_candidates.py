@@ -10,7 +10,9 @@ from plugins.node_resources.fit import NodeResourcesFit
 from plugins.preemption.candidates import NEVER, VICTIMS_ARE_LEAVING, search, why_not_eligible
 from plugins.preemption.disruption_budgets import DisruptionBudgets
 from scheduler.framework import CycleState, Diagnosis
+from scheduler.framework.long_work import at_once
 from scheduler.runtime.dry_run import DryRun
+from scheduler.snapshot import ObjectStore
 from tests.builders import node, pod
 from tests.puppets import framework_of
 from tests.snapshots import snapshot_of
@@ -24,14 +26,25 @@ NODES = [node(f"n{row}", cpu="2") for row in range(4)]
 POD = pod("p", cpu="2", priority=5)
 
 
-def searched(snapshot: Snapshot, rows: list[int], enough: int) -> Search:
+def searched(
+    snapshot: Snapshot, rows: list[int], enough: int, budgets: DisruptionBudgets | None = None
+) -> Search:
     fit = made(NodeResourcesFit)
     filtering, state = framework_of(fit).filtering, CycleState()
     filtering.run_pre_filter(state, POD, snapshot, Diagnosis.blank(snapshot.n_nodes))
     dry_run = DryRun()
     dry_run.filtering = filtering
-    return search(
-        dry_run, state, POD, snapshot, rows, budgets=DisruptionBudgets(), nominated={}, enough=enough
+    return at_once(
+        search(
+            dry_run,
+            state,
+            POD,
+            snapshot,
+            rows,
+            budgets=budgets or DisruptionBudgets(),
+            nominated={},
+            enough=enough,
+        )
     )
 
 
@@ -43,6 +56,31 @@ def test_the_search_ends_with_enough_candidates_in_the_order_given(enough: int, 
     result = searched(snapshot_of(*NODES, pods=victims), [2, 3, 0, 1], enough)
 
     assert [candidate.row for candidate in result.candidates] == found
+
+
+@pytest.mark.parametrize("together", [1, 2, 3])
+def test_how_many_nodes_are_tried_together_changes_nothing(
+    together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [node(f"n{row}", cpu="2") for row in range(12)]
+    victims = [
+        pod(f"v{row}", cpu=str(1 + row % 2), node=f"n{row}", priority=row % 4, labels={"app": "db"})
+        for row in range(12)
+        if row % 5
+    ]
+    snapshot, rows = snapshot_of(*nodes, pods=victims), [*range(7, 12), *range(7)]
+    store, budgets = ObjectStore(), DisruptionBudgets()
+    store["default/none"] = {
+        "metadata": {"name": "none", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+    }
+    budgets.look_at(store)
+    expected = [searched(snapshot, rows, enough, budgets).candidates for enough in range(1, 12)]
+    monkeypatch.setattr("plugins.preemption.candidates._ROWS_TOGETHER", together)
+    monkeypatch.setattr("plugins.preemption.candidates._ROWS_A_STEP", 2)
+    monkeypatch.setattr("scheduler.runtime.dry_run._PODS_A_STEP", 1)
+
+    assert [searched(snapshot, rows, enough, budgets).candidates for enough in range(1, 12)] == expected
 
 
 def test_pods_of_the_same_priority_are_no_victims() -> None:

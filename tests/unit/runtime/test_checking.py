@@ -234,6 +234,7 @@ def test_every_protocol_of_the_contract_is_a_capability():
         "Clock",
         "ClusterObjects",
         "HttpGet",
+        "LongWork",
         "PodEvents",
         "PodActivator",
         "WaitingPods",

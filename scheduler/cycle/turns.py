@@ -1,0 +1,42 @@
+"""Long decisions in slices: between two of them the lease, the watches and the pages have their turn."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from scheduler.clock import Clock
+    from scheduler.cycle.freeze import ClusterFreeze
+
+T = TypeVar("T")
+
+SLICE_SECONDS: Final = 0.005
+"""After so long the others have their turn. Longer ones save little, and are felt by who waits."""
+
+
+class Turns:
+    """Fulfils `LongWork` within an attempt, at the end of which its owner ends the freeze.
+
+    Args:
+        freeze: begun before others first have a turn, so that what is judged stays as it is.
+    """
+
+    def __init__(self, freeze: ClusterFreeze, clock: Clock) -> None:
+        self._freeze = freeze
+        self._now = clock.monotonic
+
+    async def done(self, steps: Generator[None, None, T]) -> T:
+        until = self._now() + SLICE_SECONDS
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if self._now() >= until:
+                self._freeze.begin()
+                await asyncio.sleep(0)
+                until = self._now() + SLICE_SECONDS

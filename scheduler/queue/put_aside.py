@@ -1,0 +1,53 @@
+"""Pods whose attempt did not end within its budget: they wait far longer than others that failed.
+
+The pod's condition says so, in words that are read again: whoever leads next does not begin with it.
+"""
+
+from __future__ import annotations
+
+import re
+from math import ldexp
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
+
+_FIRST_SECONDS: Final = 60.0
+_LONGEST_SECONDS: Final = 1800.0
+_MOST_DOUBLINGS: Final = 20
+_WORDS: Final = re.compile(r"; put aside for \d+s after (\d{1,6}) attempts? over budget$")
+
+
+def pause_seconds(times: int) -> float:
+    """Return how long a pod waits after so many attempts over budget in a row."""
+    return min(ldexp(_FIRST_SECONDS, min(times - 1, _MOST_DOUBLINGS)), _LONGEST_SECONDS)
+
+
+def words(times: int) -> str:
+    """Return what is added to the message of an attempt that was the so many'th over budget."""
+    return f"; put aside for {pause_seconds(times):.0f}s after {times} attempt{'s' * (times > 1)} over budget"
+
+
+def times_told(pod: PodInfo) -> int:
+    """Return how many attempts over budget a pod's condition speaks of; 0 if the pod has changed since."""
+    for condition in pod.pod.status.conditions:
+        if condition.type == "PodScheduled":
+            if condition.reason != "SchedulerError":
+                return 0
+            found = _WORDS.search(condition.message)
+            if found is None or pod.pod.metadata.generation > condition.observed_generation > 0:
+                return 0
+            return int(found[1])
+    return 0
+
+
+def is_another(old: PodInfo, new: PodInfo) -> bool:
+    """Whether a pod changed in what attempts look at, so that the next may go another way."""
+    if old.pod is new.pod:
+        return False
+    before, after = old.pod.metadata, new.pod.metadata
+    return (
+        old.pod.spec != new.pod.spec
+        or before.labels != after.labels
+        or before.annotations != after.annotations
+    )

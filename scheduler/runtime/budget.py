@@ -1,0 +1,357 @@
+"""How long an attempt may hold the loop at a stretch, and how somebody else's plugin that goes on and on is stopped.
+
+A clock of the kernel (ITIMER_REAL) looks after the main thread. When a stretch has taken longer than its budget, the
+attempt ends before the next plugin is called. A plugin that is not ours is stopped where it is: an exception is raised in
+the main thread. It may land nowhere but in the plugin's own code, called by the runtime: not in ours, which may be changing
+the queue, the cache or a column; not where the plugin called ours, or a library that called back. While the plugin is in a
+library, that is waited for a little, for its locks' sake. So to the runtime it is a plugin that raised, which may happen
+at any time.
+
+Time that is awaited belongs to no stretch. Without the clock, off the main thread, the time is looked at between plugins.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from scheduler.errors import SchedulerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from types import FrameType
+
+    from scheduler.framework.interface import Plugin
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DEFAULT_SECONDS: Final = 0.75
+"""What is left of a second is for what cannot be stopped: the plugin of ours that is at work, and the end of the attempt."""
+_CLEANUP_SECONDS: Final = 0.2
+"""What Unreserve has, when the attempt's own budget is spent."""
+_AGAIN_SECONDS: Final = 0.001
+"""How soon the clock looks again where it must not stop a plugin; how often one that catches everything is stopped again."""
+_PATIENCE_SECONDS: Final = 0.2
+"""How long a plugin is waited for that is in a library when its budget is spent."""
+_MANY: Final = 3
+"""A plugin that was stopped so many times in a row rests; where one event may bring thousands of calls, once is enough."""
+_FIRST_REST_SECONDS: Final = 60.0
+_LONGEST_REST_SECONDS: Final = 1800.0
+
+_OURS: Final = frozenset({"scheduler", "plugins"})
+_BOUNDARY: Final = "scheduler.runtime."
+_NEVER: Final = frozenset(
+    {
+        "logging",
+        "threading",
+        "importlib",
+        "_frozen_importlib",
+        "_frozen_importlib_external",
+        "asyncio",
+        "contextlib",
+    }
+)
+"""Libraries in which nothing is stopped: their locks are others' as well."""
+
+
+class OverBudgetError(SchedulerError):
+    """An attempt, or another call of a plugin, did not end within its budget.
+
+    Attributes:
+        rest_seconds: None where the plugin was asked; else it was not, and rests for so long.
+    """
+
+    def __init__(self, message: str, rest_seconds: float | None = None) -> None:
+        self.rest_seconds = rest_seconds
+        super().__init__(message)
+
+
+class _StoppedError(BaseException):
+    """Raised in a plugin; no `except Exception` of its author holds it up."""
+
+
+@dataclass(slots=True)
+class _Record:
+    """A plugin that was stopped; kept with it, since ids are used again."""
+
+    plugin: Plugin
+    times: int = 0
+    rests: int = 0
+    rests_until: float = 0.0
+
+
+class LoopBudget:
+    """The budget of the loop that it is used in; at most one of a process has the clock.
+
+    Args:
+        now: seconds of a monotonic clock.
+        seconds: how long a stretch may take.
+
+    Attributes:
+        seconds: likewise; may be changed.
+        checks: whether `call` must be used for every plugin; else for those that are not ours.
+        running: the plugin that was called last in this stretch.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic, seconds: float = DEFAULT_SECONDS) -> None:
+        self.seconds = seconds
+        self.checks = False
+        self.running: Plugin | None = None
+        self._now = now
+        self._has_clock = False
+        self._is_ticking = False
+        self._armed = (0.0, 0.0, 0.0)  # when, CPU time of the thread then, for how long
+        self._began: float | None = None
+        self._limit = seconds
+        self._is_spent = False
+        self._may_stop = False
+        self._records: dict[tuple[int, str], _Record] = {}
+
+    # The clock.
+
+    def take_clock(self) -> None:
+        """Stop plugins from now on; to be called in the main thread.
+
+        Raises:
+            ValueError: this is another thread.
+        """
+        signal.signal(signal.SIGALRM, self._on_alarm)
+        self._has_clock = True
+
+    def give_clock_back(self) -> None:
+        """Stop nothing any more."""
+        if self._has_clock:
+            self._has_clock = self._is_ticking = False
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+    def _tick_in(self, seconds: float) -> None:
+        self._is_ticking = True
+        self._armed = self._now(), time.thread_time(), seconds
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def _on_alarm(self, _number: int, frame: FrameType | None) -> None:
+        self._is_ticking = False
+        if self._began is None or not self._has_clock:
+            return
+        now = self._now()
+        left = self._limit - (now - self._began)
+        if left > 0:
+            self._tick_in(max(left, _AGAIN_SECONDS))
+        elif not self._is_spent and self._stood_still(now):
+            self._began = now
+            self._tick_in(self._limit)
+        else:
+            self._is_spent = self.checks = True
+            if self._may_stop:
+                self._tick_in(_AGAIN_SECONDS)
+                if _may_land(frame, is_patient=-left < _PATIENCE_SECONDS):
+                    raise _StoppedError
+
+    def _stood_still(self, now: float) -> bool:
+        """Whether it was not the plugin that took the time: the process was stopped, or others had the machine."""
+        armed_at, cpu, planned = self._armed
+        if self._may_stop:
+            return now - armed_at > planned + self._limit
+        return time.thread_time() - cpu < planned / 4
+
+    # Stretches.
+
+    def begin(self) -> None:
+        """Begin a stretch."""
+        self._began, self._limit, self._is_spent, self.running = self._now(), self.seconds, False, None
+        if not self._has_clock:
+            self.checks = True
+        elif not self._is_ticking:
+            self._tick_in(self._limit)
+
+    def end(self) -> None:
+        """End the stretch."""
+        self._began, self._is_spent, self.checks, self.running = None, False, False, None
+
+    def begin_cleanup(self) -> None:
+        """Let what must be undone have a little time of its own, whatever was spent."""
+        if self._began is not None:
+            self._began, self._limit, self._is_spent = self._now(), _CLEANUP_SECONDS, False
+            self.checks = not self._has_clock
+            if self._has_clock:
+                self._tick_in(self._limit)
+
+    def stretch(self, function: Callable[..., T], *args: object) -> T:
+        """Call a function in a stretch of its own."""
+        self.begin()
+        try:
+            return function(*args)
+        finally:
+            self.end()
+
+    def in_stretches(self, awaitable: Awaitable[T]) -> Awaitable[T]:
+        """Return what is awaited instead: what it does between two waits is a stretch."""
+        return _Steps(self.stretch, awaitable)
+
+    # Plugins.
+
+    def call(self, plugin: Plugin, function: Callable[..., T], *args: object, often: str = "") -> T:
+        """Call a plugin within the stretch, or in one of its own where there is none.
+
+        Args:
+            plugin: whom.
+            function: its method, or a function that calls it.
+            args: handed on.
+            often: names a call that one event may bring thousands of, as "hint". It rests apart from others, and
+                after it was stopped once.
+
+        Raises:
+            OverBudgetError: the stretch is over; the plugin was stopped, or not asked. Beside what it raises itself.
+        """
+        if self._began is not None:
+            return self._call(plugin, often, function, *args)
+        result: T = self.stretch(self._call, plugin, often, function, *args)
+        return result
+
+    async def awaited(self, plugin: Plugin, function: Callable[..., Any], *args: object) -> Any:
+        """Call a plugin, and await what it answers, if that is to be awaited; what it waits for is not counted.
+
+        Raises:
+            OverBudgetError: as `call`; what was begun goes on whatever was spent, so that it can end, or be cancelled.
+        """
+        answer = self.call(plugin, function, *args)
+        return await _Steps(partial(self._go_on, plugin), answer) if isinstance(answer, Awaitable) else answer
+
+    def _call(self, plugin: Plugin, often: str, function: Callable[..., T], *args: object) -> T:
+        self._refuse_spent()
+        key = id(plugin), often
+        if key in self._records:
+            self._refuse_resting(self._records[key])
+        result = self._stoppable(plugin, often, function, *args)
+        self._records.pop(key, None)
+        return result
+
+    def _go_on(self, plugin: Plugin, step: Callable[..., T], value: object) -> T:
+        if self._began is not None:
+            return self._stoppable(plugin, "", step, value)
+        result: T = self.stretch(self._stoppable, plugin, "", step, value)
+        return result
+
+    def _stoppable(self, plugin: Plugin, often: str, function: Callable[..., T], *args: object) -> T:
+        may_stop = self._may_stop
+        try:
+            self.running, self._may_stop = plugin, not is_ours(plugin)
+            result = function(*args)
+            self._may_stop = may_stop
+        except _StoppedError as stopped:
+            self._may_stop = may_stop
+            raise self._stopped(plugin, often) from stopped
+        except BaseException:
+            self._may_stop = may_stop
+            raise
+        return result
+
+    def _refuse_spent(self) -> None:
+        if not self._is_spent and not self._has_clock and self._began is not None:
+            self._is_spent = self._now() - self._began > self._limit
+        if self._is_spent:
+            name = "" if self.running is None else f" when {self.running.name} was done"
+            raise OverBudgetError(f"more than {self._limit:g}s had passed{name}")
+
+    def _refuse_resting(self, record: _Record) -> None:
+        left = record.rests_until - self._now()
+        if left > 0:
+            raise OverBudgetError(
+                f"not asked: it rests for {left:.0f}s, since it was stopped again and again", left
+            )
+
+    def _stopped(self, plugin: Plugin, often: str) -> OverBudgetError:
+        record = self._records.setdefault((id(plugin), often), _Record(plugin))
+        record.times += 1
+        if often or record.times >= _MANY:
+            rest = min(_FIRST_REST_SECONDS * 2**record.rests, _LONGEST_REST_SECONDS)
+            record.rests_until = self._now() + rest
+            record.rests += 1
+            logger.error(
+                "Plugin was stopped again and again, and rests",
+                extra={"plugin": plugin.name, "seconds": rest},
+            )
+        return OverBudgetError(f"stopped: more than {self._limit:g}s had passed")
+
+    def forget(self) -> None:
+        """Let all plugins be asked again, as after a change of the configuration."""
+        self._records.clear()
+
+
+class _Steps(Generic[T]):
+    """Awaits something, and does each step of it by way of a function."""
+
+    def __init__(self, by_way_of: Callable[..., Any], awaitable: Awaitable[T]) -> None:
+        self._by_way_of = by_way_of
+        self._awaitable = awaitable
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps: Any = self._awaitable.__await__()
+        step, value = steps.send, None
+        while True:
+            try:
+                waits_for = self._by_way_of(step, value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            try:
+                step, value = steps.send, (yield waits_for)
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - handed on, cancellation too
+                step, value = steps.throw, error
+
+
+def is_ours(plugin: Plugin) -> bool:
+    """Whether a plugin came with the scheduler; WebAssembly guests are run by ours, and stopped by their own clock."""
+    return _root(type(plugin).__module__) in _OURS
+
+
+def over_budget(error: BaseException | None) -> OverBudgetError | None:
+    """Return the error of that kind that an error is, or is due to."""
+    seen = 0
+    while error is not None and seen < 10:
+        if isinstance(error, OverBudgetError):
+            return error
+        status = getattr(error, "status", None)
+        error = getattr(status, "error", None) or getattr(error, "cause", None) or error.__cause__
+        seen += 1
+    return None
+
+
+def _may_land(frame: FrameType | None, *, is_patient: bool) -> bool:
+    """Whether an exception may be raised in a frame: the runtime called the plugin, which called all up to there.
+
+    Args:
+        frame: what runs.
+        is_patient: not in libraries.
+    """
+    above = ""  # the root of the module that the frame before called
+    while frame is not None:
+        module = frame.f_globals.get("__name__") or ""
+        root = _root(module)
+        if root in _OURS:
+            # What ours call as well may have been called by ours.
+            return bool(above) and module.startswith(_BOUNDARY) and not _is_library(above)
+        if root in _NEVER or (is_patient and not above and _is_library(root)):
+            return False
+        above, frame = root, frame.f_back
+    return False
+
+
+def _is_library(root: str) -> bool:
+    return root == "numpy" or root in sys.stdlib_module_names
+
+
+def _root(module: str) -> str:
+    return module.partition(".")[0]
