@@ -16,7 +16,7 @@ import msgspec
 
 from scheduler.configuration.write import to_plain
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.server.conversation import LONGEST_HEAD_BYTES, Conversation
+from scheduler.server.door import Door
 from scheduler.server.health import health_pages
 from scheduler.server.messages import JSON, Answer, Page, json_answer
 from scheduler.server.pod_resources import CONTENT_TYPE, pod_resources_text
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     Metrics = Callable[[str], tuple[bytes, Mapping[str, str]]]
 
 _EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a pod is probed and scraped from outside
-_WAITING_CONNECTIONS = 128
+_WAITING_CONNECTIONS = 1024
+"""What the system holds while the loop is at something else; beyond that clients try again after a second."""
 _LONGEST_REQUEST_BYTES = 1024 * 1024
-_LAST_ANSWERS_SECONDS = 5.0
 
 
 def application(
@@ -94,11 +94,13 @@ class Application:
         pages: of several for a path and method the first answers.
         access: who may see what; None is everybody everything.
         longest_request_bytes: of a body.
+        turned_away: is told why a connection was closed, or a request not answered, for others' sake.
     """
 
     pages: Sequence[Page]
     access: Access | None
     longest_request_bytes: int
+    turned_away: Callable[[str], None] = lambda _: None
 
     async def answer(self, request: Request) -> Answer:
         """Answer a request, which nobody keeps in a cache."""
@@ -138,43 +140,35 @@ async def serving(
     Raises:
         ConfigurationError: the address cannot be listened on.
     """
-    conversations: dict[asyncio.Task[None], Conversation] = {}
-
-    def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        conversation = Conversation(reader, writer, app.answer, app.longest_request_bytes)
-        task = asyncio.create_task(conversation.run(), name="conversation")
-        conversations[task] = conversation
-        task.add_done_callback(conversations.pop)
-
-    listener = await asyncio.start_server(
-        converse, sock=_listen(host, port), ssl=tls, limit=LONGEST_HEAD_BYTES
-    )
+    listening = _listen(host, port)
+    door = Door(listening, app.answer, app.longest_request_bytes, tls, app.turned_away)
+    door.open()
     try:
-        yield listener.sockets[0].getsockname()[1]
+        yield listening.getsockname()[1]
     finally:
-        listener.close()
-        for task in [task for task, conversation in conversations.items() if conversation.is_idle]:
-            task.cancel()
-        if conversations:
-            _, late = await asyncio.wait([*conversations], timeout=_LAST_ANSWERS_SECONDS)
-            for task in late:
-                task.cancel()
+        await door.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        if host in _EVERYWHERE and socket.has_dualstack_ipv6():
-            with suppress(OSError):  # a kernel without IPv6; if it is something else, IPv4 fails as well
-                return socket.create_server(
-                    ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_WAITING_CONNECTIONS
-                )
-        family, *_, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        return socket.create_server(address, family=family, backlog=_WAITING_CONNECTIONS)
+        listening = _listening(host, port)
     except OSError as error:
         problem = f"cannot listen on port {port} of {host or 'all addresses'}: {error.strerror or error}"
         raise ConfigurationError([FieldError("", problem)]) from error
+    listening.setblocking(False)
+    return listening
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if host in _EVERYWHERE and socket.has_dualstack_ipv6():
+        with suppress(OSError):  # a kernel without IPv6; if it is something else, IPv4 fails as well
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_WAITING_CONNECTIONS
+            )
+    family, *_, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return socket.create_server(address, family=family, backlog=_WAITING_CONNECTIONS)
 
 
 def _metrics(metrics: Metrics) -> Handler:
