@@ -10,6 +10,7 @@ import platform
 import socket
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a pod is probed and scraped from outside
 _WAITING_CONNECTIONS = 1024
 """What the system holds while the loop is at something else; beyond that clients try again after a second."""
+UNREVIEWED = "unreviewed"
+"""Why a request was not answered: the API server was asked about too many strangers."""
 _LONGEST_REQUEST_BYTES = 1024 * 1024
 
 
@@ -53,6 +56,7 @@ def application(
     access: Access | None = None,
     more: Sequence[Page] = (),
     longest_request_bytes: int = _LONGEST_REQUEST_BYTES,
+    turned_away: Callable[[str], None] = lambda _: None,
 ) -> Application:
     """Build the server's pages.
 
@@ -68,6 +72,7 @@ def application(
         access: who may see what; None is everybody everything.
         more: further pages.
         longest_request_bytes: what is sent to any page is at most so long.
+        turned_away: as of `Application`.
     """
     pages = [
         *health_pages("/healthz", live if health is None else health),
@@ -83,7 +88,9 @@ def application(
     if explain is not None:
         pages.append(Page("/debug/explain/{namespace}/{name}", _explanation(explain)))
     paths = msgspec.json.encode({"paths": sorted(page.path for page in pages)})
-    return Application([Page("/", _json(lambda: paths)), *pages, *more], access, longest_request_bytes)
+    return Application(
+        [Page("/", _json(lambda: paths)), *pages, *more], access, longest_request_bytes, turned_away
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,8 @@ class Application:
     async def answer(self, request: Request) -> Answer:
         """Answer a request, which nobody keeps in a cache."""
         refusal = await self.access.refusal(request) if self.access else None
+        if refusal is not None and refusal.status == HTTPStatus.TOO_MANY_REQUESTS:
+            self.turned_away(UNREVIEWED)
         answer = refusal or await self._page(request)
         return answer._replace(headers={**answer.headers, "Cache-Control": "no-cache, private"})
 

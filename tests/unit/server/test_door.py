@@ -108,10 +108,15 @@ async def left_of(clients: list[Client]) -> list[bool]:
 
 @pytest.mark.parametrize(
     ("said", "bound"),
-    [pytest.param(b"", SILENT, id="silent ones"), pytest.param(HALF, STRANGERS, id="ones with half a request")],
+    [
+        pytest.param(b"", SILENT, id="silent ones"),
+        pytest.param(HALF, STRANGERS, id="ones with half a request"),
+    ],
 )
 @virtually
-async def test_of_too_many_the_oldest_are_closed_and_the_next_one_is_answered(said: bytes, bound: int) -> None:
+async def test_of_too_many_the_oldest_are_closed_and_the_next_one_is_answered(
+    said: bytes, bound: int
+) -> None:
     async with door() as it:
         flood = await it.flood(said)
         client = await it.connect(GET)
@@ -178,7 +183,10 @@ async def test_those_who_are_turned_away_are_told_of_once_a_minute(caplog: pytes
         assert [record.message for record in caplog.records] == [
             "Too many connections wait, so the oldest are closed"
         ] * 2
-        assert (vars(caplog.records[1])["connections"], vars(caplog.records[1])["most_from"]) == (5, "127.0.0.1")
+        assert (vars(caplog.records[1])["connections"], vars(caplog.records[1])["most_from"]) == (
+            5,
+            "127.0.0.1",
+        )
 
 
 @virtually
@@ -303,7 +311,9 @@ async def test_without_descriptors_it_waits_until_there_are_some(caplog: pytest.
     await client.writer.wait_closed()
 
 
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize(
+    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
 def test_half_handshakes_and_silent_ones_after_them_leave_nothing_behind(
     new_loop: Callable[[], asyncio.AbstractEventLoop], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -334,4 +344,6 @@ def test_half_handshakes_and_silent_ones_after_them_leave_nothing_behind(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(scenario())
-    assert [record.message for record in caplog.records] == ["Too many connections wait, so the oldest are closed"]
+    assert [record.message for record in caplog.records] == [
+        "Too many connections wait, so the oldest are closed"
+    ]
