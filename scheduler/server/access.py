@@ -188,8 +188,7 @@ class Access:
     ) -> V:
         """Ask the API server, unless it is asked about too many strangers already.
 
-        Args:
-            keys: of what it may have vouched for.
+        Any of the keys may be of what it has vouched for.
 
         Raises:
             ApiError: as of `_review`.

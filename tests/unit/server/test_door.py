@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import socket
 import ssl
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -98,6 +98,10 @@ async def door(tls: ssl.SSLContext | None = None) -> AsyncIterator[At]:
 
 def asked_for(page: bytes) -> bytes:
     return GET.replace(b"path", page)
+
+
+def descriptors() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
 
 
 async def left_of(clients: list[Client]) -> list[bool]:
@@ -324,7 +328,7 @@ def test_half_handshakes_and_silent_ones_after_them_leave_nothing_behind(
 
     async def scenario() -> None:
         async with tls_context(None) as tls:
-            before, tasks = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
+            before, tasks = descriptors(), len(asyncio.all_tasks())
             async with door(tls) as it:
                 for each in half:
                     each.connect(("127.0.0.1", it.port))
@@ -340,7 +344,7 @@ def test_half_handshakes_and_silent_ones_after_them_leave_nothing_behind(
                 each.close()
             await asyncio.sleep(0.1)
             assert len(asyncio.all_tasks()) == tasks
-            assert len(os.listdir("/proc/self/fd")) <= before - len(half) + 1
+            assert descriptors() <= before - len(half) + 1
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(scenario())
