@@ -5,7 +5,6 @@ It shares the main loop on purpose: a scheduler that is stuck must not say that 
 
 from __future__ import annotations
 
-import asyncio
 import platform
 import socket
 from contextlib import asynccontextmanager, suppress
