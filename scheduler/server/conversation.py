@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qs, unquote
@@ -33,6 +33,7 @@ _HEAD_SECONDS = 32.0
 """How long the head of a request may take."""
 _BODY_SECONDS = 60.0
 """How long the body may take."""
+_SMALL_BODY_BYTES = 2**16
 _LINGERING_SECONDS = 10.0
 """How long a body is read that nobody wants: a client that is still writing does not see the answer."""
 _TAKING_SECONDS = 60.0
@@ -55,6 +56,7 @@ class Presence(Protocol):
         peer: who counts as one; several connections may be its.
         is_known: whether it was let in: set here, once a request of its was.
         pause_seconds: how long after an answer its next request is not looked at.
+        large_bodies: taken while a large body is read, by all connections together.
     """
 
     is_known: bool
@@ -64,6 +66,9 @@ class Presence(Protocol):
 
     @property
     def pause_seconds(self) -> float: ...
+
+    @property
+    def large_bodies(self) -> asyncio.Semaphore: ...
 
     def waited_for(self) -> None:
         """Note that from now on we wait for it: it may be closed for others, and what runs here is cancelled."""
@@ -221,10 +226,11 @@ class Conversation:
     async def _body(self, *, is_expected: bool) -> bytes:
         if self._unread_bytes > self._longest_body_bytes:
             raise RequestTooLongError(f"a request is at most {self._longest_body_bytes} bytes long")
-        if is_expected:
-            self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        is_large = self._unread_bytes > _SMALL_BODY_BYTES
         try:
-            async with asyncio.timeout(_BODY_SECONDS):
+            async with asyncio.timeout(_BODY_SECONDS), self._presence.large_bodies if is_large else nullcontext():
+                if is_expected:
+                    self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 body = await self._reader.readexactly(self._unread_bytes)
         except _GONE as error:
             raise ClientGoneError from error

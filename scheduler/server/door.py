@@ -51,6 +51,8 @@ _CLOSING_SECONDS = 10.0
 """How long the last of an answer may take to arrive."""
 _STRANGERS_ANSWERED_A_SECOND = 1000
 """Of connections that are kept, together: who asks on and on waits the longer, the more others do."""
+_LARGE_BODIES = 8
+"""Of all connections together at a time: of an extender's requests, 128 MiB."""
 _OUT_OF_DESCRIPTORS_SECONDS = 0.2
 _LAST_ANSWERS_SECONDS = 5.0
 _COMPLAINT_SECONDS = 60.0
@@ -86,6 +88,7 @@ class Door:
         self._handshaking = Crowd(_HANDSHAKES, self._gives_way)
         self.strangers = Crowd(_STRANGERS, self._gives_way)
         self.known = Crowd(_KNOWN, self._gives_way)
+        self.large_bodies = asyncio.Semaphore(_LARGE_BODIES)
         self._visitors: set[Visitor] = set()
         self._reopening: asyncio.TimerHandle | None = None
         self._is_beginning = False
@@ -272,6 +275,11 @@ class Visitor:
     def pause_seconds(self) -> float:
         """How long after an answer its next request is not looked at."""
         return 0.0 if self.is_known else len(self._door.strangers) / _STRANGERS_ANSWERED_A_SECOND
+
+    @property
+    def large_bodies(self) -> asyncio.Semaphore:
+        """Taken while a large body is read, by all connections together."""
+        return self._door.large_bodies
 
     def waited_for(self) -> None:
         """Note that from now on we wait for it."""

@@ -29,6 +29,7 @@ SILENT, HANDSHAKES, STRANGERS, KNOWN = 256, 64, 128, 400
 GET = b"GET /path HTTP/1.1\r\nHost: x\r\n\r\n"
 HALF = GET[:10]
 FLOOD = 300
+LARGE, LARGE_BODIES = 100_000, 8
 
 
 async def path(_: Request) -> Answer:
@@ -45,11 +46,15 @@ async def slow(_: Request) -> Answer:
     return Answer(b"at last\n")
 
 
+async def length(request: Request) -> Answer:
+    return Answer(b"%d\n" % len(await request.read()))
+
+
 async def large(_: Request) -> Answer:
     return Answer(b"x" * 50_000_000)
 
 
-PAGES = [Page("/path", path), Page("/known", known), Page("/slow", slow), Page("/large", large)]
+PAGES = [Page("/length", length, ("POST",)), Page("/path", path), Page("/known", known), Page("/slow", slow), Page("/large", large)]
 
 
 class At(NamedTuple):
@@ -84,7 +89,7 @@ class At(NamedTuple):
 @asynccontextmanager
 async def door(tls: ssl.SSLContext | None = None) -> AsyncIterator[At]:
     turned_away = Counter[str]()
-    app = Application(PAGES, None, 1000, lambda why: turned_away.update([why]))
+    app = Application(PAGES, None, LARGE, lambda why: turned_away.update([why]))
     async with serving(app, "127.0.0.1", 0, tls) as port:
         it = At(port, turned_away, [])
         try:
@@ -282,6 +287,26 @@ async def test_who_does_not_take_its_answer_is_not_waited_for() -> None:
         await asyncio.sleep(2)
 
         assert it.turned_away == {"late": 1}
+
+
+@virtually
+async def test_only_so_many_large_bodies_are_read_at_once_and_small_ones_beside_them() -> None:
+    def post(length: int) -> bytes:
+        return b"POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % length
+
+    async with door() as it:
+        them = [await it.connect(post(LARGE)) for _ in range(LARGE_BODIES + 1)]
+        await asyncio.sleep(1)
+        last, small = them[-1], await it.connect(post(1000) + b"x" * 1000)
+        assert await small.answer() == (200, b"1000\n")
+        last.say(b"x" * LARGE)
+        waiting = asyncio.create_task(last.answer())
+        await asyncio.sleep(1)
+        assert not waiting.done()
+
+        them[0].say(b"x" * LARGE)
+        assert await them[0].answer() == (200, b"%d\n" % LARGE)
+        assert await waiting == (200, b"%d\n" % LARGE)
 
 
 class Exhausted(socket.socket):
