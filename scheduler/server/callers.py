@@ -13,10 +13,10 @@ from scheduler.server.messages import Answer
 if TYPE_CHECKING:
     from scheduler.server.messages import Request
 
-_NO_CERTIFICATE = (
+_WITHOUT_CERTIFICATE = (
     "a client certificate is asked for, see tlsConfig of the extender in kube-scheduler's configuration"
 )
-_NO_TOKEN = "a bearer token is asked for"
+_ASKED_FOR_ONE = "a bearer token is asked for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,19 @@ class Callers:
         if (self.certificate and request.shows_certificate) or self._has_token(request):
             request.is_let_in = True
             return None
-        problem = _NO_CERTIFICATE if self.certificate else _NO_TOKEN
+        problem = _WITHOUT_CERTIFICATE if self.certificate else _ASKED_FOR_ONE
         if not self.token:
             return Answer(f"{problem}\n".encode(), HTTPStatus.FORBIDDEN)
-        return Answer(f"{problem}\n".encode(), HTTPStatus.UNAUTHORIZED, headers={"WWW-Authenticate": "Bearer"})
+        return Answer(
+            f"{problem}\n".encode(), HTTPStatus.UNAUTHORIZED, headers={"WWW-Authenticate": "Bearer"}
+        )
 
     def _has_token(self, request: Request) -> bool:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if not self.token or scheme.lower() != "bearer":
             return False
         # Digests, so that how long it takes tells nothing of how much of it is right.
-        shown, right = (hashlib.sha256(each).digest() for each in (token.strip().encode("latin-1"), self.token))
+        shown, right = (
+            hashlib.sha256(each).digest() for each in (token.strip().encode("latin-1"), self.token)
+        )
         return hmac.compare_digest(shown, right)

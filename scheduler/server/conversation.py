@@ -27,6 +27,9 @@ LONGEST_HEAD_BYTES = 2**16
 FIRST_BYTE_SECONDS = 32.0
 """How long a new connection may be silent."""
 _MOST_HEADERS = 256
+_LONGEST_TARGET_BYTES = 2048
+_MOST_QUERIES = 32
+"""Of a path and a query: to take them apart costs milliseconds where they are as long as a head may be."""
 _IDLE_SECONDS = 3600.0
 """How long a connection is kept for the next request: longer than clients and balancers keep theirs."""
 _HEAD_SECONDS = 32.0
@@ -84,6 +87,7 @@ class _Head:
 
     Raises:
         httptools.HttpParserError: they are none.
+        ValueError: they ask too much.
         _UnreadableError: there are too many of them.
     """
 
@@ -103,9 +107,12 @@ class _Head:
             raise _UnreadableError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         if not self._is_whole:
             raise _UnreadableError(HTTPStatus.BAD_REQUEST)
+        if len(self._url) > _LONGEST_TARGET_BYTES:
+            raise _UnreadableError(HTTPStatus.REQUEST_URI_TOO_LONG)
         url = httptools.parse_url(self._url)
         self.path = unquote((url.path or b"/").decode("latin-1"))
-        self.query = parse_qs((url.query or b"").decode("latin-1"), keep_blank_values=True)
+        query = (url.query or b"").decode("latin-1")
+        self.query = parse_qs(query, keep_blank_values=True, max_num_fields=_MOST_QUERIES)
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -228,7 +235,10 @@ class Conversation:
             raise RequestTooLongError(f"a request is at most {self._longest_body_bytes} bytes long")
         is_large = self._unread_bytes > _SMALL_BODY_BYTES
         try:
-            async with asyncio.timeout(_BODY_SECONDS), self._presence.large_bodies if is_large else nullcontext():
+            async with (
+                asyncio.timeout(_BODY_SECONDS),
+                self._presence.large_bodies if is_large else nullcontext(),
+            ):
                 if is_expected:
                     self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 body = await self._reader.readexactly(self._unread_bytes)

@@ -132,7 +132,8 @@ class Door:
 
     def _rest(self, error: OSError) -> None:
         """Accept nobody for a moment: no descriptor is left, and to try on would take all the time there is."""
-        logger.warning("Cannot accept a connection", extra={"error": str(error)})
+        if self._may_complain():
+            logger.warning("Cannot accept a connection", extra={"error": str(error)})
         self._loop.remove_reader(self._listening)
         self._reopening = self._loop.call_later(_OUT_OF_DESCRIPTORS_SECONDS, self.open)
 
@@ -151,7 +152,8 @@ class Door:
             return
         visitor.go_to(self._in_line)
         if not self._is_beginning:
-            self._begin_some()
+            self._is_beginning = True
+            self._loop.call_soon(self._begin_some)  # when all that came in this turn are in line
 
     def _begin_some(self) -> None:
         for _ in range(min(_HANDSHAKES_AT_ONCE, len(self._in_line))):
@@ -203,7 +205,7 @@ class Door:
         self._send_off(visitor)
 
     def _stop_listening(self, visitor: Visitor) -> None:
-        if visitor.limit is not None:
+        if visitor.limit is not None and visitor.socket is not None:
             visitor.limit.cancel()
             visitor.limit = None
             self._loop.remove_reader(visitor.socket)
@@ -229,11 +231,18 @@ class Door:
         self._send_off(visitor)
         self._turned_away(CROWDED)
         self._gave_way += 1
-        now = self._loop.time()
-        if now - self._complained_at >= _COMPLAINT_SECONDS:
+        if self._may_complain():
             fields = {"connections": self._gave_way, "most_from": visitor.peer}
             logger.warning("Too many connections wait, so the oldest are closed", extra=fields)
-            self._complained_at, self._gave_way = now, 0
+            self._gave_way = 0
+
+    def _may_complain(self) -> bool:
+        """Whether nothing was said for a minute."""
+        now = self._loop.time()
+        is_due = now - self._complained_at >= _COMPLAINT_SECONDS
+        if is_due:
+            self._complained_at = now
+        return is_due
 
 
 class Visitor:

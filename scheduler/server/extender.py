@@ -83,8 +83,7 @@ def verb_pages(
     """
     verbs = {name: verb for name, verb in _verbs(judge).items() if binds or name != BIND}
     pages = [
-        Page(f"/{name}", _answering(name, verb, observer, callers), ("POST",))
-        for name, verb in verbs.items()
+        Page(f"/{name}", _answering(name, verb, observer, callers), ("POST",)) for name, verb in verbs.items()
     ]
     there = ", ".join(verbs)
     refusals = [Page(f"/{name}", _refusing(405, f"{name} takes POST\n"), ()) for name in verbs]

@@ -29,7 +29,7 @@ _CERTIFICATE_MADE = (
     "# Only those are answered who show client.crt: copy it and client.key to where kube-scheduler runs, and put the paths\n"
     "# they have there into tlsConfig. Whoever has the key is answered.\n"
 )
-_TOKEN = (
+_BEARER_NOTE = (
     "# Only those are answered who bring the token of --token-file. kube-scheduler cannot: it shows certificates, see\n"
     "# --cert-dir and --client-ca-file. A token is for what stands between, as a proxy that adds it.\n"
 )
@@ -83,7 +83,7 @@ def _who_is_answered(where: ExtenderAddress) -> str:
         return _ANYBODY
     if where.makes_clients:
         return _CERTIFICATE_MADE
-    return _TOKEN if where.client_authority is None else _CERTIFICATE
+    return _BEARER_NOTE if where.client_authority is None else _CERTIFICATE
 
 
 def points_not_run(frameworks: Iterable[Framework], *, binds: bool) -> dict[str, list[str]]:

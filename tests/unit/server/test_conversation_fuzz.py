@@ -20,12 +20,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ENDS_WITHIN_SECONDS = 120
-STATUSES = {200, 400, 404, 405, 411, 431, 500}
+STATUSES = {200, 400, 404, 405, 411, 414, 431, 500}
 TARGETS = [
     b"/path", b"/length", b"/unread", b"/pieces", b"/a/of/b", b"/", b"*", b"", b"http://x/path", b"//", b"/%ff%00?a=%zz&&=",
     b"/path?" + b"a&" * 500, b"x:y", b"/\xff", b"/path#x", b"[::1",
 ]  # fmt: skip
-METHODS = [b"GET", b"HEAD", b"POST", b"PUT", b"OPTIONS", b"CONNECT", b"PRI", b"M-SEARCH", b"get", b"\x16\x03\x01"]
+METHODS = [
+    b"GET",
+    b"HEAD",
+    b"POST",
+    b"PUT",
+    b"OPTIONS",
+    b"CONNECT",
+    b"PRI",
+    b"M-SEARCH",
+    b"get",
+    b"\x16\x03\x01",
+]
 VERSIONS = [b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2.0", b"HTTP/0.9", b"HTTP/1.1 x", b"RTSP/1.0", b""]
 HEADERS = [
     b"Host: x", b"Connection: close", b"Connection: keep-alive", b"Connection: Upgrade\r\nUpgrade: h2c", b"Content-Length: 3",
@@ -50,7 +61,9 @@ def requests(draw: st.DrawFn) -> bytes:
 @st.composite
 def streams(draw: st.DrawFn) -> list[bytes]:
     """What is written, piece by piece."""
-    whole = bytearray(b"".join(draw(st.lists(requests() | st.just(GET) | st.binary(max_size=20), min_size=1, max_size=4))))
+    whole = bytearray(
+        b"".join(draw(st.lists(requests() | st.just(GET) | st.binary(max_size=20), min_size=1, max_size=4)))
+    )
     for _ in range(draw(st.integers(0, 2))):
         place = draw(st.integers(0, len(whole)))
         whole[place : place + draw(st.integers(0, 4))] = draw(st.binary(max_size=4))
@@ -123,7 +136,7 @@ def test_any_bytes_are_answered_in_http_and_the_connection_ends(
 def test_a_head_without_an_end_is_refused_before_it_fills_the_memory() -> None:
     async def scenario() -> int:
         async with serving(Application(PAGES, None, LONGEST_BODY), "127.0.0.1", 0) as port:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
             sent = 0
             writer.write(b"GET /path HTTP/1.1\r\n")
             try:
