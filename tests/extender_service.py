@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from scheduler.framework import Plugin
+    from scheduler.server.callers import Callers
     from tests.daemon_harness import Cluster
 
 
@@ -86,6 +87,7 @@ async def extender_service(
     profile: str = "",
     waits: bool = True,
     binds: bool = True,
+    callers: Callers | None = None,
 ) -> AsyncIterator[Asked]:
     """Serve on loopback.
 
@@ -96,6 +98,7 @@ async def extender_service(
         profile: that judges all pods.
         waits: until everything is read.
         binds: whether pods are bound.
+        callers: who is answered; who asks here brings the token `secret`.
     """
     stop = asyncio.Event()
     async with ApiConnection(cluster.endpoint) as connection:
@@ -107,11 +110,11 @@ async def extender_service(
             random=Random(1),
             in_tree={**IN_TREE, **(plugins or {})},
         )
-        app = extender_application(service, stop, binds=binds)
+        app = extender_application(service, stop, binds=binds, callers=callers)
         async with (
             service.running(),
             serving(app, "127.0.0.1", 0) as port,
-            aiohttp.ClientSession() as session,
+            aiohttp.ClientSession(headers={"Authorization": "Bearer secret"}) as session,
         ):
             asked = Asked(service, f"http://127.0.0.1:{port}", stop, session)
             if waits:

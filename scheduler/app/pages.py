@@ -85,6 +85,7 @@ def pages(
         is_leading=daemon.leadership.is_leading,
         explain=lambda key: live_explanation(daemon, key, clock),
         access=access,
+        turned_away=daemon.metrics.turned_away,
     )
 
 

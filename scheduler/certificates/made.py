@@ -31,13 +31,16 @@ class Issued(NamedTuple):
     serving: bytes
 
 
-def issue(host: str, *, dns_names: Iterable[str] = (), addresses: Iterable[str] = ()) -> Issued:
+def issue(
+    host: str, *, dns_names: Iterable[str] = (), addresses: Iterable[str] = (), is_client: bool = False
+) -> Issued:
     """Make an authority and a certificate of its for a server; the authority's key is forgotten at once.
 
     Args:
         host: its common name.
         dns_names: other names it goes by.
         addresses: IP addresses it has.
+        is_client: whether it is for who asks, and not for a server.
     """
     authority_key, authority_name = ec.generate_private_key(ec.SECP256R1()), _name(f"{host}-ca")
     usage = x509.KeyUsage(
@@ -59,12 +62,13 @@ def issue(host: str, *, dns_names: Iterable[str] = (), addresses: Iterable[str] 
         .add_extension(identifier, critical=False)
         .sign(authority_key, hashes.SHA256())
     )
+    purpose = ExtendedKeyUsageOID.CLIENT_AUTH if is_client else ExtendedKeyUsageOID.SERVER_AUTH
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
         _builder(_name(host), authority_name, key)
         .add_extension(_alternative_names(dns_names, addresses), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False
         )

@@ -16,7 +16,7 @@ from scheduler.app.memory import settle_memory
 from scheduler.app.serving import Serving
 from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import kubeconfig_option, logging_format_option, run_in_loop, stop_on_signals
-from scheduler.cli.serving import bind_address, tls_cert_file, tls_private_key_file
+from scheduler.cli.serving import tls_cert_file, tls_private_key_file
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, load
@@ -57,8 +57,8 @@ _SECTION = "Answering kube-scheduler"
 @option(
     "--bind",
     is_flag=True,
-    help="Bind pods as well, after a last look by the same plugins; whoever is answered can have pods bound, so "
-    "--client-ca-file goes with it.",
+    help="Bind pods as well, after a last look by the same plugins; whoever is answered can have pods bound, so it "
+    "does not go with --allow-anybody.",
 )
 @option(
     "--url",
@@ -68,12 +68,18 @@ _SECTION = "Answering kube-scheduler"
     metavar="URL",
     section=_SECTION,
 )
-@bind_address
+@option(
+    "--bind-address",
+    default="127.0.0.1",
+    help="Address to listen on: that of this machine alone unless told otherwise; 0.0.0.0 and :: are all there are.",
+    metavar="ADDRESS",
+    section=_SECTION,
+)
 @port_option("--secure-port", default=8443, help="Port of HTTPS; 0 for none.", section=_SECTION)
 @port_option(
     "--http-port",
     default=0,
-    help="Port of plain HTTP; with --client-ca-file, of health and metrics only. 0 for none.",
+    help="Port of plain HTTP: of health and metrics, and with --allow-anybody of all. 0 for none.",
     section=_SECTION,
 )
 @tls_cert_file
@@ -82,12 +88,27 @@ _SECTION = "Answering kube-scheduler"
 @file_option(
     "--cert-dir",
     help="Where a certificate that is made is kept (tls.crt, tls.key, ca.crt) and found again; without it each start "
-    "makes another, which kube-scheduler has to be told.",
+    "makes another, which kube-scheduler has to be told. So is the one that kube-scheduler has to show (client.crt, "
+    "client.key; clients.crt vouches for it), unless one of the next three says who is answered.",
     metavar="DIR",
     section=_SECTION,
 )
 @file_option(
-    "--client-ca-file", help="Who vouches for schedulers, PEM: nobody else is answered.", section=_SECTION
+    "--client-ca-file",
+    help="Who vouches for schedulers, PEM: who shows a certificate of theirs is answered. Not the cluster's own, which "
+    "vouches for every kubelet.",
+    section=_SECTION,
+)
+@file_option(
+    "--token-file",
+    help="A bearer token: who brings it is answered. kube-scheduler shows certificates only.",
+    section=_SECTION,
+)
+@option(
+    "--allow-anybody",
+    is_flag=True,
+    help="Answer whoever comes, and let him learn what is on the nodes.",
+    section=_SECTION,
 )
 @option("--v", "-v", default=0, help="How much is logged: 0 little, 2 much.", metavar="N")
 @logging_format_option
@@ -106,6 +127,8 @@ def extender(
     tls_ca_file: Path | None,
     cert_dir: Path | None,
     client_ca_file: Path | None,
+    token_file: Path | None,
+    allow_anybody: bool,
     v: int,
     logging_format: LogFormat | None,
 ) -> None:
@@ -126,6 +149,8 @@ def extender(
         authority=tls_ca_file,
         folder=cert_dir,
         client_authority=client_ca_file,
+        token_file=token_file,
+        answers_anybody=allow_anybody,
         binds=bind,
     )
     where.check()
@@ -143,6 +168,7 @@ def _print_snippet(configuration: Configuration, profile: str, where: ExtenderAd
     # One that is made for this run only would vouch for nobody.
     is_lasting = where.key_pair is not None or where.folder is not None
     certificate = where.certificate() if is_lasting else ServingCertificate()
+    where.callers()
     sys.stdout.write(snippet(judges, where, certificate.authority))
 
 
@@ -176,5 +202,5 @@ def _tell(service: ExtenderService, where: ExtenderAddress, certificate: Serving
         )
     if service.configuration.settings.extenders:
         logger.warning("Extenders of the configuration are not asked: they are for kube-scheduler to ask")
-    if where.binds and where.client_authority is None:
-        logger.warning("Whoever reaches this can have pods bound; --client-ca-file keeps others out")
+    if where.answers_anybody:
+        logger.warning("Whoever reaches this is answered; --client-ca-file or --cert-dir keeps others out")

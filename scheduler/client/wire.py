@@ -28,6 +28,9 @@ _OPENINGS = {
 _UNNAMED = b'{"metadata":'
 """How Go writes an object of a built-in type that does not say its kind."""
 
+LONGEST_RETRY_SECONDS = 30.0
+"""However long a server, or whoever answers in its place, asks to wait: what it asked for may be over before."""
+
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends the objects a watch began with."""
 
@@ -108,6 +111,11 @@ class _Status(msgspec.Struct, frozen=True):
     message: str = ""
     details: _Details | None = None
 
+    @property
+    def retry_after_seconds(self) -> float | None:
+        seconds = None if self.details is None else self.details.retry_after_seconds
+        return None if seconds is None else _bounded(seconds)
+
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_raw_envelope = msgspec.json.Decoder(_RawEnvelope).decode
@@ -170,8 +178,8 @@ def answer_error(request: str, status: int, retry_after: str | None, body: bytes
     """
     parsed = _parse_status(body)
     seconds = _seconds(retry_after)
-    if seconds is None and parsed.details is not None:
-        seconds = parsed.details.retry_after_seconds
+    if seconds is None:
+        seconds = parsed.retry_after_seconds
     said = parsed.message or body[:256].decode(errors="replace").strip() or "no explanation"
     return ApiError(status, parsed.reason, f"{request}: {status}: {said}", retry_after_seconds=seconds)
 
@@ -179,25 +187,27 @@ def answer_error(request: str, status: int, retry_after: str | None, body: bytes
 def event_error(request: str, status_object: bytes) -> ApiError:
     """Turn the Status inside a watch's ERROR event into an error."""
     parsed = _parse_status(status_object)
-    retry_after = parsed.details.retry_after_seconds if parsed.details is not None else None
     # A Status without a code is a server's own mistake.
     code = parsed.code or 500
-    return ApiError(
-        code, parsed.reason, f"{request}: {code}: {parsed.message}", retry_after_seconds=retry_after
-    )
+    said = f"{request}: {code}: {parsed.message}"
+    return ApiError(code, parsed.reason, said, retry_after_seconds=parsed.retry_after_seconds)
 
 
 def _parse_status(body: bytes) -> _Status:
     """Read a Status; proxies on the way answer with anything, so what is none is an empty one."""
     try:
         return _decode_status(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _Status()
 
 
 def _seconds(header: str | None) -> float | None:
     """Read Retry-After; the API server sends whole seconds, and a date from some proxy is no reason to fail."""
     try:
-        return None if header is None else float(max(0, int(header)))
+        return None if header is None else _bounded(int(header))
     except ValueError:
         return None
+
+
+def _bounded(seconds: float) -> float:
+    return float(min(max(0, seconds), LONGEST_RETRY_SECONDS))

@@ -4,6 +4,9 @@ A rejected pod has failed, and failed pods are not watched: it leaves the watch 
 leaves its node without having run, and without having been asked to go, is read once more. That costs a request for
 such pods only.
 
+Only of pods that we placed: whoever may create pods can put one on any node, under any schedulerName, that its kubelet
+must reject. And what is wrong with the pod alone says nothing of its node, which does not rest for it.
+
 Source:
     kubelet v1.36, pkg/kubelet/kubelet.go, rejectPod: phase Failed, the reason of whichever check refused, and a message
     that begins with "Pod was rejected: ". Older kubelets know the reasons, not the message.
@@ -31,6 +34,19 @@ _MESSAGE = "Pod was rejected: "
 _NO_ROOM = "OutOf"
 _REASONS = frozenset({"NodeAffinity", "NodePorts", "NodeName", "NodeUnschedulable", "TaintToleration"})
 """What a kubelet's own look at the pod calls the rest. Source: kubelet v1.36, pkg/kubelet/lifecycle/predicate.go."""
+_OF_THE_POD = frozenset(
+    {
+        "AppArmor",
+        "PodFeatureUnsupported",
+        "PodLevelResourcesNotSupported",
+        "PodOSNotSupported",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "SupplementalGroupsPolicyNotSupported",
+        "SysctlForbidden",
+    }
+)
+"""Reasons that lie in what the pod asks for and no scheduler looks at. Source: kubelet v1.36, pkg/kubelet/lifecycle,
+handlers.go and predicate.go; pkg/kubelet/sysctl/allowlist.go."""
 
 
 class KubeletRejections:
@@ -53,7 +69,7 @@ class KubeletRejections:
         self._unasked: asyncio.Queue[PodInfo] = asyncio.Queue()
 
     def left(self, pod: PodInfo) -> None:
-        """Note that a pod left its node, as it was seen last."""
+        """Note that a pod left the node where we put it, as it was seen last."""
         has_run = pod.pod.status.phase == "Running"
         if (
             pod.scheduler_name in self._profiles
@@ -79,9 +95,11 @@ class KubeletRejections:
     def _note(self, pod: PodInfo) -> None:
         reason, message = pod.pod.status.reason, pod.pod.status.message.removeprefix(_MESSAGE)
         why = f"{reason}: {message}" if message else reason
-        seconds = self._pauses.rejected(
-            pod.node_name, f"its kubelet rejected pod {pod.key}: {why}", at=self._clock.monotonic()
-        )
+        seconds = 0.0
+        if reason not in _OF_THE_POD:
+            seconds = self._pauses.rejected(
+                pod.node_name, f"its kubelet rejected pod {pod.key}: {why}", at=self._clock.monotonic()
+            )
         self._observer.rejected_by_kubelet(reason)
         self._reporter.rejected_by_kubelet(pod.scheduler_name, pod, why, seconds)
         fields = {"pod": pod.key, "node": pod.node_name, "reason": reason, "pause_seconds": round(seconds, 1)}

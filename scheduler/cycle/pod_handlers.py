@@ -48,7 +48,7 @@ class PodHandler(EventHandler[PodInfo]):
     that of our own nominated pods is, by priority; kube-scheduler knows its own alone.
 
     Args:
-        left_node: is told of a pod that left the node it was on or was assumed to be on, as it was seen last.
+        left_node: is told of a pod that left the node where we put it, as it was seen last.
     """
 
     def __init__(self, shared: Shared, left_node: Callable[[PodInfo], None] = lambda _: None) -> None:
@@ -88,9 +88,11 @@ class PodHandler(EventHandler[PodInfo]):
         if pod.is_terminal:
             return ()
         if pod.node_name:
+            is_ours_there = self._cache.was_assumed(pod.uid)
             self._cache.remove_pod(pod.uid)
             self._bus.happened(ASSIGNED_POD_DELETE, pod, None)
-            self._left_node(pod)
+            if is_ours_there:
+                self._left_node(pod)
             return _ASSIGNED_DELETE
         events = self._pending_deleted(pod)
         # Also of a profile that is ours no longer: what was begun under it is carried out.

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _DEFAULT_SECONDS = 5.0
+_LONGEST_ANSWER_BYTES = 8 * 1024 * 1024
+"""Beyond what it was sent, which it may send back: names, a reason for each node."""
 
 
 class HttpExtender:
@@ -118,18 +120,35 @@ class HttpExtender:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, ssl=self._context),
-                headers={"Content-Type": "application/json"},
+                # Not packed: what is unpacked has no bound that is known beforehand.
+                headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
+                auto_decompress=False,
                 timeout=aiohttp.ClientTimeout(total=self._seconds),
             )
         try:
             async with self._session.post(url, data=body, server_hostname=self._server_name) as answer:
                 if answer.status != 200:
                     raise ExtenderError(f"failed {verb} with extender at URL {url}, code {answer.status}")
-                return await answer.read()
+                return await _body(answer, len(body) + _LONGEST_ANSWER_BYTES)
         except TimeoutError as error:
             raise ExtenderError(f"POST {url}: no answer within {self._seconds:g} s") from error
         except aiohttp.ClientError as error:
             raise ExtenderError(f"POST {url}: {error}") from error
+
+
+async def _body(answer: aiohttp.ClientResponse, longest: int) -> bytes:
+    """Read an answer.
+
+    Raises:
+        ExtenderError: it is longer than any that is asked for.
+    """
+    pieces, length = [], 0
+    async for piece in answer.content.iter_any():
+        length += len(piece)
+        if length > longest:
+            raise ExtenderError(f"answered more than {longest} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def _ssl_context(settings: Extender) -> ssl.SSLContext:

@@ -32,6 +32,8 @@ NOT_CACHE_CAPABLE = (
 
 _BINDING_FIELDS = ("PodNamespace", "PodName", "PodUID", "Node")  # as of BindingRequest
 
+_TOO_DEEP = "the request nests too deep to be read"
+
 T = TypeVar("T")
 
 
@@ -186,6 +188,8 @@ def _fields(body: bytes) -> Mapping[str, msgspec.Raw]:
     """Return a request's fields by lower-case name, each still undecoded."""
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except RecursionError as error:
+        raise RequestError(_TOO_DEEP) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         shown = body[:60].decode("utf-8", "replace")
         raise RequestError(f"the request is no JSON object: {error}: {shown!r}") from error
@@ -203,6 +207,8 @@ def _pod(fields: Mapping[str, msgspec.Raw]) -> PodInfo:
     try:
         # A copy: the body of the request, with all node names, is not kept for the pod's sake.
         return decode_pod(bytes(fields["pod"]))
+    except RecursionError as error:
+        raise RequestError(f"Pod: {_TOO_DEEP}") from error
     except ObjectError as error:
         raise RequestError(str(error)) from error
 
@@ -216,6 +222,8 @@ def _value(fields: Mapping[str, msgspec.Raw], name: str, kind: Any, *, folds: bo
         if folds:
             return msgspec.convert(_folded(msgspec.json.decode(raw), keeps=True), kind)
         return msgspec.json.decode(raw, type=kind)
+    except RecursionError as error:
+        raise RequestError(f"{name}: {_TOO_DEEP}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RequestError(f"{name}: {error}") from error
 

@@ -9,6 +9,7 @@ Source:
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 MAX_EXTENDER_PRIORITY = 10
 """The best score an extender can give; the worst is 0."""
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGEST = (1 << 63) - 1
 
 T = TypeVar("T")
@@ -207,11 +209,24 @@ def _json(body: bytes) -> Any:
     """Decode the first JSON value of an answer; what follows it is ignored, as Go's decoder does."""
     import json  # only this decoder stops after the first value
 
+    text = body.decode("utf-8", "replace").lstrip()
     try:
-        value, _ = json.JSONDecoder().raw_decode(body.decode("utf-8", "replace").lstrip())
+        value, _ = json.JSONDecoder().raw_decode(text)
+        return _without_surrogates(value) if _SURROGATE.search(text) else value
     except ValueError as error:
-        shown = body[:100].decode("utf-8", "replace")
-        raise ExtenderError(f"answered what is no JSON: {_quoted(shown)}") from error
+        raise ExtenderError(f"answered what is no JSON: {_quoted(text[:100])}") from error
+    except RecursionError as error:
+        raise ExtenderError("answered what nests too deep") from error
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Return JSON in which half of a pair is a replacement character, as for Go: it could not be told to anybody."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_without_surrogates(each) for each in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(name): _without_surrogates(each) for name, each in value.items()}
     return value
 
 
@@ -248,7 +263,10 @@ def _is_of(value: Any, kind: type) -> bool:
 
 
 def _shown(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (OverflowError, RecursionError):  # an integer that no machine holds, or lists in lists
+        return f"a {type(value).__name__}"
     return text if len(text) <= 100 else f"{text[:100]}..."
 
 

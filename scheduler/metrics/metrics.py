@@ -213,6 +213,13 @@ class Metrics:
             "Pods that were bound to a node whose kubelet then refused to run them, by its reason.",
             "reason",
         )
+        self._turned_away = counters(
+            "custom_scheduler_peers_turned_away_total",
+            "Connections closed and requests refused at the pages, by why: crowded (more wait than are kept; the "
+            "oldest went), late (nothing, or not all, came in time), no_tls, unreviewed (the API server was asked about "
+            "too many strangers).",
+            "reason",
+        )
         self._dropped = counters(
             "custom_scheduler_dropped_writes_total", "Writes for which there was no room.", "queue"
         )
@@ -334,6 +341,10 @@ class Metrics:
 
     def rejected_by_kubelet(self, reason: str) -> None:
         self._kubelet_rejections[reason].add()
+
+    def turned_away(self, reason: str) -> None:
+        """Somebody who came to the pages was not answered."""
+        self._turned_away[reason].add()
 
     def extender_failed(self, extender: str, verb: str) -> None:
         """An extender could not do one of `filter`, `prioritize`, `preempt` and `bind`."""

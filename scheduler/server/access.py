@@ -3,6 +3,9 @@
 A bearer token is shown to it in a TokenReview; whether its owner may read the path, in a SubjectAccessReview. Client
 certificates and the headers of an authenticating proxy are not looked at: whoever comes with neither is anonymous.
 
+For those whom the API server vouched for lately it is asked as often as it takes; for all others so often as
+`ReviewLimit` lets it, and beyond that they are told to come again.
+
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/server/options, authentication.go and authorization.go.
 """
@@ -11,8 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import time
-from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -22,6 +25,7 @@ from scheduler.client.resources import Resource
 from scheduler.errors import ApiError
 from scheduler.server import ALWAYS_ALLOWED
 from scheduler.server.messages import json_answer
+from scheduler.server.review_limit import ReviewLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,10 +42,12 @@ _SUBJECT_ACCESS_REVIEWS = Resource(
 )
 _PRIVILEGED_GROUP = "system:masters"
 _REMEMBERED_SECONDS = 10.0
+_VOUCHED_SECONDS = 3600.0
+"""How long somebody is no stranger after the API server vouched for him: longer than any scraper sleeps."""
 _REMEMBERED_ANSWERS = 1000
 _PATIENCE_SECONDS = 10.0
+_COMPLAINT_SECONDS = 60.0
 
-K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
@@ -75,6 +81,13 @@ class _AccessReview(msgspec.Struct, frozen=True):
     status: _AccessReviewStatus = _AccessReviewStatus()
 
 
+class _TooManyStrangersError(Exception):
+    """The API server is not asked now."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
 class Access:
     """Lets requests through, or answers them in Kubernetes' words.
 
@@ -92,52 +105,68 @@ class Access:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connection = connection
+        self._clock = clock
         self._paths = frozenset(path for path in always_allowed if not path.endswith("*"))
         self._prefixes = tuple(path[:-1] for path in always_allowed if path.endswith("*"))
-        self._users = _Remembered[bytes, User | None](clock)
-        self._verdicts = _Remembered[tuple[bytes, str, str], bool](clock)
+        self._users = _Remembered[User](clock, _REMEMBERED_SECONDS)
+        self._allowed = _Remembered[bool](clock, _REMEMBERED_SECONDS)
+        # Apart, so that guesses push out nothing but guesses.
+        self._nobody = _Remembered[bool](clock, _REMEMBERED_SECONDS)
+        self._denied = _Remembered[bool](clock, _REMEMBERED_SECONDS)
+        self._vouched = _Remembered[bool](clock, _VOUCHED_SECONDS)
+        self._limit = ReviewLimit(clock)
+        self._complained_at = -_COMPLAINT_SECONDS
 
     async def refusal(self, request: messages.Request) -> messages.Answer | None:
         """Say why a request is not answered; None if it is."""
         path = request.path
         if path in self._paths or path.startswith(self._prefixes):
             return None
-        user = await self._user(request.headers.get("authorization", ""))
-        if user is None:
-            return _status(401, "Unauthorized", "Unauthorized")
         verb = request.method.lower()
         try:
-            allowed = _PRIVILEGED_GROUP in user.groups or await self._may(user, verb, path)
+            user = await self._user(request.headers.get("authorization", ""), request.peer)
+            if user is None:
+                return _status(401, "Unauthorized", "Unauthorized")
+            allowed = _PRIVILEGED_GROUP in user.groups or await self._may(user, verb, path, request.peer)
+        except _TooManyStrangersError as error:
+            self._complain_of(request.peer)
+            return _later(error.seconds)
         except ApiError as error:
             _complain("Cannot ask whether a request is allowed", _SUBJECT_ACCESS_REVIEWS, error)
             return _status(500, "InternalError", "Internal Server Error: cannot ask the API server")
         if not allowed:
             message = f'forbidden: User "{user.username}" cannot {verb} path "{path}"'
             return _status(403, "Forbidden", message)
+        request.is_let_in = user is not _ANONYMOUS
         return None
 
-    async def _user(self, authorization: str) -> User | None:
+    async def _user(self, authorization: str, peer: str) -> User | None:
         """Return who asks; None for a token that is nobody's, or cannot be shown to the API server now."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             return _ANONYMOUS
-        key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        if key in self._users:
-            return self._users[key]
+        key = _digest(token)
+        user = self._users.get(key)
+        if user is not None or self._nobody.get(key):
+            return user
         try:
-            answer = await self._review(_TOKEN_REVIEWS, {"token": token}, _TokenReview)
+            answer = await self._asked(peer, [key], _TOKEN_REVIEWS, {"token": token}, _TokenReview)
         except ApiError as error:
             _complain("Cannot ask whose a token is", _TOKEN_REVIEWS, error)
             return None
-        user = answer.status.user if answer.status.authenticated else None
-        self._users[key] = user
-        return user
+        if not answer.status.authenticated:
+            self._nobody.put(key, True)
+            return None
+        self._users.put(key, answer.status.user)
+        self._vouched.put(key, True)
+        return answer.status.user
 
-    async def _may(self, user: User, verb: str, path: str) -> bool:
-        key = (msgspec.json.encode(user), verb, path)
-        if key in self._verdicts:
-            return self._verdicts[key]
+    async def _may(self, user: User, verb: str, path: str, peer: str) -> bool:
+        who = msgspec.json.encode(user)
+        of_user, key = _digest(who), _digest(who, verb, path)
+        if self._allowed.get(key) or self._denied.get(key):
+            return bool(self._allowed.get(key))
         spec = {
             "user": user.username,
             "uid": user.uid,
@@ -145,9 +174,41 @@ class Access:
             "extra": user.extra,
             "nonResourceAttributes": {"path": path, "verb": verb},
         }
-        answer = await self._review(_SUBJECT_ACCESS_REVIEWS, spec, _AccessReview)
-        allowed = self._verdicts[key] = answer.status.allowed and not answer.status.denied
+        answer = await self._asked(peer, [of_user, key], _SUBJECT_ACCESS_REVIEWS, spec, _AccessReview)
+        allowed = answer.status.allowed and not answer.status.denied
+        (self._allowed if allowed else self._denied).put(key, True)
+        if allowed:
+            self._vouched.put(key, True)
+            if user is not _ANONYMOUS:
+                self._vouched.put(of_user, True)
         return allowed
+
+    async def _asked(
+        self, peer: str, keys: Sequence[bytes], resource: Resource, spec: dict[str, Any], kind: type[V]
+    ) -> V:
+        """Ask the API server, unless it is asked about too many strangers already.
+
+        Any of the keys may be of what it has vouched for.
+
+        Raises:
+            ApiError: as of `_review`.
+            _TooManyStrangersError: it is not asked.
+        """
+        if any(self._vouched.get(key) for key in keys):
+            return await self._review(resource, spec, kind)
+        seconds = self._limit.begin(peer)
+        if seconds:
+            raise _TooManyStrangersError(seconds)
+        try:
+            return await self._review(resource, spec, kind)
+        finally:
+            self._limit.end()
+
+    def _complain_of(self, peer: str) -> None:
+        now = self._clock()
+        if now - self._complained_at >= _COMPLAINT_SECONDS:
+            self._complained_at = now
+            logger.warning("Too many strangers ask, so some are told to come again", extra={"one_from": peer})
 
     async def _review(self, resource: Resource, spec: dict[str, Any], kind: type[V]) -> V:
         """Ask the API server.
@@ -161,28 +222,36 @@ class Access:
         )
         try:
             return msgspec.json.decode(answer.body, type=kind)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ApiError(0, "", f"{resource.kind}: {error}") from error
 
 
-class _Remembered(Generic[K, V]):
-    """Answers that are not asked for again for a while."""
+class _Remembered(Generic[V]):
+    """Answers that are not asked for again for a while; of too many those that were given first are forgotten."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], seconds: float) -> None:
         self._clock = clock
-        self._answers: dict[K, tuple[float, V]] = {}  # until when it holds, the answer
+        self._seconds = seconds
+        self._answers: dict[bytes, tuple[float, V]] = {}  # until when it holds, the answer
 
-    def __contains__(self, key: K) -> bool:
-        known = self._answers.get(key)
-        return known is not None and self._clock() < known[0]
+    def get(self, key: bytes) -> V | None:
+        until, answer = self._answers.get(key, (0.0, None))
+        return answer if self._clock() < until else None
 
-    def __getitem__(self, key: K) -> V:
-        return self._answers[key][1]
+    def put(self, key: bytes, answer: V) -> None:
+        self._answers.pop(key, None)
+        self._answers[key] = (self._clock() + self._seconds, answer)
+        if len(self._answers) > _REMEMBERED_ANSWERS:
+            del self._answers[next(iter(self._answers))]
 
-    def __setitem__(self, key: K, answer: V) -> None:
-        if len(self._answers) >= _REMEMBERED_ANSWERS:
-            self._answers.clear()  # whoever tries many tokens or paths is not to fill the memory
-        self._answers[key] = (self._clock() + _REMEMBERED_SECONDS, answer)
+
+def _digest(*parts: str | bytes) -> bytes:
+    """Return what stands for a text of any length, of which nothing is kept: neither secrets nor its bytes."""
+    found = hashlib.sha256()
+    for part in parts:
+        data = part if isinstance(part, bytes) else part.encode("utf-8", "surrogateescape")
+        found.update(b"%d:%b" % (len(data), data))
+    return found.digest()
 
 
 def _complain(what: str, resource: Resource, error: ApiError) -> None:
@@ -192,7 +261,7 @@ def _complain(what: str, resource: Resource, error: ApiError) -> None:
     logger.warning(what, extra=fields)
 
 
-def _status(code: int, reason: str, message: str) -> messages.Answer:
+def _status(code: int, reason: str, message: str, **more: Any) -> messages.Answer:
     body = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -201,5 +270,14 @@ def _status(code: int, reason: str, message: str) -> messages.Answer:
         "message": message,
         "reason": reason,
         "code": code,
+        **more,
     }
     return json_answer(body, code)
+
+
+def _later(seconds: float) -> messages.Answer:
+    """Say when to come again, as an API server says it."""
+    whole = max(1, math.ceil(seconds))
+    message = "too many users ask that are not known yet, please try again later"
+    answer = _status(429, "TooManyRequests", message, details={"retryAfterSeconds": whole})
+    return answer._replace(headers={"Retry-After": str(whole)})

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qs, unquote
 
 import httptools
@@ -24,14 +24,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LONGEST_HEAD_BYTES = 2**16
+FIRST_BYTE_SECONDS = 32.0
+"""How long a new connection may be silent."""
+_MOST_HEADERS = 256
+_LONGEST_TARGET_BYTES = 2048
+_MOST_QUERIES = 32
+"""Of a path and a query: to take them apart costs milliseconds where they are as long as a head may be."""
 _IDLE_SECONDS = 3600.0
 """How long a connection is kept for the next request: longer than clients and balancers keep theirs."""
 _HEAD_SECONDS = 32.0
 """How long the head of a request may take."""
 _BODY_SECONDS = 60.0
 """How long the body may take."""
+_SMALL_BODY_BYTES = 2**16
 _LINGERING_SECONDS = 10.0
 """How long a body is read that nobody wants: a client that is still writing does not see the answer."""
+_TAKING_SECONDS = 60.0
+"""How long a client may take until it has read enough of an answer for more of it to be written."""
 _READ_BYTES = 2**16
 _GONE = (OSError, asyncio.IncompleteReadError)  # ssl.SSLError and TimeoutError are of the first
 
@@ -43,31 +52,81 @@ class _UnreadableError(Exception):
         self.answer = Answer(f"{status.value} {status.phrase}\n".encode(), status)
 
 
+class Presence(Protocol):
+    """A peer, as the door sees it.
+
+    Attributes:
+        peer: who counts as one; several connections may be its.
+        is_known: whether it was let in: set here, once a request of its was.
+        pause_seconds: how long after an answer its next request is not looked at.
+        large_bodies: taken while a large body is read, by all connections together.
+    """
+
+    is_known: bool
+
+    @property
+    def peer(self) -> str: ...
+
+    @property
+    def pause_seconds(self) -> float: ...
+
+    @property
+    def large_bodies(self) -> asyncio.Semaphore: ...
+
+    def waited_for(self) -> None:
+        """Note that from now on we wait for it: it may be closed for others, and what runs here is cancelled."""
+        ...
+
+    def waits(self) -> None:
+        """Note that from now on it waits for us."""
+        ...
+
+
 class _Head:
-    """The first lines of a request."""
+    """The first lines of a request.
+
+    Raises:
+        httptools.HttpParserError: they are none.
+        ValueError: they ask too much.
+        _UnreadableError: there are too many of them.
+    """
 
     def __init__(self, lines: bytes) -> None:
         self._url = b""
         self.headers: dict[str, str] = {}
+        self._n_headers = 0
+        self._is_whole = False
         self.method = ""
         self.keeps_alive = False
         self._parser = httptools.HttpRequestParser(self)
         # To something else than HTTP/1.1, which is not spoken here: the request is answered as it is.
         with suppress(httptools.HttpParserUpgrade):
             self._parser.feed_data(lines)
+        del self._parser  # which leads back here
+        if self._n_headers > _MOST_HEADERS:
+            raise _UnreadableError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        if not self._is_whole:
+            raise _UnreadableError(HTTPStatus.BAD_REQUEST)
+        if len(self._url) > _LONGEST_TARGET_BYTES:
+            raise _UnreadableError(HTTPStatus.REQUEST_URI_TOO_LONG)
         url = httptools.parse_url(self._url)
         self.path = unquote((url.path or b"/").decode("latin-1"))
-        self.query = parse_qs((url.query or b"").decode("latin-1"), keep_blank_values=True)
+        query = (url.query or b"").decode("latin-1")
+        self.query = parse_qs(query, keep_blank_values=True, max_num_fields=_MOST_QUERIES)
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._n_headers += 1
+        if self._n_headers > _MOST_HEADERS:
+            return
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         self.headers[key] = f"{self.headers[key]},{text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:
         parser = self._parser
+        self._is_whole = True
         self.method = parser.get_method().decode()
         # Clients of HTTP/1.0 would have to be told that a connection is kept, and cannot read an answer in pieces.
         is_new = parser.get_http_version() == "1.1" and not parser.should_upgrade()
@@ -80,6 +139,7 @@ class Conversation:
     Args:
         handler: who answers.
         longest_body_bytes: of a request; none of a longer one is read.
+        presence: told when who waits for whom.
 
     Attributes:
         is_idle: whether no request is being answered.
@@ -91,6 +151,7 @@ class Conversation:
         writer: asyncio.StreamWriter,
         handler: Handler,
         longest_body_bytes: int,
+        presence: Presence,
     ) -> None:
         self.is_idle = True
         self._has_answered = False
@@ -98,27 +159,34 @@ class Conversation:
         self._writer = writer
         self._handler = handler
         self._longest_body_bytes = longest_body_bytes
+        self._presence = presence
         self._unread_bytes = 0  # of the body of the request that is being answered
 
-    async def run(self) -> None:
-        """Answer until the client or we have had enough."""
+    async def run(self) -> bool:
+        """Answer until the client or we have had enough; False if we have, and what is not written yet is in vain."""
         try:
-            # Whoever goes away, or takes too long, is told nothing any more.
-            with suppress(*_GONE, ClientGoneError):
-                while await self._answer_next():
-                    self.is_idle = True
-        finally:
-            self._writer.close()
+            while await self._answer_next():
+                self.is_idle = True
+                # Also for nothing: requests that are there already must not keep the loop from its other work.
+                await asyncio.sleep(self._presence.pause_seconds)
+        except TimeoutError:
+            return self.is_idle and self._has_answered
+        except (*_GONE, ClientGoneError) as error:
+            return not isinstance(error.__cause__, TimeoutError)
+        return True
 
     async def _answer_next(self) -> bool:
         """Wait for a request and answer it; whether there may be another one."""
+        self._presence.waited_for()
         try:
             head = await self._head()
         except _UnreadableError as error:
             await self._write(error.answer, keeps_alive=False, is_whole=True)
             return False
         self.is_idle = False
+        self._presence.waits()
         answer = await self._answer(head)
+        self._presence.waited_for()
         await self._write(answer, keeps_alive=head.keeps_alive, is_whole=head.method != "HEAD")
         await self._skip_body()
         self._has_answered = True
@@ -126,21 +194,30 @@ class Conversation:
 
     async def _answer(self, head: _Head) -> Answer:
         async def read() -> bytes:
-            return await self._body(is_expected=head.headers.get("expect", "").lower() == "100-continue")
+            self._presence.waited_for()
+            body = await self._body(is_expected=head.headers.get("expect", "").lower() == "100-continue")
+            self._presence.waits()
+            return body
 
         shows_certificate = self._writer.get_extra_info("peercert") is not None
-        request = Request(head.method, head.path, head.query, head.headers, shows_certificate, read)
+        presence = self._presence
+        presence.is_known = presence.is_known or shows_certificate
+        request = Request(
+            head.method, head.path, head.query, head.headers, presence.peer, shows_certificate, read
+        )
         try:
-            return await self._handler(request)
+            answer = await self._handler(request)
         except ClientGoneError:
             raise
         except Exception:
             logger.exception("Page failed", extra={"method": head.method, "path": head.path})
             return Answer(b"500 Internal Server Error\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+        presence.is_known = presence.is_known or request.is_let_in
+        return answer
 
     async def _head(self) -> _Head:
         try:
-            async with asyncio.timeout(_IDLE_SECONDS if self._has_answered else _HEAD_SECONDS):
+            async with asyncio.timeout(_IDLE_SECONDS if self._has_answered else FIRST_BYTE_SECONDS):
                 begun = await self._reader.readexactly(1)
             async with asyncio.timeout(_HEAD_SECONDS):
                 head = _Head(begun + await self._reader.readuntil(b"\r\n\r\n"))
@@ -156,10 +233,14 @@ class Conversation:
     async def _body(self, *, is_expected: bool) -> bytes:
         if self._unread_bytes > self._longest_body_bytes:
             raise RequestTooLongError(f"a request is at most {self._longest_body_bytes} bytes long")
-        if is_expected:
-            self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        is_large = self._unread_bytes > _SMALL_BODY_BYTES
         try:
-            async with asyncio.timeout(_BODY_SECONDS):
+            async with (
+                asyncio.timeout(_BODY_SECONDS),
+                self._presence.large_bodies if is_large else nullcontext(),
+            ):
+                if is_expected:
+                    self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 body = await self._reader.readexactly(self._unread_bytes)
         except _GONE as error:
             raise ClientGoneError from error
@@ -196,7 +277,12 @@ class Conversation:
             self._writer.write(head)
             for piece in filter(None, body):
                 self._writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-                await self._writer.drain()
+                await self._taken()
                 await asyncio.sleep(0)
             self._writer.write(b"0\r\n\r\n")
-        await self._writer.drain()
+        await self._taken()
+
+    async def _taken(self) -> None:
+        """Wait until the client has taken so much of what was written that there is room for more."""
+        async with asyncio.timeout(_TAKING_SECONDS):
+            await self._writer.drain()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from scheduler.extenders.serving import BindingRequest, NodesRequest, PreemptionRequest
     from scheduler.extenders.wire import FilterAnswer, MetaVictims
+    from scheduler.server.callers import Callers
     from scheduler.server.messages import Handler, Request
 
     Verb = Callable[[bytes], Awaitable[bytes]]
@@ -28,16 +29,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FILTER, PRIORITIZE, PREEMPT, BIND = "filter", "prioritize", "preempt", "bind"
-LONGEST_REQUEST_BYTES = 64 * 1024 * 1024
-"""Room for the names of very many nodes; nodes that are sent whole in spite of it are told so all the same."""
+LONGEST_REQUEST_BYTES = 16 * 1024 * 1024
+"""Room for the names of 60,000 nodes, however long; nodes that are sent whole in spite of it are told so all the same."""
 
 SUCCESS, ERROR, INVALID = "success", "error", "invalid"
 """Results of requests, as in the metric: answered; not answered though it was right; not understood or not served."""
 
 _TOO_LONG = f"a request is at most {LONGEST_REQUEST_BYTES} bytes long; set nodeCacheCapable: true, so that nodes are sent by name"
-_NO_CERTIFICATE = (
-    "a client certificate is asked for, see tlsConfig of the extender in kube-scheduler's configuration"
-)
 
 
 class Judge(Protocol):
@@ -73,7 +71,7 @@ def verb_pages(
     observer: RequestObserver,
     *,
     binds: bool = False,
-    wants_certificate: bool = False,
+    callers: Callers | None = None,
 ) -> list[Page]:
     """Return the page of each verb, and one that says of any other what there is.
 
@@ -81,12 +79,11 @@ def verb_pages(
         judge: who answers.
         observer: who counts.
         binds: whether `bind` is served: who can reach it can bind pods.
-        wants_certificate: whether only those are answered who showed a certificate when they connected.
+        callers: who is answered; None is everybody.
     """
     verbs = {name: verb for name, verb in _verbs(judge).items() if binds or name != BIND}
     pages = [
-        Page(f"/{name}", _answering(name, verb, observer, wants_certificate=wants_certificate), ("POST",))
-        for name, verb in verbs.items()
+        Page(f"/{name}", _answering(name, verb, observer, callers), ("POST",)) for name, verb in verbs.items()
     ]
     there = ", ".join(verbs)
     refusals = [Page(f"/{name}", _refusing(405, f"{name} takes POST\n"), ()) for name in verbs]
@@ -117,14 +114,15 @@ _SAY_ERROR: Final = {FILTER: serving.failed_filter_result, BIND: serving.binding
 """Verb -> what makes an answer of a problem, where the answer has an Error."""
 
 
-def _answering(name: str, verb: Verb, observer: RequestObserver, *, wants_certificate: bool) -> Handler:
+def _answering(name: str, verb: Verb, observer: RequestObserver, callers: Callers | None) -> Handler:
     async def answer(request: Request) -> Answer:
         clock = asyncio.get_running_loop().time
         began, result = clock(), ERROR
         try:
-            if wants_certificate and not request.shows_certificate:
+            refusal = None if callers is None else callers.refusal(request)
+            if refusal is not None:
                 result = INVALID
-                return Answer(f"{_NO_CERTIFICATE}\n".encode(), HTTPStatus.FORBIDDEN)
+                return refusal
             body = await verb(await _body(request))
         except SchedulerError as error:
             is_invalid = isinstance(error, RequestError)

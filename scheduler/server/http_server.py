@@ -5,18 +5,18 @@ It shares the main loop on purpose: a scheduler that is stuck must not say that 
 
 from __future__ import annotations
 
-import asyncio
 import platform
 import socket
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scheduler.configuration.write import to_plain
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.server.conversation import LONGEST_HEAD_BYTES, Conversation
+from scheduler.server.door import Door
 from scheduler.server.health import health_pages
 from scheduler.server.messages import JSON, Answer, Page, json_answer
 from scheduler.server.pod_resources import CONTENT_TYPE, pod_resources_text
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     Metrics = Callable[[str], tuple[bytes, Mapping[str, str]]]
 
 _EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a pod is probed and scraped from outside
-_WAITING_CONNECTIONS = 128
+_WAITING_CONNECTIONS = 1024
+"""What the system holds while the loop is at something else; beyond that clients try again after a second."""
+UNREVIEWED = "unreviewed"
+"""Why a request was not answered: the API server was asked about too many strangers."""
 _LONGEST_REQUEST_BYTES = 1024 * 1024
-_LAST_ANSWERS_SECONDS = 5.0
 
 
 def application(
@@ -53,6 +55,7 @@ def application(
     access: Access | None = None,
     more: Sequence[Page] = (),
     longest_request_bytes: int = _LONGEST_REQUEST_BYTES,
+    turned_away: Callable[[str], None] = lambda _: None,
 ) -> Application:
     """Build the server's pages.
 
@@ -68,6 +71,7 @@ def application(
         access: who may see what; None is everybody everything.
         more: further pages.
         longest_request_bytes: what is sent to any page is at most so long.
+        turned_away: as of `Application`.
     """
     pages = [
         *health_pages("/healthz", live if health is None else health),
@@ -83,7 +87,9 @@ def application(
     if explain is not None:
         pages.append(Page("/debug/explain/{namespace}/{name}", _explanation(explain)))
     paths = msgspec.json.encode({"paths": sorted(page.path for page in pages)})
-    return Application([Page("/", _json(lambda: paths)), *pages, *more], access, longest_request_bytes)
+    return Application(
+        [Page("/", _json(lambda: paths)), *pages, *more], access, longest_request_bytes, turned_away
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +100,19 @@ class Application:
         pages: of several for a path and method the first answers.
         access: who may see what; None is everybody everything.
         longest_request_bytes: of a body.
+        turned_away: is told why a connection was closed, or a request not answered, for others' sake.
     """
 
     pages: Sequence[Page]
     access: Access | None
     longest_request_bytes: int
+    turned_away: Callable[[str], None] = lambda _: None
 
     async def answer(self, request: Request) -> Answer:
         """Answer a request, which nobody keeps in a cache."""
         refusal = await self.access.refusal(request) if self.access else None
+        if refusal is not None and refusal.status == HTTPStatus.TOO_MANY_REQUESTS:
+            self.turned_away(UNREVIEWED)
         answer = refusal or await self._page(request)
         return answer._replace(headers={**answer.headers, "Cache-Control": "no-cache, private"})
 
@@ -138,43 +148,35 @@ async def serving(
     Raises:
         ConfigurationError: the address cannot be listened on.
     """
-    conversations: dict[asyncio.Task[None], Conversation] = {}
-
-    def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        conversation = Conversation(reader, writer, app.answer, app.longest_request_bytes)
-        task = asyncio.create_task(conversation.run(), name="conversation")
-        conversations[task] = conversation
-        task.add_done_callback(conversations.pop)
-
-    listener = await asyncio.start_server(
-        converse, sock=_listen(host, port), ssl=tls, limit=LONGEST_HEAD_BYTES
-    )
+    listening = _listen(host, port)
+    door = Door(listening, app.answer, app.longest_request_bytes, tls, app.turned_away)
+    door.open()
     try:
-        yield listener.sockets[0].getsockname()[1]
+        yield listening.getsockname()[1]
     finally:
-        listener.close()
-        for task in [task for task, conversation in conversations.items() if conversation.is_idle]:
-            task.cancel()
-        if conversations:
-            _, late = await asyncio.wait([*conversations], timeout=_LAST_ANSWERS_SECONDS)
-            for task in late:
-                task.cancel()
+        await door.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        if host in _EVERYWHERE and socket.has_dualstack_ipv6():
-            with suppress(OSError):  # a kernel without IPv6; if it is something else, IPv4 fails as well
-                return socket.create_server(
-                    ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_WAITING_CONNECTIONS
-                )
-        family, *_, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        return socket.create_server(address, family=family, backlog=_WAITING_CONNECTIONS)
+        listening = _listening(host, port)
     except OSError as error:
         problem = f"cannot listen on port {port} of {host or 'all addresses'}: {error.strerror or error}"
         raise ConfigurationError([FieldError("", problem)]) from error
+    listening.setblocking(False)
+    return listening
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if host in _EVERYWHERE and socket.has_dualstack_ipv6():
+        with suppress(OSError):  # a kernel without IPv6; if it is something else, IPv4 fails as well
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_WAITING_CONNECTIONS
+            )
+    family, *_, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return socket.create_server(address, family=family, backlog=_WAITING_CONNECTIONS)
 
 
 def _metrics(metrics: Metrics) -> Handler:

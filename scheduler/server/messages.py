@@ -30,18 +30,22 @@ class Request:
         path: without the query, and with nothing encoded.
         query: name -> values.
         headers: name in lower case -> value; several of a name with commas between.
+        peer: who asks, as far as addresses tell.
         shows_certificate: whether the client showed one, and it is good.
         read: returns the body; raises RequestTooLongError or ClientGoneError.
         parts: placeholder in the page's path -> what stands there.
+        is_let_in: whether who asks may ask what not everybody may: set by who found out.
     """
 
     method: str
     path: str
     query: Mapping[str, list[str]]
     headers: Mapping[str, str]
+    peer: str
     shows_certificate: bool
     read: Callable[[], Awaitable[bytes]]
     parts: Mapping[str, str] = field(default_factory=dict)
+    is_let_in: bool = False
 
 
 class Answer(NamedTuple):

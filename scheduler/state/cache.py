@@ -36,6 +36,7 @@ class Cache:
         self.pauses = NodePauses()
         self._pods: dict[str, PodInfo] = {}  # pod uid -> pod, on a node or assumed to be
         self._states: dict[str, PodState] = {}  # pod uid -> ASSUMED or CONFIRMED
+        self._placed: set[str] = set()  # uids of those that we put where they are
         self._disturbances: dict[
             str, int
         ] = {}  # node name -> which change was the last that was not our choice
@@ -97,11 +98,17 @@ class Cache:
         """
         placed = pod.placed_on(node_name)
         self._put(placed, PodState.ASSUMED)
+        self._placed.add(pod.uid)
         return placed
+
+    def was_assumed(self, uid: str) -> bool:
+        """Say whether a pod is where we put it, and not where somebody else did."""
+        return uid in self._placed
 
     def forget(self, uid: str) -> PodInfo | None:
         """Stop counting an assumed pod; one that was confirmed in the meantime stays, and None is returned."""
         if self.state_of(uid) is not PodState.ASSUMED:
+            self._placed.discard(uid)  # somebody else had the same idea
             return None
         return self._take(uid)
 
@@ -115,6 +122,7 @@ class Cache:
             self._replace(known, pod)
         else:
             if known.node_name != pod.node_name:
+                self._placed.discard(pod.uid)
                 logger.warning(
                     "Pod is on another node than expected",
                     extra={"pod": pod.key, "expected": known.node_name, "node": pod.node_name},
@@ -165,6 +173,7 @@ class Cache:
                 counted[uid] = pod
         assert counted == self._pods, f"counted {sorted(counted)}, known {sorted(self._pods)}"
         assert set(self._states) == set(self._pods)
+        assert self._placed <= set(self._pods)
 
     def _put(self, pod: PodInfo, state: PodState) -> None:
         start = self.state_of(pod.uid)
@@ -180,6 +189,7 @@ class Cache:
     def _take(self, uid: str) -> PodInfo:
         pod = self._pods.pop(uid)
         del self._states[uid]
+        self._placed.discard(uid)
         self._uncount(pod)
         return pod
 

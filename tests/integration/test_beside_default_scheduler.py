@@ -151,6 +151,18 @@ async def test_a_rejection_shows_in_metric_event_and_explanation_and_the_node_is
 
 
 @virtually
+async def test_a_pod_that_was_made_on_a_node_in_our_name_makes_nobody_avoid_it(tmp_path: Path):
+    async with cluster(tmp_path, kubelet=KubeletOptions()) as it, it.daemon() as daemon:
+        it.add_nodes(node_object("n1", cpu="1"))
+        it.add_pods(pod_object("evil", cpu="5", node="n1"))
+        await it.until(lambda: it.pod("evil")["status"].get("reason") == "OutOfcpu")
+        await asyncio.sleep(5)
+
+        assert metric(daemon, REJECTIONS, reason="OutOfcpu") == 0
+        assert metric(daemon, "custom_scheduler_paused_nodes") == 0
+
+
+@virtually
 async def test_a_cluster_of_one_node_goes_on_while_its_node_rests(tmp_path: Path):
     async with cluster(tmp_path, kubelet=KubeletOptions()) as it, it.daemon() as daemon:
         it.add_nodes(node_object("n1", cpu="1"))

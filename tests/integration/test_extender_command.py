@@ -154,7 +154,8 @@ def test_what_is_printed_makes_a_scheduler_ask_over_https_and_one_file_decides(
     config: Path, tmp_path: Path
 ) -> None:
     async def test(server: ApiServer) -> None:
-        async with serving(server, tmp_path, "--config", config, "--bind") as served:
+        flags = ("--config", config, "--bind", "--cert-dir", tmp_path / "kept")
+        async with serving(server, tmp_path, *flags) as served:
             assert served.told.url_prefix == f"https://127.0.0.1:{served.port}"
             assert (served.told.weight, served.told.node_cache_capable) == (3, True)
             behind = tmp_path / "behind.yaml"
@@ -173,7 +174,8 @@ def test_what_is_printed_makes_a_scheduler_ask_over_https_and_one_file_decides(
                 scheduler.kill()
                 await scheduler.wait()
             log = (tmp_path / "extender.log").read_text()
-            assert "Whoever reaches this can have pods bound" in log
+            assert "Whoever reaches this" not in log
+            assert "PRIVATE" not in log + served.snippet
             assert log.count("Pod bound") == 2
             served.process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -237,21 +239,49 @@ def test_only_schedulers_with_a_certificate_are_answered_where_one_is_asked_for(
     with_nodes(test)
 
 
+def test_a_token_opens_the_verbs_where_one_is_asked_for(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n")
+
+    async def test(server: ApiServer) -> None:
+        flags = ("--config", config, "--token-file", tmp_path / "token", "--bind")
+        async with serving(server, tmp_path, *flags) as served:
+            url = f"https://127.0.0.1:{served.port}/filter"
+            body = b'{"Pod":{"metadata":{"name":"a","namespace":"d","uid":"u"}},"NodeNames":["b"]}'
+            async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
+                for token, status in (("", 401), ("Bearer secreT", 401), ("Bearer secret", 200)):
+                    async with session.post(url, data=body, headers={"Authorization": token}) as answer:
+                        assert answer.status == status
+            assert await status_of(f"http://127.0.0.1:{served.http_port}/filter", "POST") in {404, 405}
+
+    with_nodes(test)
+
+
+def test_whoever_comes_is_answered_where_that_is_said(config: Path, tmp_path: Path) -> None:
+    async def test(server: ApiServer) -> None:
+        async with serving(server, tmp_path, "--config", config, "--allow-anybody") as served:
+            client = HttpExtender(served.told, "extenders[0]")
+            assert (await client.filter(pod("web"), [node("b")])).node_names == ("b",)
+            await client.close()
+            assert "Whoever reaches this is answered" in (tmp_path / "extender.log").read_text()
+
+    with_nodes(test)
+
+
 def test_the_snippet_names_the_verbs_that_the_profile_has_something_to_say_to(
     config: Path, tmp_path: Path
 ) -> None:
     done = extender("--config", config, "--snippet", "--url", "http://10.0.0.7:8888", "--secure-port", 0,
-                    "--http-port", 8888, "--bind")  # fmt: skip
+                    "--http-port", 8888, "--allow-anybody")  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "# For the KubeSchedulerConfiguration that kube-scheduler reads with --config.\n"
+        "# Whoever reaches it is answered, as --allow-anybody says.\n"
         "extenders:\n"
         "- urlPrefix: http://10.0.0.7:8888\n"
         "  filterVerb: filter\n"
         "  preemptVerb: preempt\n"
         "  prioritizeVerb: prioritize\n"
         "  weight: 3\n"
-        "  bindVerb: bind\n"
         "  httpTimeout: 5s\n"
         "  nodeCacheCapable: true\n"
         "  ignorable: false\n"
@@ -261,7 +291,7 @@ def test_the_snippet_names_the_verbs_that_the_profile_has_something_to_say_to(
             "def filter_node", "def other"
         )
     )
-    done = extender("--config", config, "--snippet")
+    done = extender("--config", config, "--snippet", "--allow-anybody")
     assert "filterVerb" not in done.stdout
     assert "preemptVerb" not in done.stdout
     assert "prioritizeVerb" in done.stdout
@@ -269,13 +299,26 @@ def test_the_snippet_names_the_verbs_that_the_profile_has_something_to_say_to(
 
 
 FAULTS: dict[str, tuple[tuple[object, ...], str]] = {
+    "nothing that says who is answered": ((), "nobody would be answered: --cert-dir makes a certificate"),
+    "nor with a plain port": (("--http-port", 1), "nobody would be answered"),
+    "nor with plain HTTP alone": (("--secure-port", 0, "--http-port", 1, "--cert-dir", "x"), "nobody would be answered"),
+    "binding for nobody in particular": (("--bind",), "nobody would be answered"),
+    "binding for anybody": (
+        ("--bind", "--allow-anybody"),
+        "--bind: whoever is answered can have pods bound, so it does not go with --allow-anybody",
+    ),
+    "anybody and somebody": (("--allow-anybody", "--client-ca-file", "x"), "--allow-anybody: goes with neither"),
+    "a token without HTTPS": (
+        ("--token-file", "x", "--secure-port", 0, "--http-port", 1), "--token-file: a token is shown over HTTPS only",
+    ),
+    "a token that is none": (("--snippet", "--token-file", "/dev/null"), "--token-file: /dev/null has no token"),
     "no port": (("--secure-port", 0), "--secure-port: must not be 0 without --http-port"),
     "no URL": (("--url", "extender:8443"), "--url: must be like https://host:port, was 'extender:8443'"),
     "a URL with a path": (("--url", "https://a/b"), "--url: must end with the host or port, was 'https://a/b'"),
     "HTTPS that is not served": (
         ("--url", "https://a", "--secure-port", 0, "--http-port", 1), "--url: https://a is HTTPS, and --secure-port is 0",
     ),
-    "no such profile": (("--snippet", "--profile", "other"), "--profile: there is no other; there is mine"),
+    "no such profile": (("--snippet", "--profile", "other", "--allow-anybody"), "--profile: there is no other; there is mine"),
     "half a key pair": (("--tls-cert-file", "x"), "--tls-private-key-file: must be given where --tls-cert-file is"),
     "certificates asked for without HTTPS": (
         ("--client-ca-file", "x", "--secure-port", 0, "--http-port", 1),
@@ -294,7 +337,7 @@ def test_what_does_not_go_together_is_told(flags: tuple[object, ...], problem: s
 
 def test_a_profile_with_nothing_to_say_is_refused(config: Path) -> None:
     config.write_text(HEAD + PROFILE.replace(", {name: likes_b.py, weight: 3}", ""))
-    done = extender("--config", config, "--snippet")
+    done = extender("--config", config, "--snippet", "--allow-anybody")
     assert done.returncode == 2
     assert "profiles: no profile has a plugin that filters or scores" in done.stderr
 
@@ -311,8 +354,7 @@ def test_a_port_that_is_taken_is_told_and_nothing_hangs(config: Path, tmp_path: 
         kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
         taken = server.url.rpartition(":")[2].strip("/")
         done = await asyncio.to_thread(
-            extender, "--config", config, "--kubeconfig", kubeconfig, "--bind-address", "127.0.0.1",
-            "--secure-port", taken,
+            extender, "--config", config, "--kubeconfig", kubeconfig, "--allow-anybody", "--secure-port", taken,
         )  # fmt: skip
         assert done.returncode == 2, done.stderr
         assert f"cannot listen on port {taken} of 127.0.0.1" in done.stderr
@@ -324,5 +366,6 @@ def test_a_port_that_is_taken_is_told_and_nothing_hangs(config: Path, tmp_path: 
 def test_the_help_is_told() -> None:
     done = extender("--help")
     assert done.returncode == 0
-    for flag in ("--config", "--profile", "--snippet", "--bind", "--url", "--cert-dir", "--client-ca-file"):
+    for flag in ("--config", "--profile", "--snippet", "--bind", "--url", "--cert-dir", "--client-ca-file", "--token-file",
+                 "--allow-anybody"):  # fmt: skip
         assert flag in done.stdout

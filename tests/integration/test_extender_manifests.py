@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from scheduler.configuration.load import parse
 from scheduler.extenders.http_extender import HttpExtender
 from scheduler.simulator.faults import streamed_lists
 from scheduler.simulator.server import ApiServer
 from tests.builders import node, node_object, pod
-from tests.integration.test_extender_command import extender, serving
+from tests.integration.test_extender_command import HEAD, extender, serving
 from tests.kubectl import Kubectl
 from tests.manifests import MANIFESTS, one, rendered
 
@@ -48,7 +51,9 @@ def test_the_shipped_extender_answers_with_its_own_rights_and_uses_all_of_them(t
             # Else a first list comes in a watch, and nobody lists.
             server.faults.refuse(400, streamed_lists)
             async with serving(server, tmp_path, *flags, token=token) as served:
-                client = HttpExtender(served.told, "extenders[0]")
+                (told,) = parse(HEAD + made.stdout).settings.extenders
+                at = msgspec.structs.replace(told, url_prefix=f"https://127.0.0.1:{served.port}")
+                client = HttpExtender(at, "extenders[0]")
                 answer = await client.filter(pod("web"), [node("good"), node("bad")])
                 assert answer.node_names == ("good",)
                 assert answer.unresolvable == {"bad": "node(s) had degraded hardware"}

@@ -18,6 +18,7 @@ from scheduler.framework import (
     ReservePlugin,
     Status,
 )
+from scheduler.server.callers import Callers
 from scheduler.server.extender import LONGEST_REQUEST_BYTES
 from scheduler.simulator.faults import binds, requests
 from tests.builders import node_object, pod_object
@@ -92,7 +93,8 @@ async def test_pods_on_nodes_are_counted_as_the_watch_shows_them(tmp_path: Path)
 async def test_a_pod_is_counted_from_its_binding_on_and_a_second_is_refused(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it:
         it.add_nodes(node_object("a"), node_object("b"))
-        async with extender_service(it, only("OneEach"), **LICENCES) as asked:
+        known = Callers(token=b"secret")  # strangers' next requests wait for a moment
+        async with extender_service(it, only("OneEach"), callers=known, **LICENCES) as asked:
             pods = [stored(it, licensed(name)) for name in ("first", "second")]
             # Both were filtered before either was bound, as kube-scheduler does it.
             assert [await asked.passes(pod, "a") for pod in pods] == [["a"], ["a"]]

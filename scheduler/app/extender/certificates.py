@@ -1,4 +1,7 @@
-"""The certificate an extender serves with, and who vouches for it: given, kept in a folder, or made for one run."""
+"""The certificate an extender serves with, and who vouches for it: given, kept in a folder, or made for one run.
+
+In a folder is kept as well what a scheduler shows, for whoever is to be answered needs a certificate of its own.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ logger = logging.getLogger(__name__)
 
 _CERTIFICATE, _KEY, _AUTHORITY = "tls.crt", "tls.key", "ca.crt"
 """As in a Secret of type kubernetes.io/tls."""
+_CLIENT_CERTIFICATE, _CLIENT_KEY, _CLIENT_AUTHORITY = "client.crt", "client.key", "clients.crt"
 _COMMON_NAME = "custom-scheduler-extender"
+_CLIENT_NAME = "scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +67,49 @@ def kept_in(folder: Path, host: str) -> ServingCertificate:
     Raises:
         ConfigurationError: the folder cannot be read or written, or holds a part only.
     """
-    files, authority = KeyPair(folder / _CERTIFICATE, folder / _KEY), folder / _AUTHORITY
-    there = [path.name for path in (*files, authority) if path.exists()]
-    if there and len(there) < 3:
-        missing = {_CERTIFICATE, _KEY, _AUTHORITY} - set(there)
+    names = (_CERTIFICATE, _KEY, _AUTHORITY)
+    files = KeyPair(folder / _CERTIFICATE, folder / _KEY)
+    if _is_there(folder, names):
+        if not _is_for(files.certificate, host):
+            logger.warning(
+                "Certificate is not for the name it is reached by",
+                extra={"file": str(files.certificate), "host": host},
+            )
+    else:
+        _write(folder, names, _issued(host))
+        logger.info("Certificate made", extra={"folder": str(folder), "host": host})
+    return ServingCertificate(files, authority=_read(folder / _AUTHORITY))
+
+
+def client_authority_in(folder: Path) -> Path:
+    """Return who vouches for schedulers, and for nobody else; made, with a scheduler's certificate, if it is not there.
+
+    Raises:
+        ConfigurationError: the folder cannot be written, or has the scheduler's certificate alone.
+    """
+    authority = folder / _CLIENT_AUTHORITY
+    if authority.exists():  # where others are answered its key is needed no more, and better not kept
+        return authority
+    names = (_CLIENT_CERTIFICATE, _CLIENT_KEY, _CLIENT_AUTHORITY)
+    if not _is_there(folder, names):
+        _write(folder, names, issue(_CLIENT_NAME, dns_names=[_CLIENT_NAME], is_client=True))
+        logger.info("Certificate for schedulers made", extra={"folder": str(folder)})
+    return authority
+
+
+def client_pair_in(folder: Path) -> KeyPair:
+    """Return what a scheduler shows whom the authority of `client_authority_in` vouches for."""
+    return KeyPair(folder.absolute() / _CLIENT_CERTIFICATE, folder.absolute() / _CLIENT_KEY)
+
+
+def _is_there(folder: Path, names: tuple[str, str, str]) -> bool:
+    """Whether a certificate, its key and its authority are in a folder; raises ConfigurationError for a part only."""
+    there = [name for name in names if (folder / name).exists()]
+    if there and len(there) < len(names):
+        missing = set(names) - set(there)
         problem = f"{folder} has {' and '.join(there)} but no {' and '.join(sorted(missing))}"
         raise ConfigurationError([FieldError("--cert-dir", problem)])
-    if not there:
-        _write(folder, _issued(host))
-        logger.info("Certificate made", extra={"folder": str(folder), "host": host})
-    elif not _is_for(files.certificate, host):
-        logger.warning(
-            "Certificate is not for the name it is reached by",
-            extra={"file": str(files.certificate), "host": host},
-        )
-    return ServingCertificate(files, authority=_read(authority))
+    return bool(there)
 
 
 def _issued(host: str) -> Issued:
@@ -103,16 +136,17 @@ def _is_for(path: Path, host: str) -> bool:
     return host in {*names.get_values_for_type(x509.DNSName), *addresses}
 
 
-def _write(folder: Path, issued: Issued) -> None:
+def _write(folder: Path, names: tuple[str, str, str], issued: Issued) -> None:
+    certificate_name, key_name, authority_name = names
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        key = folder / _KEY
+        key = folder / key_name
         key.touch(mode=0o600)
         # Key and certificate are one text; each reader takes what it looks for.
         private, _, certificate = issued.serving.partition(b"-----BEGIN CERTIFICATE-----")
         key.write_bytes(private)
-        (folder / _CERTIFICATE).write_bytes(b"-----BEGIN CERTIFICATE-----" + certificate)
-        (folder / _AUTHORITY).write_bytes(issued.authority)
+        (folder / certificate_name).write_bytes(b"-----BEGIN CERTIFICATE-----" + certificate)
+        (folder / authority_name).write_bytes(issued.authority)
     except OSError as error:
         problem = f"a certificate cannot be kept in {folder}: {error.strerror or error}"
         raise ConfigurationError([FieldError("--cert-dir", problem)]) from error

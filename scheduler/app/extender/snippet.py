@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
+from scheduler.app.extender.certificates import client_pair_in
 from scheduler.app.extender.verdicts import weight_of
 from scheduler.configuration.yaml_syntax import write
 from scheduler.errors import ConfigurationError, FieldError
@@ -24,6 +25,15 @@ _CERTIFICATE = (
     "# Add certFile and keyFile to tlsConfig: only those are answered who show a certificate that the authority\n"
     "# of --client-ca-file vouches for.\n"
 )
+_CERTIFICATE_MADE = (
+    "# Only those are answered who show client.crt: copy it and client.key to where kube-scheduler runs, and put the paths\n"
+    "# they have there into tlsConfig. Whoever has the key is answered.\n"
+)
+_BEARER_NOTE = (
+    "# Only those are answered who bring the token of --token-file. kube-scheduler cannot: it shows certificates, see\n"
+    "# --cert-dir and --client-ca-file. A token is for what stands between, as a proxy that adds it.\n"
+)
+_ANYBODY = "# Whoever reaches it is answered, as --allow-anybody says.\n"
 _NOBODY_VOUCHES = (
     "# Without tlsConfig kube-scheduler believes whoever answers; its caData is the authority of --tls-ca-file, or of\n"
     "# --cert-dir, where a certificate that is made is kept.\n"
@@ -55,13 +65,25 @@ def snippet(frameworks: Sequence[Framework], where: ExtenderAddress, authority: 
     is_secure = where.prefix.startswith("https://")
     if is_secure:
         extender["enableHTTPS"] = True
-        if authority:
-            extender["tlsConfig"] = {"caData": base64.b64encode(authority).decode()}
+        tls = {"caData": base64.b64encode(authority).decode()} if authority else {}
+        if where.makes_clients and where.folder is not None:
+            pair = client_pair_in(where.folder)
+            tls |= {"certFile": str(pair.certificate), "keyFile": str(pair.key)}
+        if tls:
+            extender["tlsConfig"] = tls
     extender |= {"httpTimeout": _TIMEOUT, "nodeCacheCapable": True, "ignorable": False}
-    notes = _CERTIFICATE if is_secure and where.client_authority is not None else ""
+    notes = _who_is_answered(where)
     if is_secure and not authority:
         notes += _NOBODY_VOUCHES
     return f"{_HEAD}{notes}{write({'extenders': [extender]}).rstrip()}\n"
+
+
+def _who_is_answered(where: ExtenderAddress) -> str:
+    if where.answers_anybody:
+        return _ANYBODY
+    if where.makes_clients:
+        return _CERTIFICATE_MADE
+    return _BEARER_NOTE if where.client_authority is None else _CERTIFICATE
 
 
 def points_not_run(frameworks: Iterable[Framework], *, binds: bool) -> dict[str, list[str]]:

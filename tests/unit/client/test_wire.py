@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.client.wire import ObjectIdentity, decode_list_page, decode_watch_event
+from scheduler.client.wire import (
+    ObjectIdentity,
+    answer_error,
+    decode_list_page,
+    decode_watch_event,
+    event_error,
+)
 
 OBJECT = {
     "kind": "Pod",
@@ -94,3 +100,29 @@ def test_the_object_of_an_event_is_what_stands_in_the_line(type_: str, content: 
 def test_what_is_no_event_is_an_error(line: bytes):
     with pytest.raises(msgspec.DecodeError):
         decode_watch_event(line)
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "seconds"),
+    [
+        pytest.param("7", b"", 7.0, id="some seconds"),
+        pytest.param("86400", b"", 30.0, id="a day"),
+        pytest.param("9" * 400, b"", 30.0, id="for ever"),
+        pytest.param("-5", b"", 0.0, id="before now"),
+        pytest.param("soon", b"", None, id="no number"),
+        pytest.param("9" * 5000, b"", None, id="more digits than a number has"),
+        pytest.param(None, b'{"details":{"retryAfterSeconds":3}}', 3.0, id="in the body"),
+        pytest.param(None, b'{"details":{"retryAfterSeconds":1e300}}', 30.0, id="for ever in the body"),
+        pytest.param(None, b'{"details":{"retryAfterSeconds":-1e300}}', 0.0, id="before now in the body"),
+        pytest.param("2", b'{"details":{"retryAfterSeconds":3}}', 2.0, id="the header goes before"),
+        pytest.param(None, b"\xff", None, id="no text"),
+        pytest.param(None, b'{"message":"\xff"}', None, id="no text in it"),
+        pytest.param(None, b'{"x":' * 5000, None, id="deeper than anybody reads"),
+    ],
+)
+def test_a_server_is_not_waited_for_longer_than_half_a_minute(
+    header: str | None, body: bytes, seconds: float | None
+):
+    assert answer_error("GET /", 503, header, body).retry_after_seconds == seconds
+    if header is None:
+        assert event_error("GET /", body).retry_after_seconds == seconds

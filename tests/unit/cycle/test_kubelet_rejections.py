@@ -59,8 +59,10 @@ class Scene(Cluster):
             task.cancel()
             await asyncio.wait({task})
 
-    async def leave(self, before: PodInfo, after: PodInfo | None) -> None:
-        """Let a pod leave the watch, with what the API server says of it from then on."""
+    async def leave(self, before: PodInfo, after: PodInfo | None, *, placed: bool = True) -> None:
+        """Let a pod that we placed leave the watch, with what the API server says of it from then on."""
+        if placed and before.node_name:
+            self.cache.assume(before, before.node_name)
         self.api.create(before)
         self.api.delete(before.key)
         if after is not None:
@@ -153,6 +155,51 @@ async def test_a_standby_asks_nothing():
         await scene.leave(bound(), bound(status=OUT_OF_CPU))
 
     assert scene.asked == []
+
+
+@virtually
+async def test_a_pod_that_was_made_on_its_node_is_no_business_of_ours():
+    scene = Scene()
+    async with scene.watching():
+        await scene.leave(bound(), bound(status=OUT_OF_CPU), placed=False)
+
+    assert (scene.asked, scene.reasons, scene.avoided()) == ([], {}, {})
+
+
+@virtually
+async def test_a_pod_that_somebody_else_put_on_the_very_node_is_no_business_of_ours():
+    scene = Scene()
+    async with scene.watching():
+        scene.cache.assume(pod("web"), "n1")
+        scene.api.create(bound())
+        scene.cache.forget(pod("web").uid)  # since our Binding was refused
+        await scene.leave(bound(), bound(status=OUT_OF_CPU), placed=False)
+
+    assert scene.asked == []
+
+
+@virtually
+async def test_a_pod_that_somebody_else_put_on_another_node_is_no_business_of_ours():
+    scene = Scene()
+    async with scene.watching():
+        scene.cache.assume(pod("web"), "n2")
+        await scene.leave(bound(), bound(status=OUT_OF_CPU), placed=False)
+
+    assert scene.asked == []
+
+
+@virtually
+async def test_a_node_does_not_rest_for_what_is_wrong_with_the_pod_alone():
+    scene = Scene()
+    status = {"phase": "Failed", "reason": "SysctlForbidden", "message": "Pod was rejected: forbidden sysctl"}
+    async with scene.watching():
+        await scene.leave(bound(), bound(status=status))
+
+    assert scene.reasons == {"SysctlForbidden": 1}
+    assert scene.notes("web", "RejectedByKubelet") == [
+        "node n1 rejected the pod after it was bound: SysctlForbidden: forbidden sysctl"
+    ]
+    assert scene.avoided() == {}
 
 
 @virtually

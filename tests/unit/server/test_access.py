@@ -13,7 +13,7 @@ from aiohttp import web
 
 from scheduler.client.connection import ApiConnection
 from scheduler.client.http.endpoint import Endpoint
-from scheduler.server.access import Access
+from scheduler.server.access import Access, _digest, _Remembered
 from scheduler.server.http_server import serving
 from tests.unit.server.asking import some_pages
 
@@ -79,19 +79,26 @@ class Reviewer:
 class Scene:
     """A guarded server, who it asks, and the time."""
 
-    def __init__(self, reviewer: Reviewer, port: int) -> None:
+    access: Access
+    port: int
+
+    def __init__(self, reviewer: Reviewer) -> None:
         self.reviewer = reviewer
         self.now = 0.0
-        self._port = port
 
     async def status_of(self, path: str, authorization: str = "") -> int:
         return (await self.ask(path, authorization))[0]
 
     async def ask(self, path: str, authorization: str = "") -> tuple[int, str]:
-        headers = {"Authorization": authorization} if authorization else {}
-        url = f"http://127.0.0.1:{self._port}{path}"
-        async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as response:
+        async with self.asking(path, authorization) as response:
             return response.status, await response.text()
+
+    @asynccontextmanager
+    async def asking(self, path: str, authorization: str = "") -> AsyncIterator[aiohttp.ClientResponse]:
+        headers = {"Authorization": authorization} if authorization else {}
+        url = f"http://127.0.0.1:{self.port}{path}"
+        async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as response:
+            yield response
 
 
 @asynccontextmanager
@@ -109,9 +116,10 @@ async def scene(folder: Path, **options: Any) -> AsyncIterator[Scene]:
 
     try:
         async with ApiConnection(Endpoint("http://localhost", unix_socket=folder / "api")) as connection:
-            guarded = some_pages(access=Access(connection, clock=now, **options))
-            async with serving(guarded, "127.0.0.1", 0) as port:
-                made.append(Scene(reviewer, port))
+            made.append(Scene(reviewer))
+            access = made[0].access = Access(connection, clock=now, **options)
+            async with serving(some_pages(access=access), "127.0.0.1", 0) as port:
+                made[0].port = port
                 yield made[0]
     finally:
         await runner.cleanup()
@@ -276,10 +284,89 @@ def test_what_everybody_may_read_is_chosen(
     run(tmp_path, story, always_allowed=always_allowed)
 
 
-def test_guesses_do_not_fill_the_memory() -> None:
-    access = Access(None)  # type: ignore[arg-type]  # nobody is asked
+def test_guesses_are_reviewed_now_and_then_and_all_others_told_to_come_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(it: Scene) -> None:
+        said = [await it.status_of(METRICS, f"Bearer {number}") for number in range(50)]
+        assert said == [401] * 10 + [429] * 40
+        assert it.reviewer.times(TOKEN_REVIEWS) == 10
+        assert [record.message for record in caplog.records] == [
+            "Too many strangers ask, so some are told to come again"
+        ]
 
-    for number in range(1100):
-        access._users[str(number).encode()] = None
+        for second in range(1, 11):
+            it.now = float(second)
+            for number in range(50):
+                await it.status_of(METRICS, f"Bearer {second}-{number}")
+        assert it.reviewer.times(TOKEN_REVIEWS) == 10 + 10 * 5
+        assert len(caplog.records) == 1
 
-    assert len(access._users._answers) <= 1000
+    run(tmp_path, story)
+
+
+def test_who_is_told_to_come_again_is_told_when_in_kubernetes_words(tmp_path: Path) -> None:
+    async def story(it: Scene) -> None:
+        for number in range(10):
+            await it.status_of(METRICS, f"Bearer {number}")
+        async with it.asking(METRICS, "Bearer another") as response:
+            assert (response.status, response.headers["Retry-After"]) == (429, "1")
+            told = await response.json()
+        assert (told["kind"], told["reason"], told["details"]) == (
+            "Status",
+            "TooManyRequests",
+            {"retryAfterSeconds": 1},
+        )
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "guess",
+    [
+        pytest.param((METRICS, "Bearer {}"), id="tokens"),
+        pytest.param(("/{}", ""), id="paths"),
+        pytest.param(("/{}", "Bearer of-nobody-much"), id="paths of a user who may nothing"),
+    ],
+)
+def test_who_was_vouched_for_is_answered_whatever_is_guessed(tmp_path: Path, guess: tuple[str, str]) -> None:
+    async def story(it: Scene) -> None:
+        assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
+        path, authorization = guess
+        for it.now in (1.0, 20.0, 3000.0):
+            before = len(it.reviewer.asked)
+            for number in range(100):
+                of_now = f"{it.now}-{number}"
+                await it.status_of(path.format(of_now), authorization.format(of_now))
+            assert await it.status_of(METRICS, authorization.format("last")) in {429, 403}
+            assert len(it.reviewer.asked) - before <= 21
+            assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
+
+    run(tmp_path, story)
+
+
+def test_who_may_read_something_is_no_stranger_on_other_pages(tmp_path: Path) -> None:
+    async def story(it: Scene) -> None:
+        assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
+        said = {
+            await it.status_of(f"/debug/explain/shop/{number}", "Bearer of-prometheus")
+            for number in range(50)
+        }
+        assert said == {403}
+
+    run(tmp_path, story)
+
+
+def test_of_guesses_a_thousand_digests_are_remembered() -> None:
+    remembered = _Remembered[bool](lambda: 0.0, 10.0)
+    for number in range(1200):
+        remembered.put(_digest(f"{number}" + "x" * 10_000), answer=True)
+
+    assert len(remembered._answers) == 1000
+    assert {len(key) for key in remembered._answers} == {32}
+    assert remembered.get(_digest("1199" + "x" * 10_000))
+    assert not remembered.get(_digest("0" + "x" * 10_000))
+
+
+def test_texts_side_by_side_are_told_apart() -> None:
+    assert _digest("a", "bc") != _digest("ab", "c")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 LONGEST_BODY = 1000
+TOO_LONG = f"414 {HTTPStatus.REQUEST_URI_TOO_LONG.phrase}".encode()  # of Python, which changed its mind
 GET = b"GET /path HTTP/1.1\r\nHost: x\r\n\r\n"
 LAST = b"GET /path HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
@@ -167,6 +169,10 @@ async def test_a_connection_ends_with_the_answer(head: bytes) -> None:
             b"431 Request Header Fields Too Large",
             id="more headers than are read",
         ),
+        pytest.param(
+            GET.replace(b"path", b"path?" + b"%zz" * 700), TOO_LONG, id="a longer path than are asked for"
+        ),
+        pytest.param(GET.replace(b"path", b"path?" + b"a&" * 32), b"400 Bad Request", id="more than is asked for"),
         pytest.param(
             b"POST /length HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
             b"411 Length Required",

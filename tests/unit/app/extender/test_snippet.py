@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from scheduler.app.extender.certificates import given, kept_in, made_for
+from scheduler.app.extender.certificates import client_authority_in, given, kept_in, made_for
 from scheduler.app.extender.pages import ExtenderAddress
 from scheduler.app.extender.snippet import points_not_run, snippet
 from scheduler.configuration.load import load, parse
@@ -30,8 +31,8 @@ CONFIG = Path(__file__).parents[4] / "config" / "extender.yaml"
 SCORING = NodeScore("Likes", 7)
 
 
-def at(url: str, *, binds: bool = False) -> ExtenderAddress:
-    return ExtenderAddress("::", 8443, url=url, binds=binds)
+def at(url: str, *, binds: bool = False, **fields: Any) -> ExtenderAddress:
+    return ExtenderAddress("::", 8443, url=url, binds=binds, **fields)
 
 
 def told(
@@ -78,6 +79,35 @@ def test_the_authority_is_carried_where_it_is_known() -> None:
     assert "believes whoever" not in snippet([framework_of(NodeFilter())], at("http://a:1"))
 
 
+def test_what_the_scheduler_has_to_show_is_named_and_not_shown(tmp_path: Path) -> None:
+    where = at("https://a:1", folder=tmp_path)
+    callers, authority = where.callers()
+    assert callers is not None
+    assert (callers.certificate, callers.token, authority) == (True, b"", tmp_path / "clients.crt")
+
+    text = snippet([framework_of(NodeFilter())], where, b"PEM")
+
+    assert f"certFile: {tmp_path}/client.crt\n" in text
+    assert f"keyFile: {tmp_path}/client.key\n" in text
+    assert "Whoever has the key is answered" in text
+    assert "PRIVATE KEY" not in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "note"),
+    [
+        ({"answers_anybody": True}, "# Whoever reaches it is answered"),
+        ({"client_authority": Path("ca")}, "# Add certFile and keyFile to tlsConfig"),
+        ({"token_file": Path("token")}, "kube-scheduler cannot: it shows certificates"),
+    ],
+    ids=["anybody", "a certificate of another's", "a token"],
+)
+def test_who_is_answered_is_said(fields: dict[str, Any], note: str) -> None:
+    text = snippet([framework_of(NodeFilter())], at("https://a:1", **fields))
+    assert note in text
+    assert "certFile:" not in text
+
+
 def test_points_that_nobody_asks_for_are_found() -> None:
     framework = framework_of(Permit("P"), Reserve("R"), PreBind("B"), NodeFilter("F"))
     assert points_not_run([framework, framework], binds=True) == {"permit": ["P"]}
@@ -122,6 +152,42 @@ def test_a_certificate_that_is_kept_is_found_again(tmp_path: Path) -> None:
         kept_in(folder, "extender")
 
 
+def test_what_a_scheduler_shows_is_kept_and_its_key_may_go_where_it_is_needed(tmp_path: Path) -> None:
+    authority = client_authority_in(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert before.keys() == {"client.crt", "client.key", "clients.crt"}
+    assert (tmp_path / "client.key").stat().st_mode & 0o777 == 0o600
+    purpose = x509.load_pem_x509_certificate(before["client.crt"]).extensions.get_extension_for_class(
+        x509.ExtendedKeyUsage
+    )
+    assert list(purpose.value) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+
+    (tmp_path / "client.key").unlink()
+    (tmp_path / "client.crt").unlink()
+    assert client_authority_in(tmp_path) == authority
+    assert authority.read_bytes() == before["clients.crt"]
+
+    authority.unlink()
+    (tmp_path / "client.key").write_bytes(b"PEM")
+    with pytest.raises(ConfigurationError, match=r"has client.key but no client.crt and clients.crt"):
+        client_authority_in(tmp_path)
+
+
+def test_a_token_is_read_and_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    where = at("https://a:1", token_file=path)
+    with pytest.raises(ConfigurationError, match=r"--token-file: .* cannot be read"):
+        where.callers()
+    path.write_text("  \n")
+    with pytest.raises(ConfigurationError, match=r"--token-file: .* has no token"):
+        where.callers()
+    path.write_text("secret\n")
+    callers, authority = where.callers()
+    assert callers is not None
+    assert (callers.token, callers.certificate, authority) == (b"secret", False, None)
+    assert "secret" not in repr(callers)
+
+
 def test_a_kept_certificate_that_is_for_another_name_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -149,10 +215,10 @@ def test_a_given_certificate_keeps_its_authority_to_itself_if_that_is_not_given(
 @pytest.mark.parametrize(
     ("address", "prefix"),
     [
-        (ExtenderAddress("::", 8443), "https://localhost:8443"),
-        (ExtenderAddress("10.0.0.7", 0, 80), "http://10.0.0.7:80"),
-        (ExtenderAddress("::1", 8443), "https://[::1]:8443"),
-        (ExtenderAddress("::", 8443, 80, url="https://a.b/"), "https://a.b"),
+        (ExtenderAddress("::", 8443, answers_anybody=True), "https://localhost:8443"),
+        (ExtenderAddress("10.0.0.7", 0, 80, answers_anybody=True), "http://10.0.0.7:80"),
+        (ExtenderAddress("::1", 8443, folder=Path("kept")), "https://[::1]:8443"),
+        (ExtenderAddress("::", 8443, 80, url="https://a.b/", token_file=Path("token")), "https://a.b"),
     ],
     ids=["everywhere", "an address, plain HTTP", "IPv6", "a URL of its own"],
 )

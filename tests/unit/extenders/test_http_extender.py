@@ -1,0 +1,89 @@
+"""How much of an extender's answer is read."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+
+from scheduler.configuration.types import Extender
+from scheduler.extenders.http_extender import HttpExtender
+from scheduler.extenders.wire import ExtenderError
+from tests.builders import node, pod
+from tests.extender_server import scripted_extender
+from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+MIB = 1024 * 1024
+
+
+@asynccontextmanager
+async def very_long() -> AsyncIterator[str]:
+    """Serve an answer whose end is far."""
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        for _ in range(64):
+            await answer.write(b" " * MIB)
+        return answer
+
+    runner = web.ServerRunner(web.Server(handle))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield site.name
+    finally:
+        await runner.cleanup()
+
+
+def asking(url: str) -> HttpExtender:
+    return HttpExtender(
+        Extender(url_prefix=url, filter_verb="filter", node_cache_capable=True), "extenders[0]"
+    )
+
+
+@virtually
+async def test_a_very_long_answer_is_an_error_and_not_read_to_it() -> None:
+    async with very_long() as url:
+        extender = asking(url)
+        with pytest.raises(ExtenderError, match=r"answered more than 8\d{6} bytes"):
+            await extender.filter(pod("web"), [node("n1")])
+        await extender.close()
+
+
+@virtually
+async def test_an_answer_may_be_as_long_as_what_it_was_asked_and_the_names_and_reasons_beside() -> None:
+    names = [f"n{number}" for number in range(10_000)]
+    answer = {"NodeNames": names, "FailedNodes": dict.fromkeys(names, "x" * 700)}
+    async with scripted_extender({"filter": answer}) as server:
+        extender = asking(server.url)
+        found = await extender.filter(pod("web"), [node(name) for name in names])
+        assert len(found.failed) == len(names)
+        await extender.close()
+
+
+@virtually
+async def test_an_answer_is_asked_for_unpacked_and_not_unpacked_where_it_comes_packed() -> None:
+    bomb = gzip.compress(b" " * 50 * MIB)
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.headers["Accept-Encoding"] == "identity"
+        return web.Response(body=bomb, headers={"Content-Encoding": "gzip"})
+
+    runner = web.ServerRunner(web.Server(handle))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    extender = asking(site.name)
+    with pytest.raises(ExtenderError, match=re.escape("answered what is no JSON")):
+        await extender.filter(pod("web"), [node("n1")])
+    await extender.close()
+    await runner.cleanup()

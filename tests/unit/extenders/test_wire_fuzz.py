@@ -1,0 +1,93 @@
+"""Whatever an extender answers is understood or refused by its name, soon, and can be told to users."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from scheduler.errors import SchedulerError
+from scheduler.extenders import serving, wire
+from scheduler.extenders.wire import ExtenderError
+from scheduler.server.extender import LONGEST_REQUEST_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAMES = ["n1", "n2"]
+READERS: dict[str, Callable[[bytes], Any]] = {
+    "filter": lambda body: wire.filter_answer(body, NAMES, names_only=True),
+    "filter with nodes": lambda body: wire.filter_answer(body, NAMES, names_only=False),
+    "prioritize": wire.priorities_answer,
+    "preempt": wire.preemption_answer,
+    "bind": wire.binding_answer,
+}
+REQUESTS: dict[str, Callable[[bytes], Any]] = {
+    "nodes": serving.nodes_request,
+    "preempt": serving.preemption_request,
+    "bind": serving.binding_request,
+}
+FIELDS = [
+    "NodeNames", "Nodes", "FailedNodes", "FailedAndUnresolvableNodes", "Error", "Host", "Score", "items", "metadata",
+    "name", "NodeNameToMetaVictims", "NodeNameToVictims", "Pods", "UID", "NumPDBViolations", "Pod", "PodName",
+    "PodUID", "PodNamespace", "Node", "n1", "spec", "containers",
+]  # fmt: skip
+TEXT = st.text(st.characters(codec=None), max_size=5) | st.sampled_from(FIELDS) | st.just("\ud800")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(FIELDS) | TEXT, inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+DEEP = [b'{"NodeNames":' * 20_000, b'{"x":' + b"[" * 20_000 + b"]" * 20_000 + b"}", b"[" * 900 + b"]" * 900]
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> bytes:
+    """JSON that is nearly what is meant, with a few bytes of it replaced."""
+    body = bytearray(json.dumps(draw(JSON)).encode())
+    for _ in range(draw(st.integers(0, 3))):
+        place = draw(st.integers(0, len(body)))
+        body[place : place + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+    return bytes(body)
+
+
+def tell(found: object) -> None:
+    """What is read is said to users, as JSON."""
+    msgspec.json.encode(found)
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@given(body=bodies())
+@example(body=b'{"NodeNames":["\\ud800"],"FailedNodes":{"n1":"\\udfff"}}')
+@example(body=b'[{"Host":"\\ud800","Score":' + b"9" * 3000 + b"}]")
+@example(body=DEEP[0])
+@example(body=DEEP[1])
+@example(body=DEEP[2])
+def test_an_answer_is_understood_or_refused(read: Callable[[bytes], Any], body: bytes) -> None:
+    try:
+        tell(read(body))
+    except ExtenderError as error:
+        tell(str(error))
+
+
+@pytest.mark.parametrize("read", REQUESTS.values(), ids=REQUESTS)
+@given(body=bodies())
+@example(body=b'{"Pod":' + DEEP[1] + b"}")
+@example(
+    body=b'{"NodeNameToVictims":' + DEEP[1] + b',"Pod":{"metadata":{"name":"a","namespace":"b","uid":"c"}}}'
+)
+@example(body=DEEP[0])
+@example(body=DEEP[1])
+@example(body=DEEP[2])
+def test_a_request_is_understood_or_refused(read: Callable[[bytes], Any], body: bytes) -> None:
+    assert len(body) < LONGEST_REQUEST_BYTES
+    try:
+        read(body)
+    except SchedulerError as error:
+        tell(str(error))
