@@ -85,8 +85,7 @@ class Account:
         assert not refused, f"called without a right that `check --rbac` prints: {sorted(set(refused))}"
         rules = [rule for _, obj in self._objects() for rule in obj.get("rules", ())]
         GRANTED.update(_told(permission) for rule in rules for permission in permissions(rule))
-        used = self._server.grants.used(self._user)
-        USED.update(_told(grant.permission) for grant in used if _DELEGATOR not in grant.role)
+        keep_account(self._server, self._user)
 
     def _objects(self) -> list[tuple[str, dict[str, Any]]]:
         if not self._rights:
@@ -114,6 +113,11 @@ class GrantedDaemon(Daemon):
             return generation  # it names what is no kind; the daemon is to say so
         self._account.grant(rights)
         return generation
+
+
+def keep_account(server: ApiServer, user: str) -> None:
+    """Take note of what somebody made use of."""
+    USED.update(_told(grant.permission) for grant in server.grants.used(user) if _DELEGATOR not in grant.role)
 
 
 def unused() -> list[str]:

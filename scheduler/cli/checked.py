@@ -18,6 +18,8 @@ from scheduler.configuration.notes import Note
 from scheduler.configuration.versions.algorithm_source import POLICY_KEY, PolicyConfigMap
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.framework import ApiGet, ApiWrite
+from scheduler.runtime.checking import constructor_wants
 from scheduler.whatif.cluster_file import STANDARD_INPUT, ClusterFile
 from scheduler.whatif.offline import OfflineScheduler
 
@@ -51,11 +53,23 @@ class Checked:
             ConfigurationError: a plugin takes what is no right.
         """
         settings = self.configuration.settings
+        for name in self._silent():
+            click.echo(
+                f"plugin {name} asks the API server for what its `needs` do not name as rights", err=True
+            )
         try:
             return rights_of(self.profiles, settings, config_map=config_map, policy=self.policy)
         except ValueError as error:
             fault = FieldError("profiles", f"needs of a plugin: {error}")
             raise ConfigurationError([fault], self.configuration.source) from error
+
+    def _silent(self) -> list[str]:
+        """Return the plugins from elsewhere that may call the API server and say nothing of rights."""
+        plugins = [plugin for profile in self.profiles for plugin in profile.plugins.all()]
+        callers = [
+            each for each in plugins if {ApiGet, ApiWrite} & set(constructor_wants(type(each)).values())
+        ]
+        return sorted({each.name for each in callers if not each.needs.rights} - IN_TREE.keys())
 
 
 def checked(file: str | None, policy_config_map: Path | None) -> Checked:

@@ -271,6 +271,32 @@ def test_a_plugin_that_names_a_right_as_none_is_written_is_a_fault(write: Writte
     assert done.told[-1].endswith("perhaps /subresource, was 'secrets'")
 
 
+def test_a_plugin_that_may_call_the_api_server_and_names_no_right_is_told(
+    write: Written, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        dedent(
+            """
+            from scheduler.framework import ApiGet, ScorePlugin
+
+
+            class Mine(ScorePlugin):
+                name = "Mine"
+                api_version = 1
+
+                def __init__(self, *, api: ApiGet) -> None:
+                    self._api = api
+
+                def score_node(self, state, pod, node):
+                    return 0
+            """
+        )
+    )
+    done = check("--rbac", write("profiles: [{plugins: {multiPoint: {enabled: [{name: mine.py}]}}}]"))
+    assert done.code == 0
+    assert done.told == ["plugin Mine asks the API server for what its `needs` do not name as rights"]
+
+
 def test_a_size_is_printed_as_a_patch() -> None:
     done = check("--size", "5000")
     assert done.code == 0
