@@ -113,6 +113,29 @@ async def test_who_has_all_rights_lacks_none_and_who_has_none_lacks_all(tmp_path
             assert await missing_rights(own, rights) == []
 
 
+@pytest.mark.parametrize(
+    "group", ["system:authenticated", "system:serviceaccounts", "system:serviceaccounts:kube-system"]
+)
+def test_a_service_account_has_what_its_groups_have(tmp_path: Path, group: str) -> None:
+    @virtually
+    async def test() -> None:
+        async with administered(tmp_path) as (it, connection):
+            rbac = "rbac.authorization.k8s.io"
+            rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
+            subject = {"kind": "Group", "name": group, "apiGroup": rbac}
+            role = {"kind": "ClusterRole", "name": "readers", "apiGroup": rbac}
+            metadata = {"name": "readers"}
+            it.server.store.create(f"clusterroles.{rbac}", {"metadata": metadata, "rules": [rule]})
+            binding = {"metadata": metadata, "roleRef": role, "subjects": [subject]}
+            it.server.store.create(f"clusterrolebindings.{rbac}", binding)
+            both = [Right("get", "", "pods"), Right("get", "", "secrets")]
+            user = "system:serviceaccount:kube-system:custom-scheduler"
+
+            assert await missing_rights(connection, both, user=user) == both[1:]
+
+    test()
+
+
 @pytest.mark.parametrize("lacking", sorted(taken()), ids=str)
 def test_each_right_that_is_missing_is_named(tmp_path: Path, lacking: Right) -> None:
     @virtually
