@@ -50,14 +50,14 @@ async def check_live(
         try:
             lacking = await missing_rights(connection, rights, user=user)
             _tell_rights(rights, lacking, account)
-            is_taken = False
-            async for told in LiveNames(connection, account).look(configuration):
-                is_taken = is_taken or told.is_taken
-                click.echo(told.text, err=not told.is_taken)
+            found = [told async for told in LiveNames(connection, account).look(configuration)]
         except ApiError as error:
             click.echo(f"the API server cannot be asked: {error}", err=True)
             return UNANSWERED
-    if not is_taken:
+    for told in found:
+        click.echo(told.text, err=not told.is_taken)
+    is_taken = any(told.is_taken for told in found)
+    if not found:
         click.echo("names: nobody else has the lease or places pods of these schedulerNames")
     return NAME_TAKEN if is_taken else RIGHTS_MISSING if lacking else 0
 
