@@ -1,10 +1,13 @@
 # The environment is built from lock files in one stage, by hash, and copied into the next, which has no compiler and no pip
 # cache. What runs is not root, and needs no file system but its own to read.
-FROM python:3.12-slim AS build
+# `make base-image` puts the digest of the day behind the name; `make image` builds from nothing else.
+ARG BASE=python:3.12-slim
+FROM ${BASE} AS build
+ARG LOCK=requirements.lock
 WORKDIR /src
-COPY requirements.lock requirements-build.lock ./
+COPY requirements.lock requirements-wasm.lock requirements-build.lock ./
 RUN python -m venv /opt/custom-scheduler \
- && /opt/custom-scheduler/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
+ && /opt/custom-scheduler/bin/pip install --no-cache-dir --require-hashes -r ${LOCK}
 RUN python -m venv builder \
  && builder/bin/pip install --no-cache-dir --require-hashes -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
@@ -13,7 +16,9 @@ COPY plugins plugins
 RUN builder/bin/pip wheel --no-cache-dir --no-index --no-deps --no-build-isolation --wheel-dir wheels . \
  && /opt/custom-scheduler/bin/pip install --no-cache-dir --no-index --no-deps wheels/*.whl
 
-FROM python:3.12-slim
+FROM ${BASE}
+ARG BASE
+LABEL org.opencontainers.image.base.name=${BASE}
 COPY --from=build /opt/custom-scheduler /opt/custom-scheduler
 ENV PATH=/opt/custom-scheduler/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 65532:65532

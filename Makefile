@@ -2,11 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 IMAGE ?= custom-scheduler
+# What the image has; requirements-wasm.lock runs WebAssembly guests as well.
+LOCK ?= requirements.lock
+SBOM ?= sbom.json
 BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check conformance format bench image lock clean
+.PHONY: help demo test check conformance format bench base-image image sbom lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,11 +36,23 @@ conformance: $(VENV)/dev ## Compare with what kube-scheduler says, by family
 bench: $(VENV)/dev ## What each kind of decision and a whole pod cost, at 100, 1000 and 5000 nodes
 	@$(BIN)/python -m tests.bench $(ARGS)
 
+base-image: ## Fix the base image at its digest of today, in the Dockerfile (asks its registry, by docker buildx)
+	@base=$$(sed -n 's/^ARG BASE=\([^@]*\).*/\1/p' Dockerfile) \
+	&& digest=$$(docker buildx imagetools inspect "$$base" --format '{{.Manifest.Digest}}') \
+	&& { echo "$$digest" | grep -Eqx 'sha256:[0-9a-f]{64}' || { echo "no digest of $$base: $$digest" >&2; exit 1; }; } \
+	&& sed -i "s|^ARG BASE=.*|ARG BASE=$$base@$$digest|" Dockerfile \
+	&& echo "The base image is $$base@$$digest from now on: commit the Dockerfile"
+
 image: ## Build the container image (needs a Docker engine; IMAGE=name:tag to name it)
-	docker build -t $(IMAGE) .
+	@grep -q '^ARG BASE=.*@sha256:' Dockerfile || $(MAKE) --no-print-directory base-image
+	docker build --build-arg LOCK=$(LOCK) -t $(IMAGE) .
+
+sbom: $(VENV)/dev ## Write what the image has as CycloneDX, with hashes, into sbom.json
+	@$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --of JSON --validate -o $(SBOM) $(LOCK)
 
 lock: ## Resolve the dependencies anew (needs uv)
 	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 --extra wasm pyproject.toml -c requirements.lock -o requirements-wasm.lock
 	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
 	sed -n '/^requires = /s/.*"\(.*\)".*/\1/p' pyproject.toml | uv pip compile --quiet --universal --no-emit-index-url --no-header --generate-hashes --python-version 3.11 - -o requirements-build.lock
 

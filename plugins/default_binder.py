@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.errors import ApiError
-from scheduler.framework import BindPlugin, Status
+from scheduler.framework import BindPlugin, Needs, Status
 
 if TYPE_CHECKING:
     from scheduler.framework import CycleState, PodBinder
@@ -21,6 +21,7 @@ class DefaultBinder(BindPlugin):
 
     name = "DefaultBinder"
     api_version = 1
+    needs = Needs(rights=frozenset({"create v1/pods/binding"}))
 
     def __init__(self, *, binder: PodBinder) -> None:
         self._binder = binder

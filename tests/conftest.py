@@ -2,8 +2,52 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+import pytest
 from hypothesis import settings
+
+from tests import granted
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
 
 # The same examples every time, however slow the machine; a search for new ones is started by hand.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+_UNUSED = pytest.StashKey[list[str]]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker of xdist kept account of."""
+    granted.GRANTED.update(node.workeroutput.get("granted", ()))
+    granted.USED.update(node.workeroutput.get("used", ()))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Let a whole run fail by a grant that no test used."""
+    config = session.config
+    output = getattr(config, "workeroutput", None)
+    if output is not None:
+        output |= {"granted": sorted(granted.GRANTED), "used": sorted(granted.USED)}
+    elif exitstatus == pytest.ExitCode.OK and _is_whole(config):
+        config.stash[_UNUSED] = granted.unused()
+        if config.stash[_UNUSED]:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    """Say why."""
+    for right in config.stash.get(_UNUSED, ()):
+        terminalreporter.write_line(
+            f"FAILED: a role of `check --rbac` allows it, and no test needs it: {right}"
+        )
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    """Whether all tests are run, not some of them."""
+    narrowed = (config.option.keyword, config.option.markexpr, config.getoption("lf", default=False))
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not any(narrowed)

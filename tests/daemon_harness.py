@@ -8,18 +8,20 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from plugins.registry import IN_TREE
-from scheduler.app.daemon import Daemon
 from scheduler.client.connection import ApiConnection
 from scheduler.client.http.endpoint import Endpoint
 from scheduler.configuration.load import default, parse
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.simulator.server import ApiServer
+from tests.granted import Account, GrantedDaemon, token_users
 from tests.virtual_time import LoopClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
     from pathlib import Path
 
+    from scheduler.app.daemon import Daemon
+    from scheduler.app.rights import Named
     from scheduler.framework import Plugin
 
 
@@ -53,6 +55,7 @@ class Cluster:
     def __init__(self, server: ApiServer) -> None:
         self.server = server
         self.garbled: dict[bytes, bytes] = {}
+        self._accounts = 0
 
     @asynccontextmanager
     async def daemon(
@@ -63,8 +66,9 @@ class Cluster:
         seed: int = 1,
         leader_elect: bool = False,
         no_bind: bool = False,
+        config_map: Named | None = None,
     ) -> AsyncIterator[Daemon]:
-        """Run a daemon; it is stopped in good order at the end.
+        """Run a daemon that has the rights its configuration takes; it is stopped in good order at the end.
 
         Args:
             configuration: YAML; the defaults if empty.
@@ -72,17 +76,21 @@ class Cluster:
             seed: of ties and retries.
             leader_elect: whether it waits for the lease.
             no_bind: whether it writes nothing.
+            config_map: that it may follow.
         """
-        async with GarblingConnection(self.endpoint) as connection:
+        account = self.account()
+        async with GarblingConnection(self.endpoint, authorization=account) as connection:
             connection.garbled = self.garbled
             parsed = parse(configuration) if configuration else default()
-            daemon = Daemon(
+            daemon = GrantedDaemon(
                 connection,
                 with_leader_election(parsed, leader_elect=leader_elect),
                 clock=LoopClock(),
                 random=Random(seed),
                 in_tree={**IN_TREE, **(plugins or {})},
                 no_bind=no_bind,
+                account=account,
+                config_map=config_map,
             )
             stop = asyncio.Event()
             running = asyncio.create_task(daemon.run(stop))
@@ -91,6 +99,12 @@ class Cluster:
             finally:
                 stop.set()
                 await running
+                account.settle()
+
+    def account(self) -> Account:
+        """Return an account that no other daemon has."""
+        self._accounts += 1
+        return Account(self.server, self._accounts - 1)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -161,6 +175,7 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(folder: Path, **options: Any) -> AsyncIterator[Cluster]:
-    """Run a server on a Unix socket in `folder`; options are ApiServer's."""
-    async with ApiServer(clock=LoopClock(), socket_path=folder / "api.sock", **options) as server:
+    """Run a server with RBAC on a Unix socket in `folder`; options are ApiServer's."""
+    path, users = folder / "api.sock", token_users()
+    async with ApiServer(clock=LoopClock(), socket_path=path, rbac=True, users=users, **options) as server:
         yield Cluster(server)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ import msgspec
 from plugins.registry import IN_TREE
 from scheduler.app.extender.pages import extender_application
 from scheduler.app.extender.service import ExtenderService
+from scheduler.app.needs import needs_of
+from scheduler.app.rights import rights_of_needs
 from scheduler.client.connection import ApiConnection
 from scheduler.configuration.load import parse
 from scheduler.server.http_server import serving
@@ -22,6 +25,7 @@ from tests.virtual_time import LoopClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from scheduler.app.rights import Right
     from scheduler.framework import Plugin
     from scheduler.server.callers import Callers
     from tests.daemon_harness import Cluster
@@ -101,7 +105,8 @@ async def extender_service(
         callers: who is answered; who asks here brings the token `secret`.
     """
     stop = asyncio.Event()
-    async with ApiConnection(cluster.endpoint) as connection:
+    account = cluster.account()
+    async with ApiConnection(cluster.endpoint, authorization=account) as connection:
         service = ExtenderService(
             connection,
             parse(configuration),
@@ -110,6 +115,7 @@ async def extender_service(
             random=Random(1),
             in_tree={**IN_TREE, **(plugins or {})},
         )
+        account.grant(dict.fromkeys(_rights(service, binds=binds), "the extender"))
         app = extender_application(service, stop, binds=binds, callers=callers)
         async with (
             service.running(),
@@ -120,3 +126,13 @@ async def extender_service(
             if waits:
                 await cluster.until(lambda: service.has_synced)
             yield asked
+    account.settle()
+
+
+def _rights(service: ExtenderService, *, binds: bool) -> set[Right]:
+    """Return what docs/extender.md says that it takes."""
+    needs = needs_of(service.frameworks.values())
+    every = {"list v1/nodes", "watch v1/nodes", "list v1/pods", "watch v1/pods"}
+    events = {f"{verb} events.k8s.io/v1/events" for verb in ("create", "patch")}
+    binding = {"get v1/pods", *needs.rights} if binds else set()
+    return rights_of_needs(replace(needs, rights=frozenset(every | events | binding)))

@@ -8,19 +8,21 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from plugins.registry import IN_TREE
-from scheduler.app.daemon import Daemon
 from scheduler.client.connection import ApiConnection
 from scheduler.configuration.load import default
 from scheduler.configuration.overrides import with_leader_election
 from tests.freezing import Freezer
+from tests.granted import GrantedDaemon
 from tests.virtual_time import LoopClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from scheduler.app.daemon import Daemon
     from scheduler.framework import Plugin
     from scheduler.simulator.request_log import LoggedRequest
     from tests.daemon_harness import Cluster
+    from tests.granted import Account
 
 LEASES = "leases.coordination.k8s.io"
 
@@ -34,12 +36,13 @@ class Replica:
         ended: its task.
     """
 
-    def __init__(self, cluster: Cluster, connection: ApiConnection, daemon: Daemon) -> None:
+    def __init__(self, cluster: Cluster, connection: ApiConnection, daemon: Daemon, account: Account) -> None:
         self.name = connection.user_agent
         self.daemon = daemon
         self.freezer = Freezer()
         self._server = cluster.server
         self._connection = connection
+        self._account = account
         self._stop = asyncio.Event()
         with self.freezer.inside():
             self.ended = asyncio.create_task(daemon.run(self._stop))
@@ -63,6 +66,7 @@ class Replica:
         self.ended.cancel()
         await asyncio.wait({self.ended})
         await self._connection.close()
+        self._account.settle()
 
     def writes(self, *, since: float = 0.0) -> list[LoggedRequest]:
         """What it wrote, or tried to, its lease apart."""
@@ -96,16 +100,18 @@ async def replica(
         plugins: in-tree plugins beside the real ones.
         election: fields of `LeaderElection` that differ from the defaults.
     """
-    async with ApiConnection(cluster.endpoint) as connection:
+    account = cluster.account()
+    async with ApiConnection(cluster.endpoint, authorization=account) as connection:
         connection.user_agent = name
-        daemon = Daemon(
+        daemon = GrantedDaemon(
             connection,
             with_leader_election(default(), leader_elect=True, **election),
             clock=LoopClock(),
             random=Random(name),
             in_tree={**IN_TREE, **(plugins or {})},
+            account=account,
         )
-        it = Replica(cluster, connection, daemon)
+        it = Replica(cluster, connection, daemon, account)
         try:
             yield it
         finally:

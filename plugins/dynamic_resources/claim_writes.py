@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from scheduler.objects.v1 import ContainerExtendedResourceRequest
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+CLAIM_RIGHTS: Final = frozenset(
+    {
+        *(f"{verb} {CLAIMS}" for verb in ("get", "create", "update", "delete")),
+        # The API server asks for the second as well where devices are given out.
+        *(f"{verb} {CLAIMS}/{part}" for verb in ("update", "patch") for part in ("status", "binding")),
+        "patch v1/pods/status",
+    }
+)
+"""What all of that takes, in the words of `Needs.rights`."""
 
 _STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 _UNCLEAR = frozenset({0, 500, 503, 504})

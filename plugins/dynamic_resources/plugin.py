@@ -6,12 +6,13 @@ Source:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from plugins.dynamic_resources.args import DynamicResourcesArgs
 from plugins.dynamic_resources.binding import ClaimBinding
-from plugins.dynamic_resources.claim_writes import ClaimWrites
+from plugins.dynamic_resources.claim_writes import CLAIM_RIGHTS, ClaimWrites
 from plugins.dynamic_resources.devices import NEEDS, Devices
 from plugins.dynamic_resources.explaining import Explaining
 from plugins.dynamic_resources.extended_resources import (
@@ -84,7 +85,7 @@ class DynamicResources(
     name = "DynamicResources"
     api_version = 1
     Args = DynamicResourcesArgs
-    needs = NEEDS
+    needs = replace(NEEDS, rights=CLAIM_RIGHTS)
     reads_pods = False
     keeps_rows_apart = True  # a pod that goes keeps its devices until somebody else gives them back
 

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from scheduler.objects.quantity import Quantity
 
 NODES_PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
+NODE_METRICS_RIGHTS = frozenset({"list metrics.k8s.io/v1beta1/nodes"})
+
+
+UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+"""What comes of JSON that is none, nests too deeply, or is no text."""
 
 
 class _Metadata(msgspec.Struct):
@@ -46,7 +51,7 @@ async def node_usages(
     body = await api.api_get(NODES_PATH, timeout_seconds=timeout_seconds)
     try:
         items = _DECODER.decode(body).items
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise OSError(f"{NODES_PATH}: not a list of node metrics: {error}") from error
     if not items:
         raise OSError(f"{NODES_PATH}: metrics of no node at all")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from plugins.node_measurements.measurement import NodeMeasurement, Noted
-from plugins.node_measurements.metrics_api import node_usages
+from plugins.node_measurements.metrics_api import NODE_METRICS_RIGHTS, node_usages
 from plugins.node_measurements.prometheus import Prometheus, PrometheusArgs, filled_in
 from plugins.node_resources.allocation import DEFAULT_RESOURCES, ResourceSpec
 from scheduler.errors import FieldError
-from scheduler.framework import MAX_NODE_SCORE, ReservePlugin, ScorePlugin
+from scheduler.framework import MAX_NODE_SCORE, Needs, ReservePlugin, ScorePlugin
 from scheduler.objects.quantity import Quantity
 from scheduler.objects.resource_names import CPU, MEMORY
 
@@ -96,6 +96,8 @@ class NodeLoad(ScorePlugin, ReservePlugin):
     def __init__(self, *, args: NodeLoadArgs, web: HttpGet, api: ApiGet, clock: Clock) -> None:
         self.refresh_seconds = args.refresh_period.seconds
         self._args = args
+        if args.source == METRICS_API:
+            self.needs = Needs(rights=NODE_METRICS_RIGHTS)  # type: ignore[misc]  # the contract asks each plugin
         self._api = api
         self._clock = clock
         self._prometheus = Prometheus(args, web)

@@ -10,6 +10,7 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
+from plugins.node_measurements.metrics_api import UNREADABLE
 from scheduler.errors import FieldError
 from scheduler.framework import PluginArgs
 from scheduler.objects.durations import Duration
@@ -185,7 +186,7 @@ class Prometheus:
         )
         try:
             samples = _DECODER.decode(body).data.result
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise OSError(f"{args.base_url}: not the answer to an instant query: {error}") from error
         if not samples:
             raise OSError(f"{args.base_url}: no series at all for {promql}")

@@ -90,7 +90,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
     name = "DefaultPreemption"
     api_version = 1
     Args = DefaultPreemptionArgs
-    needs = Needs(kinds=frozenset({BUDGETS}))
+    needs = Needs(kinds=frozenset({BUDGETS}), rights=frozenset({"delete v1/pods"}))
 
     def __init__(
         self,

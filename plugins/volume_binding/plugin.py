@@ -86,7 +86,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     keeps_rows_apart = True
     Args = VolumeBindingArgs
     needs = Needs(
-        kinds=frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, CSI_STORAGE_CAPACITIES})
+        kinds=frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, CSI_STORAGE_CAPACITIES}),
+        rights=frozenset({f"update {CLAIMS}", f"update {VOLUMES}"}),
     )
 
     def __init__(

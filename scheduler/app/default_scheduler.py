@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DEFAULT_SCHEDULER = "default-scheduler"
-_NAMESPACE, _NAME = "kube-system", "kube-scheduler"
+DEFAULT_LEASE = ("kube-system", "kube-scheduler")
+"""Namespace and name of the lease that kube-scheduler leads by."""
+_NAMESPACE, _NAME = DEFAULT_LEASE
 _USUAL_LEASE_SECONDS = 15
 _ASK_SECONDS = 1.0
 

@@ -37,6 +37,7 @@ def together(each: Iterable[Needs]) -> Needs:
         kinds=frozenset[str]().union(*(need.kinds for need in needs)),
         bound_pod_annotations=any(need.bound_pod_annotations for need in needs),
         bound_pod_objects=any(need.bound_pod_objects for need in needs),
+        rights=frozenset[str]().union(*(need.rights for need in needs)),
     )
 
 

@@ -45,18 +45,22 @@ MAX_NODE_SCORE = 100
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a plugin reads beyond the usual, so that it is kept.
+    """What a plugin reads beyond the usual, so that it is kept, and what it asks of the API server itself.
 
     Attributes:
         kinds: API kinds to watch, as `group/version/plural` or `version/plural` ("v1/services"); read with
             `snapshot.objects(kind)`.
         bound_pod_annotations: keep the annotations of pods on nodes.
         bound_pod_objects: keep pods on nodes whole, for `pod.object`.
+        rights: what its requests take by ApiGet and ApiWrite, each as a verb of RBAC and a kind, with a subresource
+            where it is about one: "update v1/persistentvolumes", "patch resource.k8s.io/v1/resourceclaims/status".
+            The daemon's roles are made from them; `kinds` are listed and watched without saying so.
     """
 
     kinds: frozenset[str] = frozenset()
     bound_pod_annotations: bool = False
     bound_pod_objects: bool = False
+    rights: frozenset[str] = frozenset()
 
 
 class PluginArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

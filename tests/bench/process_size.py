@@ -42,7 +42,7 @@ class Usage:
     peak_bytes: int
 
 
-def usage_of(pid: int) -> Usage:
+def usage_of(pid: int | str) -> Usage:
     """Read what Linux keeps of a process."""
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()

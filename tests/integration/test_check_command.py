@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,8 +11,13 @@ from textwrap import dedent
 from typing import NamedTuple, Protocol
 
 import pytest
+import yaml
 
 from scheduler.configuration.load import load, parse
+from scheduler.simulator.kubeconfig import write_kubeconfig
+from scheduler.simulator.server import ApiServer
+from tests.builders import pod_object
+from tests.integration.test_check_live import placed_by, taken
 
 ROOT = Path(__file__).parents[2]
 GROUP = "kubescheduler.config.k8s.io"
@@ -224,3 +230,141 @@ def test_a_config_map_that_nothing_names_is_refused(write: Written, tmp_path: Pa
 
 def test_a_file_that_is_not_there_is_told() -> None:
     assert check("nowhere.yaml") == Said(2, "", ["nowhere.yaml: cannot be read: No such file or directory"])
+
+
+# What it says of roles, sizes and clusters.
+
+
+def test_the_roles_of_a_file_and_of_the_defaults_are_printed(write: Written) -> None:
+    defaults = check("--rbac")
+    assert (defaults.code, defaults.told) == (0, [])
+    assert defaults.out == (ROOT / "manifests" / "base" / "rbac.yaml").read_text()
+
+    path = write("profiles: [{plugins: {multiPoint: {disabled: [{name: DefaultPreemption}]}}}]")
+    for arguments in (("--config", path), (path,)):
+        own = check("--rbac", *arguments, "--service-account", "team/mine", "--config-map", "team/rules")
+        assert own.code == 0
+        assert "DefaultPreemption" not in own.out
+        assert "metadata: {name: mine, namespace: team}" in own.out
+        assert "resourceNames: [rules]" in own.out
+
+
+def test_a_plugin_that_names_a_right_as_none_is_written_is_a_fault(write: Written, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        dedent(
+            """
+            from scheduler.framework import Needs, ScorePlugin
+
+
+            class Mine(ScorePlugin):
+                name = "Mine"
+                api_version = 1
+                needs = Needs(rights=frozenset({"secrets"}))
+
+                def score_node(self, state, pod, node):
+                    return 0
+            """
+        )
+    )
+    done = check("--rbac", write("profiles: [{plugins: {multiPoint: {enabled: [{name: mine.py}]}}}]"))
+    assert done.code == 2
+    assert done.told[-1].endswith("perhaps /subresource, was 'secrets'")
+
+
+def test_a_plugin_that_may_call_the_api_server_and_names_no_right_is_told(
+    write: Written, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        dedent(
+            """
+            from scheduler.framework import ApiGet, ScorePlugin
+
+
+            class Mine(ScorePlugin):
+                name = "Mine"
+                api_version = 1
+
+                def __init__(self, *, api: ApiGet) -> None:
+                    self._api = api
+
+                def score_node(self, state, pod, node):
+                    return 0
+            """
+        )
+    )
+    done = check("--rbac", write("profiles: [{plugins: {multiPoint: {enabled: [{name: mine.py}]}}}]"))
+    assert done.code == 0
+    assert done.told == ["plugin Mine asks the API server for what its `needs` do not name as rights"]
+
+
+def test_a_size_is_printed_as_a_patch() -> None:
+    done = check("--size", "5000")
+    assert done.code == 0
+    assert "kind: Deployment\nmetadata: {name: custom-scheduler, namespace: kube-system}\n" in done.out
+    assert check("--size", "many").code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--rbac", "--live"), ("--convert", "--size", "5"), ("a.yaml", "--config", "b.yaml")]
+)
+def test_what_cannot_be_said_together_is_refused(arguments: tuple[str, ...]) -> None:
+    done = check(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert "cannot be given beside" in done.told[0]
+
+
+def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", None, "nobody")
+    done = check("--live", "--kubeconfig", kubeconfig)
+    assert (done.code, done.out) == (1, "")
+    assert done.told[0].startswith("the API server cannot be asked: POST ")
+
+
+def test_rights_that_are_missing_and_a_lease_that_is_taken_end_it_with_their_status(tmp_path: Path) -> None:
+    """Three runs against one cluster: without roles, with those that are printed, and with somebody else at work."""
+    user = ("--as", "system:serviceaccount:kube-system:custom-scheduler")
+
+    async def scenario() -> None:
+        async with ApiServer(tls=True, rbac=True) as server:
+            kubeconfig = server.write_kubeconfig(tmp_path / "admin")
+
+            async def live() -> Said:
+                return await asyncio.to_thread(check, "--live", "--kubeconfig", kubeconfig, *user)
+
+            bare = await live()
+            assert bare.code == 3
+            lines = bare.out.splitlines()
+            count = len(taken())
+            assert lines[0] == f"rights: {count} of {count} are missing"
+            assert "missing: delete pods (DefaultPreemption)" in lines
+            assert (
+                'missing: update leases.coordination.k8s.io "custom-scheduler" in kube-system (who leads)'
+                in lines
+            )
+            advice = lines.index(
+                "add to the rules of the ClusterRole custom-scheduler, or apply all that --rbac prints:"
+            )
+            assert lines[advice + 1 : advice + 3] == ["# the cluster", "- apiGroups: ['']"]
+
+            for obj in yaml.safe_load_all(check("--rbac").out):
+                plural = f"{obj['kind'].lower()}s.rbac.authorization.k8s.io"
+                server.store.create(plural, obj, namespace=obj["metadata"].get("namespace", ""))
+            well = await live()
+            assert (well.code, well.told) == (0, [])
+            assert well.out.splitlines() == [
+                "rights: all are there",
+                "names: nobody else has the lease or places pods of these schedulerNames",
+            ]
+
+            account = {"serviceAccountName": "other"}
+            other = pod_object("other", namespace="kube-system")
+            server.store.create("pods", other | {"spec": other["spec"] | account}, namespace="kube-system")
+            placed_by(server, "custom-scheduler", "other")
+            beside = await live()
+            assert beside.code == 4
+            assert (
+                "the pod kube-system/other of ServiceAccount other places pods of that name as well"
+                in beside.out
+            )
+
+    asyncio.run(scenario())

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.app.default_scheduler import refuse_beside_default_scheduler
+from scheduler.app.default_scheduler import DEFAULT_LEASE, refuse_beside_default_scheduler
+from scheduler.app.rights import Right
 from scheduler.client.connection import ApiConnection
 from scheduler.configuration.load import default
 from scheduler.errors import ConfigurationError
@@ -41,8 +42,12 @@ def start(folder: Path, *, holder: str | None, renewed: bool, name: str = "defau
             if holder is not None:
                 hold_lease(it, holder)
             renewing = asyncio.create_task(renew(it)) if renewed else None
+            account = it.account()
+            account.grant(
+                {Right("get", "coordination.k8s.io", "leases", *DEFAULT_LEASE): "whether it is at work"}
+            )
             try:
-                async with ApiConnection(it.endpoint) as connection:
+                async with ApiConnection(it.endpoint, authorization=account) as connection:
                     begin = asyncio.get_running_loop().time()
                     await refuse_beside_default_scheduler(connection, default(name))
                     return asyncio.get_running_loop().time() - begin

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scheduler.app.config_file import ConfigFile
 from scheduler.app.config_map import ConfigMapKey, ConfigMapSource
 from scheduler.app.following import _Listener
+from scheduler.app.rights import Named
 from scheduler.controllers.config_map import ConfigMap
 from tests.daemon_harness import cluster
 from tests.reloading import ABOUT, reloader_of
@@ -57,7 +58,7 @@ async def test_a_file_is_offered_when_it_changed_and_rests_and_not_when_it_says_
 async def test_a_config_map_that_was_deleted_while_kopf_was_away_is_missed_and_said_so(
     tmp_path: Path,
 ) -> None:
-    async with cluster(tmp_path) as it, it.daemon() as daemon:
+    async with cluster(tmp_path) as it, it.daemon(config_map=Named("default", "cs")) as daemon:
         source = ConfigMapSource(ConfigMapKey("default", "cs"), tmp_path / "plugins")
         source.first(ConfigMap("default", "cs", data={"a": TEXT}))
         reloader = reloader_of(daemon)

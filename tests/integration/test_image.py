@@ -40,6 +40,14 @@ USER, GROUP = map(int, said("USER")[-1].split(":"))
 DROPPED: dict[str, Any] = {"user": USER, "group": GROUP, "extra_groups": []} if IS_ROOT else {}
 
 
+ARGUMENTS = dict(arguments.partition("=")[::2] for arguments in said("ARG") if "=" in arguments)
+
+
+def test_both_stages_are_the_base_image_that_is_fixed_in_one_place():
+    assert [arguments.split()[0] for arguments in said("FROM")] == ["${BASE}", "${BASE}"]
+    assert re.fullmatch(r"python:3\.\d+-slim(@sha256:[0-9a-f]{64})?", ARGUMENTS["BASE"])
+
+
 def test_what_runs_is_not_root_and_starts_the_daemon():
     assert (USER, GROUP) == (65532, 65532)
     assert INSTRUCTIONS[-4] == ("USER", "65532:65532")  # nothing after it could undo it
@@ -66,7 +74,7 @@ def test_what_builds_the_package_is_locked():
 
 
 def test_what_is_built_has_no_source_of_packages_but_the_lock_file():
-    last = [word for word, _ in INSTRUCTIONS].index("FROM", 1)
+    _, last = (place for place, (word, _) in enumerate(INSTRUCTIONS) if word == "FROM")
     second_stage = INSTRUCTIONS[last:]
 
     assert [word for word, _ in second_stage if word in {"RUN", "ADD"}] == []
@@ -111,9 +119,9 @@ def build(folder: Path, python: str) -> Path:
     """Do the first stage's COPY and RUN, with /opt/custom-scheduler in a folder; return where it went."""
     source, target = folder / "src", folder / "opt"
     source.mkdir()
-    for word, arguments in INSTRUCTIONS[1:]:
-        if word == "FROM":
-            break
+    first, last = (place for place, (word, _) in enumerate(INSTRUCTIONS) if word == "FROM")
+    for word, told in INSTRUCTIONS[first + 1 : last]:
+        arguments = told.replace("${LOCK}", ARGUMENTS["LOCK"])
         if word == "COPY":
             *names, where = arguments.split()
             for name in names:

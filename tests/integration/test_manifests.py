@@ -16,6 +16,7 @@ from scheduler.simulator.server import ApiServer
 from scheduler.testing.devices import claims_of, device_class, resource_claim, resource_slice, unsaved
 from scheduler.testing.storage import claim, mounted, storage_class, volume
 from tests.builders import node_object, pod_object
+from tests.granted import keep_account
 from tests.integration.test_prometheus import free_port
 from tests.integration.test_reload_processes import Run, end, running, until
 from tests.kubectl import Kubectl
@@ -114,6 +115,7 @@ def test_two_replicas_with_the_shipped_roles_work_and_use_every_grant(tmp_path: 
                     assert it.unused() == {role: [] for role in ROLES}
                     assert await end(second) == 0
             assert it.server.grants.refused_to(ACCOUNT) == []
+            keep_account(it.server, ACCOUNT)
 
     asyncio.run(scenario())
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import ssl
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from scheduler.app.web_client import WebClient
+from scheduler.app.web_client import MAX_BYTES, WebClient
 from scheduler.certificates.key_pair import load_key_pair
 from scheduler.certificates.made import Issued, issue
+from tests.virtual_time import run
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
@@ -126,3 +131,84 @@ async def test_another_status_and_no_answer_are_errors_that_name_the_url() -> No
             await get(f"{url}?status=503")
     with pytest.raises(OSError, match=f"GET {url}: ClientConnectorError"):
         await get(url)
+
+
+@asynccontextmanager
+async def saying(answer: bytes, *, ends: bool = True) -> AsyncIterator[str]:
+    """Run what answers every request with the same bytes, whatever they are; yields its URL."""
+
+    answering: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answering.add(asyncio.current_task())  # type: ignore[arg-type]
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            await writer.drain()
+            if not ends:
+                await reader.read()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        await asyncio.gather(*answering)
+
+
+@virtually
+async def test_an_answer_has_its_most() -> None:
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+    async with saying(head + bytes(MAX_BYTES)) as url:
+        assert len(await get(url)) == MAX_BYTES
+    async with saying(head + bytes(MAX_BYTES + 1)) as url:
+        with pytest.raises(OSError, match=f"GET {url}: the answer has more than {MAX_BYTES} bytes"):
+            await get(url)
+
+
+@virtually
+async def test_an_answer_that_is_packed_is_refused_for_it_may_be_far_larger_than_it_looks() -> None:
+    packed = gzip.compress(bytes(2**26))
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(packed)}\r\n\r\n"
+    async with saying(head.encode() + packed) as url:
+        with pytest.raises(
+            OSError, match=f"GET {url}: the answer is packed with 'gzip', which was not asked for"
+        ):
+            await get(url)
+
+
+@virtually
+async def test_an_answer_that_does_not_come_to_its_end_is_given_up_in_time() -> None:
+    async with saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbeg", ends=False) as url:
+        begun = asyncio.get_running_loop().time()
+        with pytest.raises(OSError, match=f"GET {url}: .*Timeout"):
+            await get(url, timeout_seconds=2)
+        assert asyncio.get_running_loop().time() - begun < 3
+
+
+LINES = (
+    b"HTTP/1.1 200 OK\r\n", b"HTTP/9.9 999 \xff\r\n", b"HTTP/1.1 302 Found\r\nLocation: \xc3\x28://[\r\n",
+    b"Location: http://\xff/\r\n", b"Content-Length: -1\r\n", b"Content-Length: 99999999999999999999\r\n", b"Set-Cookie: a=\x7f;;=\r\n",
+    b"Transfer-Encoding: chunked\r\n", b"ffffffffffffffff\r\n", b"0\r\n\r\n", b"5\r\nhello\r\n", b"\r\n", b"x: " + b"y" * 9000 + b"\r\n",
+    b"Content-Encoding: br\r\n", b"Content-Type: \xff; charset=\xff\r\n", b'{"data": {}}',
+)  # fmt: skip
+
+
+@given(st.lists(st.one_of(st.sampled_from(LINES), st.binary(max_size=20)), max_size=8).map(b"".join))
+@settings(max_examples=200)
+def test_whatever_bytes_a_server_sends_they_are_an_answer_or_an_error_that_names_it(answer: bytes) -> None:
+    async def test() -> None:
+        async with saying(answer) as url:
+            said: bytes | OSError
+            try:
+                said = await get(url, timeout_seconds=5)
+            except OSError as error:
+                said = error
+        if isinstance(said, OSError):
+            assert str(said).startswith(f"GET {url}: ")
+            assert len(str(said)) < 20_000
+        else:
+            assert len(said) <= len(answer)
+
+    run(test())

@@ -67,17 +67,78 @@ def container() -> dict[str, Any]:
     return dict(found)
 
 
-def test_the_container_has_no_privileges_and_a_file_system_it_only_reads():
-    pod = one(rendered(BASE), "Deployment")["spec"]["template"]["spec"]
+DEPLOYED = sorted(
+    (folder for folder in KUSTOMIZATIONS if any(path.name == "deployment.yaml" for path in folder.iterdir())),
+    key=title,
+)
+PLAIN_VOLUMES = {"configMap", "emptyDir", "projected", "secret"}
 
-    assert container()["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert pod["priorityClassName"] == "system-cluster-critical"
+
+def test_every_folder_with_a_deployment_is_looked_at():
+    assert BASE in DEPLOYED
+
+
+@pytest.mark.parametrize("folder", DEPLOYED, ids=title)
+def test_pods_keep_the_restricted_standard_and_only_read_their_file_system(folder: Path):
+    deployments = [obj for obj in rendered(folder) if obj["kind"] == "Deployment"]
+
+    assert deployments
+    for deployment in deployments:
+        pod = deployment["spec"]["template"]["spec"]
+        assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC", "initContainers", "ephemeralContainers"}
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["runAsGroup"] == 65532
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert all(volume.keys() - {"name"} <= PLAIN_VOLUMES for volume in pod["volumes"])
+        for each in pod["containers"]:
+            assert each["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert not any(port.get("hostPort") for port in each["ports"])
+            assert each["resources"]["limits"].keys() == {"memory"}
+            mounted = {mount["name"] for mount in each["volumeMounts"] if not mount.get("readOnly")}
+            assert all("emptyDir" in volume for volume in pod["volumes"] if volume["name"] in mounted)
+
+
+@pytest.mark.parametrize("folder", DEPLOYED, ids=title)
+def test_a_token_is_mounted_where_a_pod_asks_for_it_and_nowhere_else(folder: Path):
+    objects = rendered(folder)
+    accounts = {obj["metadata"]["name"]: obj for obj in objects if obj["kind"] == "ServiceAccount"}
+
+    assert all(account["automountServiceAccountToken"] is False for account in accounts.values())
+    for deployment in (obj for obj in objects if obj["kind"] == "Deployment"):
+        pod = deployment["spec"]["template"]["spec"]
+        assert pod["serviceAccountName"] in accounts
+        assert pod["automountServiceAccountToken"] is True
+        assert pod["enableServiceLinks"] is False
+
+
+def test_what_the_container_may_write_is_small_and_is_memory():
+    (volume,) = one(rendered(BASE), "Deployment")["spec"]["template"]["spec"]["volumes"]
+
+    assert volume == {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}
+    assert [mount["mountPath"] for mount in container()["volumeMounts"]] == ["/tmp"]
+
+
+def test_it_is_as_important_as_what_the_cluster_needs():
+    assert (
+        one(rendered(BASE), "Deployment")["spec"]["template"]["spec"]["priorityClassName"]
+        == "system-cluster-critical"
+    )
+
+
+def test_only_prometheus_comes_in_and_only_the_api_server_is_asked():
+    policy = one(rendered(BASE), "NetworkPolicy")["spec"]
+
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    (ingress,) = policy["ingress"]
+    prometheus = {"matchLabels": {"app.kubernetes.io/name": "prometheus"}}
+    assert ingress["from"] == [{"namespaceSelector": {}, "podSelector": prometheus}]
+    assert [port["port"] for port in ingress["ports"]] == [container()["ports"][0]["containerPort"]]
+    (egress,) = policy["egress"]
+    assert [(port["port"], port["protocol"]) for port in egress["ports"]] == [(443, "TCP"), (6443, "TCP")]
 
 
 @pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe", "readinessProbe"])

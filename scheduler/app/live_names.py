@@ -1,0 +1,223 @@
+"""Whether somebody else on a live cluster has the lease of a configuration, or places pods under the same name."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from scheduler.app.config_map import CONFIG_MAPS, ConfigMapKey
+from scheduler.app.default_scheduler import refuse_beside_default_scheduler
+from scheduler.app.live_objects import ConfigMapData, Deployment, Event, Pod
+from scheduler.app.rights import Named
+from scheduler.client.http.request import Request
+from scheduler.client.lease_record import Lease
+from scheduler.client.resources import EVENTS, LEASES, NODES, PODS, Resource
+from scheduler.configuration.load import parse
+from scheduler.errors import ApiError, ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+
+    from scheduler.app.live_objects import Container
+    from scheduler.client.connection import ApiConnection
+    from scheduler.configuration.load import Configuration
+    from scheduler.configuration.types import LeaderElection
+
+T = TypeVar("T")
+
+_DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
+_LABEL: Final = "app.kubernetes.io/name=custom-scheduler"
+"""What every Deployment made from the manifests carries, under whatever name."""
+_CONFIG_MAP_FLAG: Final = "--config-map"
+_USUAL_LEASE_SECONDS: Final = 15
+_ASK_SECONDS: Final = 1.0
+_LATEST_EVENTS: Final = {"limit": "500"}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was found.
+
+    Attributes:
+        text: what it is, and what to do about it.
+        is_taken: whether somebody else is at work; else it is good to know.
+    """
+
+    text: str
+    is_taken: bool = False
+
+
+class LiveNames:
+    """Looks for others.
+
+    Args:
+        connection: to the API server.
+        account: the ServiceAccount of ours: pods that run as it are no others.
+    """
+
+    def __init__(self, connection: ApiConnection, account: Named) -> None:
+        self._connection = connection
+        self._account = account
+
+    async def look(self, configuration: Configuration) -> AsyncIterator[Told]:
+        """Yield everything that there is to tell.
+
+        What may not be read is told too; it takes an administrator.
+
+        Raises:
+            ApiError: no answer.
+        """
+        settings = configuration.settings
+        names = [profile.scheduler_name for profile in settings.profiles]
+        looks = [
+            *((self._kube_scheduler(configuration),)),
+            *((self._lease(settings.leader_election),) if settings.leader_election.leader_elect else ()),
+            *(self._events(name) for name in names),
+            self._deployments(names),
+        ]
+        for look in looks:
+            try:
+                async for told in look:
+                    yield told
+            except ApiError as error:
+                if error.status != 403:
+                    raise
+                yield Told(f"not looked at: {error}; an administrator may")
+
+    async def _kube_scheduler(self, configuration: Configuration) -> AsyncIterator[Told]:
+        try:
+            await refuse_beside_default_scheduler(self._connection, configuration)
+        except ConfigurationError as error:
+            for fault in error.errors:
+                yield Told(f"{fault.path}: {fault.problem}", is_taken=True)
+
+    async def _lease(self, election: LeaderElection) -> AsyncIterator[Told]:
+        """Yield who holds the lease: whether they are alive shows in whether they renew it."""
+        where = Named(election.resource_namespace, election.resource_name)
+        first = await self._read_lease(where)
+        if first is None or not first.record.holder:
+            return
+        holder = first.record.holder
+        pod = await self._pod_called(holder.rpartition("_")[0] or holder)
+        if pod is not None and self._is_ours(pod):
+            return
+        whose = f"lease {where} is held by {holder}{f', {_described(pod)}' if pod else ''}"
+        for _ in range(int((first.record.lease_duration_seconds or _USUAL_LEASE_SECONDS) / _ASK_SECONDS) + 1):
+            await asyncio.sleep(_ASK_SECONDS)
+            now = await self._read_lease(where)
+            if now is None or now.record.holder != holder:
+                return
+            if now.record != first.record:
+                yield Told(
+                    f"{whose}, which renews it and is none of {self._account}: as long as it does, nothing here places "
+                    "a pod; give leaderElection.resourceName another value, or end that one",
+                    is_taken=True,
+                )
+                return
+        yield Told(f"{whose}, which renews it no more: it will be taken over")
+
+    async def _events(self, scheduler_name: str) -> AsyncIterator[Told]:
+        """Yield who else says to have placed pods under a name lately: events are kept for an hour."""
+        selector = f"reportingController={scheduler_name},reason=Scheduled"
+        events = await self._list(EVENTS, Event, {"fieldSelector": selector, **_LATEST_EVENTS})
+        for instance in sorted({event.reporting_instance for event in events}):
+            host = instance.removeprefix(f"{scheduler_name}-")
+            pod = await self._pod_called(host)
+            if pod is not None:
+                who = "" if self._is_ours(pod) else _described(pod)
+            else:
+                who = f"a scheduler on the node {host}" if await self._is_node(host) else ""
+            if who:
+                yield Told(
+                    f"schedulerName {scheduler_name}: {who} places pods of that name as well (event Scheduled by "
+                    f"{instance}); both would place the same pods: choose another name, or end that one",
+                    is_taken=True,
+                )
+
+    async def _deployments(self, names: Iterable[str]) -> AsyncIterator[Told]:
+        """Yield other installations of this scheduler whose configuration has one of the names."""
+        for deployment in await self._list(_DEPLOYMENTS, Deployment, {"labelSelector": _LABEL}):
+            spec = deployment.spec.template.spec
+            where = Named(deployment.metadata.namespace, deployment.metadata.name)
+            is_ours = Named(where.namespace, spec.service_account_name) == self._account
+            followed = None if is_ours or not deployment.spec.replicas else _followed(spec.containers)
+            if followed is None:
+                continue
+            for name in sorted(set(names) & await self._names_in(followed)):
+                yield Told(
+                    f"schedulerName {name}: the Deployment {where} has it too, by ConfigMap {followed.namespace}/"
+                    f"{followed.name}; both would place the same pods unless they share a lease: choose another name",
+                    is_taken=True,
+                )
+
+    async def _names_in(self, followed: ConfigMapKey) -> set[str]:
+        """Return the schedulerNames of a configuration; none where it is not there, or makes no sense."""
+        found = await self._get(CONFIG_MAPS.path(followed.namespace, followed.name), ConfigMapData)
+        data = found.data if found else {}
+        texts = (
+            [data[followed.key]]
+            if followed.key in data
+            else [text for key, text in data.items() if not key.endswith(".py")]
+        )
+        names: set[str] = set()
+        for text in texts:
+            try:
+                names |= {profile.scheduler_name for profile in parse(text).settings.profiles}
+            except ConfigurationError:
+                continue  # whoever runs it is told
+        return names
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return Named(pod.metadata.namespace, pod.spec.service_account_name) == self._account
+
+    async def _pod_called(self, name: str) -> Pod | None:
+        """Return the pod of a host name, ours if there are several."""
+        pods = await self._list(PODS, Pod, {"fieldSelector": f"metadata.name={name}"}) if name else []
+        return next((pod for pod in pods if self._is_ours(pod)), pods[0] if pods else None)
+
+    async def _is_node(self, name: str) -> bool:
+        return bool(await self._list(NODES, Pod, {"fieldSelector": f"metadata.name={name}"}))
+
+    async def _read_lease(self, where: Named) -> Lease | None:
+        try:
+            answer = await self._connection.send(Request("GET", LEASES.path(*where)))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+        return Lease.decode(answer.body, str(where))
+
+    async def _get(self, path: str, kind: type[T]) -> T | None:
+        try:
+            answer = await self._connection.send(Request("GET", path))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+        return msgspec.json.decode(answer.body, type=kind)
+
+    async def _list(self, resource: Resource, kind: type[T], params: Mapping[str, str]) -> list[T]:
+        answer = await self._connection.send(Request("GET", resource.path(), params=params))
+        items: list[Any] = msgspec.json.decode(answer.body).get("items") or []
+        return [msgspec.convert(item, kind) for item in items]
+
+
+def _described(pod: Pod) -> str:
+    return f"the pod {pod.metadata.namespace}/{pod.metadata.name} of ServiceAccount {pod.spec.service_account_name}"
+
+
+def _followed(containers: Iterable[Container]) -> ConfigMapKey | None:
+    """Return the ConfigMap that a container's flags name; None for a file, which cannot be seen from here."""
+    for container in containers:
+        words = [*container.command, *container.args]
+        for flag, value in zip(words, [*words[1:], ""], strict=True):
+            name, _, given = flag.partition("=")
+            if name == _CONFIG_MAP_FLAG:
+                try:
+                    return ConfigMapKey.parse(given or value)
+                except ValueError:
+                    return None
+    return None

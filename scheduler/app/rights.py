@@ -1,0 +1,132 @@
+"""What a configuration takes of the API server's RBAC: what the daemon calls itself, and what its plugins do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from scheduler.app.default_scheduler import DEFAULT_LEASE, DEFAULT_SCHEDULER
+from scheduler.client.resources import EVENTS, LEASES, NODES, PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scheduler.configuration.types import KubeSchedulerConfiguration
+    from scheduler.framework.interface import Needs
+    from scheduler.runtime.framework import Framework
+
+_CORE: Final = "v1"
+
+
+class Named(NamedTuple):
+    """One object in a namespace."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Right(NamedTuple):
+    """One verb on one kind, or on one object of it.
+
+    Attributes:
+        verb: as in RBAC.
+        group: of the API; "" for core.
+        resource: the plural, a subresource after it: `pods/binding`.
+        namespace: "" for all, and for what has none.
+        name: of one object; "" for all.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        plural, slash, subresource = self.resource.partition("/")
+        kind = f"{plural}.{self.group}{slash}{subresource}" if self.group else self.resource
+        named = f' "{self.name}"' if self.name else ""
+        return f"{self.verb} {kind}{named}{f' in {self.namespace}' if self.namespace else ''}"
+
+
+def rights_of(
+    frameworks: Iterable[Framework],
+    settings: KubeSchedulerConfiguration,
+    *,
+    config_map: Named | None,
+    policy: Named | None = None,
+) -> dict[Right, str]:
+    """Return everything that the daemon may call with a configuration, and what for, or which plugins call it.
+
+    What it calls itself comes first.
+
+    Args:
+        frameworks: its profiles, plugins included.
+        settings: the configuration.
+        config_map: the one that is followed, if one is.
+        policy: the ConfigMap that holds the policy of an old configuration, if one does.
+
+    Raises:
+        ValueError: a plugin's `needs` name a kind or a right as none is written.
+    """
+    own = {right: reason for reason, right in _own(settings, config_map, policy)}
+    users: dict[Right, dict[str, None]] = {}
+    for framework in frameworks:
+        for plugin in framework.plugins.all():
+            for right in sorted(rights_of_needs(plugin.needs) - own.keys()):
+                users.setdefault(right, {})[plugin.name] = None
+    return own | {right: ", ".join(names) for right, names in users.items()}
+
+
+def rights_of_needs(needs: Needs) -> set[Right]:
+    """Return what plugins take.
+
+    Raises:
+        ValueError: they name a kind or a right as none is written.
+    """
+    named = [*needs.rights, *(f"{verb} {kind}" for kind in needs.kinds for verb in ("list", "watch"))]
+    return {_parsed(text) for text in named}
+
+
+def _parsed(text: str) -> Right:
+    """Read a right as `Needs.rights` writes it; the version is for the reader."""
+    verb, _, kind = text.partition(" ")
+    parts = kind.split("/")
+    if parts[0] == _CORE:
+        parts.insert(0, "")
+    if not verb or len(parts) not in {3, 4} or not all(parts[1:]) or any(" " in part for part in parts):
+        raise ValueError(
+            f"a right is a verb and version/plural or group/version/plural, perhaps /subresource, was {text!r}"
+        )
+    return Right(verb, parts[0], "/".join(parts[2:]))
+
+
+def _own(
+    settings: KubeSchedulerConfiguration, config_map: Named | None, policy: Named | None
+) -> Iterator[tuple[str, Right]]:
+    """Yield what takes no plugin: what for, and the right."""
+    for resource in (NODES, PODS):
+        for verb in ("list", "watch"):
+            yield "the cluster", Right(verb, resource.group, resource.plural)
+    yield "what became of a pod when an answer was lost", Right("get", PODS.group, PODS.plural)
+    yield "why a pod waits, and that it was preempted", Right("patch", PODS.group, f"{PODS.plural}/status")
+    for verb in ("create", "patch"):
+        yield "events", Right(verb, EVENTS.group, EVENTS.plural)
+    election = settings.leader_election
+    if election.leader_elect:
+        where, name = election.resource_namespace, election.resource_name
+        yield "a name cannot be asked for what is not there yet", Right("create", *_LEASES, where)
+        for verb in ("get", "watch", "update"):
+            yield "who leads", Right(verb, *_LEASES, where, name)
+    if any(profile.scheduler_name == DEFAULT_SCHEDULER for profile in settings.profiles):
+        yield "whether kube-scheduler is at work", Right("get", *_LEASES, *DEFAULT_LEASE)
+    if config_map is not None:
+        for verb in ("get", "list", "watch"):
+            yield "the configuration", Right(verb, "", "configmaps", *config_map)
+    if policy is not None:
+        yield "the policy", Right("get", "", "configmaps", *policy)
+
+
+_LEASES: Final = (LEASES.group, LEASES.plural)

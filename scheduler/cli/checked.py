@@ -1,0 +1,153 @@
+"""A configuration file that is read, built and found right, or everything that is wrong with it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from scheduler.app.in_tree import IN_TREE
+from scheduler.app.rights import Named, Right, rights_of
+from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
+from scheduler.configuration.defaults import enabled_names
+from scheduler.configuration.load import Examined, default, examine, not_below, read_file
+from scheduler.configuration.notes import Note
+from scheduler.configuration.versions.algorithm_source import POLICY_KEY, PolicyConfigMap
+from scheduler.configuration.yaml_text import read
+from scheduler.errors import ConfigurationError, FieldError
+from scheduler.framework import ApiGet, ApiWrite
+from scheduler.runtime.checking import constructor_wants
+from scheduler.whatif.cluster_file import STANDARD_INPUT, ClusterFile
+from scheduler.whatif.offline import OfflineScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scheduler.configuration.load import Configuration
+    from scheduler.runtime.framework import Framework
+
+_STANDARD_INPUT: Final = "standard input"
+_HINT: Final = "--policy-config-map FILE gives it to check"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A configuration that can be run.
+
+    Attributes:
+        profiles: built from it.
+        policy: the ConfigMap that it has its policy from, if it has.
+    """
+
+    configuration: Configuration
+    profiles: Iterable[Framework]
+    policy: Named | None
+
+    def rights(self, config_map: Named | None) -> dict[Right, str]:
+        """Return what the daemon takes with it, and what for.
+
+        Raises:
+            ConfigurationError: a plugin takes what is no right.
+        """
+        settings = self.configuration.settings
+        for name in self._silent():
+            click.echo(
+                f"plugin {name} asks the API server for what its `needs` do not name as rights", err=True
+            )
+        try:
+            return rights_of(self.profiles, settings, config_map=config_map, policy=self.policy)
+        except ValueError as error:
+            fault = FieldError("profiles", f"needs of a plugin: {error}")
+            raise ConfigurationError([fault], self.configuration.source) from error
+
+    def _silent(self) -> list[str]:
+        """Return the plugins from elsewhere that may call the API server and say nothing of rights."""
+        plugins = [plugin for profile in self.profiles for plugin in profile.plugins.all()]
+        callers = [
+            each for each in plugins if {ApiGet, ApiWrite} & set(constructor_wants(type(each)).values())
+        ]
+        return sorted({each.name for each in callers if not each.needs.rights} - IN_TREE.keys())
+
+
+def checked(file: str | None, policy_config_map: Path | None) -> Checked:
+    """Read a file, the defaults without one, and build what it says.
+
+    Raises:
+        ConfigurationError: everything that is wrong with it.
+    """
+    source, folder, text = ("", Path(), "") if file is None else _text_of(file)
+    examined = Examined(default(), []) if file is None else examine(text, source, folder)
+    missing = examined.missing
+    if missing is not None:
+        examined = _with_policy(text, source, folder, examined, policy_config_map)
+    elif policy_config_map is not None:
+        fault = FieldError("--policy-config-map", "is not needed: the configuration names no ConfigMap")
+        raise ConfigurationError([*examined.errors, fault], source)
+    errors, configuration = list(examined.errors), examined.configuration
+    profiles: list[Framework] = []
+    if configuration is not None:
+        try:
+            profiles.extend(OfflineScheduler(ClusterFile(), configuration, refresh=False).frameworks.values())
+        except ConfigurationError as error:
+            errors.extend(not_below(errors, error.errors))
+        for note in (*configuration.notes, *_left_out(configuration)):
+            click.echo(f"{source}: {note.path}: {note.text}", err=True)
+    if errors or configuration is None:
+        raise ConfigurationError(errors, source)
+    return Checked(configuration, profiles, Named(missing.namespace, missing.name) if missing else None)
+
+
+def _text_of(file: str) -> tuple[str, Path, str]:
+    """Return what messages call it, what its relative paths start from, and what it says."""
+    if file != STANDARD_INPUT:
+        return file, Path(file).parent, read_file(file)
+    try:
+        return _STANDARD_INPUT, Path(), sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            [FieldError("", f"not UTF-8: byte {error.start}")], _STANDARD_INPUT
+        ) from error
+
+
+def _with_policy(text: str, source: str, folder: Path, examined: Examined, file: Path | None) -> Examined:
+    """Read the configuration once more, with the policy; without it say how to give it."""
+    assert examined.missing is not None
+    if file is None:
+        raise ConfigurationError([*examined.errors, FieldError("", _HINT)], source)
+    return examine(text, source, folder, policies={examined.missing: _policy_in(file, examined.missing)})
+
+
+def _policy_in(file: Path, wanted: PolicyConfigMap) -> str:
+    text = read_file(file)
+    document = read(text).value
+    if not isinstance(document, dict) or document.get("kind") != "ConfigMap":
+        return text
+    metadata, data = document.get("metadata"), document.get("data")
+    if isinstance(metadata, dict):
+        named = PolicyConfigMap(
+            metadata.get("namespace") or wanted.namespace, metadata.get("name") or wanted.name
+        )
+        if named != wanted:
+            problem = f"must be {wanted}, which the configuration names, was {named}"
+            raise ConfigurationError([FieldError("metadata", problem)], str(file))
+    policy = data.get(POLICY_KEY) if isinstance(data, dict) else None
+    if not isinstance(policy, str):
+        has = ", ".join(sorted(data)) if isinstance(data, dict) and data else "none"
+        raise ConfigurationError([FieldError("data", f"has no key {POLICY_KEY}; it has {has}")], str(file))
+    return policy
+
+
+def _left_out(configuration: Configuration) -> Iterator[Note]:
+    """Yield the plugins of kube-scheduler that are enabled and not here."""
+    for i, profile in enumerate(configuration.settings.profiles):
+        names = [
+            name
+            for name in enabled_names(profile.plugins)
+            if name in UPSTREAM_PLUGINS and name not in IN_TREE
+        ]
+        if names:
+            path = configuration.place(f"profiles[{i}].plugins")
+            yield Note(path, f"without effect, for this scheduler does not have them yet: {', '.join(names)}")
