@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from scheduler.app.assembly import Cycles, Parts, limited
 from scheduler.app.capabilities import ApiReads, ApiWrites, TasksInBackground
+from scheduler.app.consistency.checker import ConsistencyChecker
 from scheduler.app.gauges import show_queue, show_state
 from scheduler.app.generation import Generation
 from scheduler.app.generations import Generations
@@ -33,7 +35,6 @@ from scheduler.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from random import Random
 
     from scheduler.client.connection import ApiConnection
     from scheduler.client.events import EventRecorder
@@ -65,6 +66,7 @@ class Daemon:
         writer: what is written to the API server.
         watches: what is read from it.
         generations: what is in force, and what was before.
+        consistency: compares what is known with what there is.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -127,6 +129,13 @@ class Daemon:
             cycles=self.cycles,
             watches=self.watches,
             tasks=self._tasks,
+        )
+        self.consistency = ConsistencyChecker(
+            self.parts,
+            self.cycles,
+            self.watches,
+            metrics=self.metrics.consistency,
+            random=Random(hash(random.getstate()[1])),  # its own: nobody's ties are broken otherwise for it
         )
         show_state(self.metrics, self.parts, lambda: self.generations.in_force)
         show_queue(self.metrics, self.parts, self.cycles)
@@ -205,6 +214,7 @@ class Daemon:
                 self.generations.start()
                 self._tasks.spawn(self._recorders.run(), "events")
                 self._tasks.spawn(self.cycles.rejections.run(), "kubelet rejections")
+                self._tasks.spawn(self.consistency.run(), "consistency")
                 is_lost = await self._lead_until(stop)
         if is_lost:
             raise LeadershipLostError

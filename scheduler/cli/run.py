@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import signal
 import sys
 from contextlib import AsyncExitStack, nullcontext
 from functools import partial
@@ -23,7 +24,13 @@ from scheduler.cli import configuration as configuration_flags
 from scheduler.cli import serving as serving_flags
 from scheduler.cli.leader_election import leader_election_flags
 from scheduler.cli.options import command, duration_option, option
-from scheduler.cli.process import kubeconfig_option, logging_format_option, run_in_loop, stop_on_signals
+from scheduler.cli.process import (
+    call_on_signal,
+    kubeconfig_option,
+    logging_format_option,
+    run_in_loop,
+    stop_on_signals,
+)
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
@@ -196,6 +203,7 @@ async def _run(
         )
         daemon.parts.budget.take_clock()
         stack.callback(daemon.parts.budget.give_clock_back)
+        call_on_signal(signal.SIGUSR2, daemon.consistency.ask)  # as kube-scheduler's cache debugger
         if serving.secure_port or serving.http_port:
             from scheduler.app.pages import serving_pages  # an HTTP server takes half as long as all the rest
 
