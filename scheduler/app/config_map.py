@@ -101,6 +101,10 @@ class ConfigMapSource:
         self.digest = self._digest_of(config_map)
         return self._read(config_map)
 
+    def unread(self) -> None:
+        """Have the next version offered, the one that was read first too: it was not taken."""
+        self.digest = b""
+
     def _read(self, config_map: ConfigMap) -> Configuration:
         key = self._key_of(config_map)
         self._folder.mkdir(exist_ok=True)

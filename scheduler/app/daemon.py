@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from scheduler.app.aside import Aside, at_once
 from scheduler.app.assembly import Cycles, Parts, limited
 from scheduler.app.capabilities import ApiReads, ApiWrites, TasksInBackground
 from scheduler.app.consistency.checker import ConsistencyChecker
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.types import LeaderElection
     from scheduler.framework.interface import Plugin
     from scheduler.runtime.framework import Framework
+    from scheduler.runtime.registry import Registry
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class Daemon:
     Args:
         connection: to the API server; the caller closes it.
         random: breaks ties, spreads retries.
+        aside: does what takes long at a reload, as importing plugins.
         max_in_unschedulable_seconds: after which a rejected pod is tried again though nothing happened.
         no_bind: decide, explain and count, and write nothing, not even the lease.
 
@@ -67,6 +70,7 @@ class Daemon:
         watches: what is read from it.
         generations: what is in force, and what was before.
         consistency: compares what is known with what there is.
+        aside: as given.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -81,6 +85,7 @@ class Daemon:
         random: Random,
         in_tree: Mapping[str, type[Plugin]] = IN_TREE,
         no_bind: bool = False,
+        aside: Aside = at_once,
         max_in_unschedulable_seconds: float = 300.0,
     ) -> None:
         settings = configuration.settings
@@ -113,7 +118,8 @@ class Daemon:
             random=random,
             sampling=NodeSampling(percentages_of(settings)),
         )
-        first = self._build(configuration)
+        first = self._build(configuration, self.parts.registry())
+        first.registry.settle()
         self.watches = Watches(
             connection,
             self.parts,
@@ -129,7 +135,9 @@ class Daemon:
             cycles=self.cycles,
             watches=self.watches,
             tasks=self._tasks,
+            aside=aside,
         )
+        self.aside = aside
         self.consistency = ConsistencyChecker(
             self.parts,
             self.cycles,
@@ -177,7 +185,7 @@ class Daemon:
         )
         return elector
 
-    def _build(self, configuration: Configuration) -> Generation:
+    def _build(self, configuration: Configuration, registry: Registry) -> Generation:
         """Build a configuration, plugins included; nothing of the daemon changes by that."""
         frameworks = self.parts.build_frameworks(
             configuration,
@@ -190,13 +198,20 @@ class Daemon:
                 PodEvents: self._recorders.of(profile),
                 Preemptions: self.cycles.preemptions,
             },
+            registry,
         )
         extenders = Extenders(configuration.settings.extenders, self.cycles.failures)
         needs = together(
             [needs_of(frameworks.values()), Needs(bound_pod_objects=extenders.want_victims_whole)]
         )
         return Generation(
-            configuration, frameworks, needs, extenders, self.metrics.refreshes, self.parts.clock
+            configuration,
+            frameworks,
+            needs,
+            extenders,
+            self.metrics.refreshes,
+            self.parts.clock,
+            registry,
         )
 
     async def run(self, stop: asyncio.Event) -> None:

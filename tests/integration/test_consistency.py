@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.daemon_harness import Cluster
 
 
-async def settled(it: Cluster, daemon: Daemon) -> None:
+async def settled(it: Cluster) -> None:
     """Two nodes with a pod each, and one pod that waits."""
     it.add_nodes(*(node_object(name, cpu="2", pods=10, labels={"zone": name}) for name in "ab"))
     it.add_pods(
@@ -58,16 +58,19 @@ def drift(daemon: Daemon, what: str) -> float | None:
 @virtually
 async def test_where_all_is_well_nothing_is_found_and_every_kind_is_compared(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
-        await settled(it, daemon)
+        await settled(it)
 
         report = await daemon.consistency.check(mend=True)
 
         assert not report.findings
         assert (report.compared["nodes"], report.compared["pods"]) == (2, 3)
         assert {str(each.resource) for each in daemon.watches} == report.compared.keys()
-        assert daemon.metrics.registry.get_sample_value(
-            "custom_scheduler_cache_checks_total", {"result": "clean"}
-        ) == 1
+        assert (
+            daemon.metrics.registry.get_sample_value(
+                "custom_scheduler_cache_checks_total", {"result": "clean"}
+            )
+            == 1
+        )
 
 
 # What may be wrong with what follows from the watch: how it is broken, and what it is called.
@@ -77,22 +80,22 @@ def _forgets_a_pod(it: Cluster, daemon: Daemon) -> None:
     daemon.parts.cache.remove_pod(uid_of(it, "one"))
 
 
-def _counts_a_pod_that_is_gone(it: Cluster, daemon: Daemon) -> None:
+def _counts_a_pod_that_is_gone(_: Cluster, daemon: Daemon) -> None:
     daemon.parts.cache.add_pod(pod("ghost", cpu="100m", node="a"))
 
 
-def _counts_a_pod_elsewhere(it: Cluster, daemon: Daemon) -> None:
+def _counts_a_pod_elsewhere(_: Cluster, daemon: Daemon) -> None:
     one = known(daemon, "one")
     daemon.parts.cache.add_pod(one.placed_on("b" if one.node_name == "a" else "a"))
 
 
-def _keeps_room_that_nobody_will_take(it: Cluster, daemon: Daemon) -> None:
+def _keeps_room_that_nobody_will_take(_: Cluster, daemon: Daemon) -> None:
     large = known(daemon, "large")
     daemon.parts.queue.delete(large)
     daemon.parts.cache.assume(large, "a")
 
 
-def _loses_a_waiting_pod(it: Cluster, daemon: Daemon) -> None:
+def _loses_a_waiting_pod(_: Cluster, daemon: Daemon) -> None:
     daemon.parts.queue.delete(known(daemon, "large"))
 
 
@@ -106,19 +109,19 @@ def _loses_a_pod_between_the_queues_parts(it: Cluster, daemon: Daemon) -> None:
     daemon.parts.queue._contents.unschedulable.remove(uid_of(it, "large"))
 
 
-def _queues_a_pod_that_is_placed(it: Cluster, daemon: Daemon) -> None:
+def _queues_a_pod_that_is_placed(_: Cluster, daemon: Daemon) -> None:
     daemon.parts.queue.add(known(daemon, "one").placed_on(""))
 
 
-def _keeps_room_for_a_pod_that_is_placed(it: Cluster, daemon: Daemon) -> None:
+def _keeps_room_for_a_pod_that_is_placed(_: Cluster, daemon: Daemon) -> None:
     daemon.parts.nominator.add(known(daemon, "one"), "b")
 
 
-def _forgets_a_node(it: Cluster, daemon: Daemon) -> None:
+def _forgets_a_node(_: Cluster, daemon: Daemon) -> None:
     daemon.parts.cache.remove_node("a")
 
 
-def _keeps_a_node_that_is_gone(it: Cluster, daemon: Daemon) -> None:
+def _keeps_a_node_that_is_gone(_: Cluster, daemon: Daemon) -> None:
     node = daemon.parts.cache.table.nodes[0]
     decoded = msgspec.structs.replace(
         node.node, metadata=msgspec.structs.replace(node.node.metadata, name="gone")
@@ -126,36 +129,36 @@ def _keeps_a_node_that_is_gone(it: Cluster, daemon: Daemon) -> None:
     daemon.parts.cache.add_node(type(node)(decoded, node.raw))
 
 
-def _lets_a_node_rest_that_is_gone(it: Cluster, daemon: Daemon) -> None:
+def _lets_a_node_rest_that_is_gone(_: Cluster, daemon: Daemon) -> None:
     daemon.parts.cache.pauses.rejected("gone", "OutOfcpu", at=daemon.parts.clock.monotonic())
 
 
-def _miscounts_a_request(it: Cluster, daemon: Daemon) -> None:
+def _miscounts_a_request(_: Cluster, daemon: Daemon) -> None:
     daemon.parts.cache.table._requested["cpu"].cells[0] = 1
 
 
-def _misses_a_cordon(it: Cluster, daemon: Daemon) -> None:
+def _misses_a_cordon(_: Cluster, daemon: Daemon) -> None:
     daemon.parts.cache.table._unschedulable.cells[1] = True
 
 
-def _miscounts_a_label(it: Cluster, daemon: Daemon) -> None:
+def _miscounts_a_label(_: Cluster, daemon: Daemon) -> None:
     table = daemon.parts.cache.table
     table.label("zone")
     table._labels["zone"].set(0, "elsewhere")
 
 
-def _misplaces_a_term(it: Cluster, daemon: Daemon) -> None:
+def _misplaces_a_term(_: Cluster, daemon: Daemon) -> None:
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     daemon.parts.cache.table._affinity.count(0, pod("affine", node="a", affinity=affinity), 1)
 
 
-def _holds_a_pod_on_no_node(it: Cluster, daemon: Daemon) -> None:
+def _holds_a_pod_on_no_node(_: Cluster, daemon: Daemon) -> None:
     table, one = daemon.parts.cache.table, known(daemon, "one")
     table.remove_pod(table.row_of(one.node_name), one.uid)  # type: ignore[arg-type]
 
 
-def _shows_plugins_what_is_gone(it: Cluster, daemon: Daemon) -> None:
+def _shows_plugins_what_is_gone(_: Cluster, daemon: Daemon) -> None:
     store = daemon.parts.cache.table.watch_kind("v1/services")
     store["default/gone"] = {"metadata": {"namespace": "default", "name": "gone", "resourceVersion": "1"}}
 
@@ -188,7 +191,7 @@ async def test_what_is_broken_is_found_counted_and_mended(
     tmp_path: Path, break_: Callable[[Cluster, Daemon], None], what: str
 ) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
-        await settled(it, daemon)
+        await settled(it)
         break_(it, daemon)
         told = await daemon.consistency.check(mend=False)
 
@@ -209,7 +212,7 @@ async def test_what_is_broken_is_found_counted_and_mended(
 @virtually
 async def test_what_the_watch_has_missed_is_listed_anew(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
-        await settled(it, daemon)
+        await settled(it)
         store = daemon.watches.pods._store
         store.delete(store_identity(it, "one"))  # as if the watch had said so
         assert known_names(daemon) == {"two", "large"}
@@ -225,7 +228,7 @@ async def test_what_the_watch_has_missed_is_listed_anew(tmp_path: Path) -> None:
 @virtually
 async def test_what_just_changes_is_no_drift(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
-        await settled(it, daemon)
+        await settled(it)
         checking = asyncio.create_task(daemon.consistency.check(mend=True))
         for number in range(60):
             it.label_pod("large", n=str(number))
@@ -273,7 +276,7 @@ async def test_verdicts_that_do_not_hold_any_more_are_forgotten(tmp_path: Path) 
 @virtually
 async def test_it_is_looked_now_and_then_unasked(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
-        await settled(it, daemon)
+        await settled(it)
         daemon.parts.queue.delete(known(daemon, "large"))
 
         await asyncio.sleep(2 * CHECK_SECONDS)
@@ -285,7 +288,7 @@ async def test_it_is_looked_now_and_then_unasked(tmp_path: Path) -> None:
 @virtually
 async def test_a_server_that_does_not_answer_is_no_drift(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
-        await settled(it, daemon)
+        await settled(it)
         it.server.faults.refuse(503, requests(verb="list", resource="pods"))
 
         report = await daemon.consistency.check(mend=True)
@@ -298,7 +301,7 @@ async def test_a_signal_has_the_cache_and_the_queue_dumped_as_kube_scheduler_doe
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
-        await settled(it, daemon)
+        await settled(it)
         daemon.consistency.ask()
         with caplog.at_level("INFO"):
             await asyncio.sleep(10.0)
@@ -311,7 +314,9 @@ async def test_a_signal_has_the_cache_and_the_queue_dumped_as_kube_scheduler_doe
         )
         text = next(each for each in nodes if each.startswith(f"Node name: {it.node_of('one')}\n"))
         assert "\nDeleted: false\nRequested Resources: &{MilliCPU:1500 Memory:0 " in text
-        assert f"\nScheduled Pods(number: 1):\nname: one, namespace: default, uid: {uid_of(it, 'one')}, " in text
+        assert (
+            f"\nScheduled Pods(number: 1):\nname: one, namespace: default, uid: {uid_of(it, 'one')}, " in text
+        )
 
 
 def known_names(daemon: Daemon) -> set[str]:

@@ -22,8 +22,8 @@ class PodLook:
     """Looks at one pod at a time.
 
     Attributes:
-        unclear: keys of pods of which the API server says something else than the watch: whether they are bound is not
-            known, so nothing is said of room that they hold.
+        unclear: keys of pods of which the API server says something else than the watch: a binding may know better than
+            the watch that they are bound or gone, so nothing is said of where they wait, or of room that they hold.
     """
 
     def __init__(self, parts: Parts, cycles: Cycles, watches: Watches) -> None:
@@ -56,7 +56,7 @@ class PodLook:
         is_lost = place is Place.IN_FLIGHT and not self._in_hand(pod.uid)
         if state is PodState.CONFIRMED:
             finding = Finding(What.POD, key, "it is counted on a node and has none", self._taking_out(pod))
-        elif pod.scheduler_name not in parts.profiles or (is_lost and key in self.unclear):
+        elif pod.scheduler_name not in parts.profiles or key in self.unclear:
             return ()
         elif is_lost:
             problem = "it was taken for an attempt, and nobody is at it"
@@ -68,8 +68,6 @@ class PodLook:
             return ()
         elif state is not PodState.ASSUMED:
             finding = Finding(What.PENDING, key, "it waits, and is not in the queue", self._putting_back(pod))
-        elif key in self.unclear:
-            return ()
         else:
             problem = "it holds room, nobody is binding it, and it is not bound"
             finding = Finding(What.ASSUMED, key, problem, self._releasing(pod))
