@@ -111,7 +111,7 @@ class ConfigMapSource:
         for old in self._folder.glob(f"*{_PLUGIN_FILE}"):
             old.unlink()
         for name, text in config_map.data.items():
-            if name.endswith(_PLUGIN_FILE):
+            if name.endswith(_PLUGIN_FILE) and "/" not in name:  # which no API server stores
                 (self._folder / name).write_text(text, encoding="utf-8")
         return parse(
             config_map.data[key], f"{self.where.source}, {key}", self._folder, policies=self._policies
