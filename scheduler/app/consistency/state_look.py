@@ -66,10 +66,14 @@ class StateLook:
 
     def _of_pods(self) -> Iterator[Step]:
         parts, look = self._parts, self._pods
-        yield from [partial(look.shown, key) for key in parts.pods]
-        yield from [partial(look.counted, pod.uid) for pod in parts.cache.pods()]
-        yield from [partial(look.queued, queued.pod.uid) for queued in parts.queue.pods()]
-        yield from [partial(look.nominated, pod) for pod in parts.nominator.pods()]
+        for key in list(parts.pods):
+            yield partial(look.shown, key)
+        for pod in list(parts.cache.pods()):
+            yield partial(look.counted, pod.uid)
+        for queued in list(parts.queue.pods()):
+            yield partial(look.queued, queued.pod.uid)
+        for pod in list(parts.nominator.pods()):
+            yield partial(look.nominated, pod)
 
     def _of_objects(self) -> Iterator[Step]:
         for kind, reflector in list(self._watches.kinds()):
