@@ -38,11 +38,9 @@ def main() -> None:
     note(Progress("its text"), told)
     configuration = parse(task.text, folder=Path(task.folder))
     parts = Parts(SystemClock(), NoObserver(), IN_TREE)
-    no_server = NoApiServer()
-    capabilities = {
-        **parts.capabilities(),
-        **dict.fromkeys((ApiGet, ApiWrite, Background, PodBinder, PodEvents), no_server),
-    }
+    capabilities = dict(parts.capabilities())
+    for capability in (ApiGet, ApiWrite, Background, PodBinder, PodEvents):
+        capabilities[capability] = NoApiServer()
 
     def say(doing: str) -> None:
         note(Progress(doing), told)
