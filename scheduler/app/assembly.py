@@ -83,16 +83,34 @@ class Parts(Shared):
         self._in_tree = in_tree
 
     def build_frameworks(
-        self, configuration: Configuration, own: Callable[[str], Capabilities]
+        self,
+        configuration: Configuration,
+        own: Callable[[str], Capabilities],
+        registry: Registry | None = None,
     ) -> dict[str, Framework]:
         """Build every profile of a configuration, plugins included; nothing is in force by that.
 
-        `own` is schedulerName -> the capabilities that are not the same everywhere.
+        Args:
+            configuration: which.
+            own: schedulerName -> the capabilities that are not the same everywhere.
+            registry: has what was imported already; a new one if not given.
 
         Raises:
             ConfigurationError: a plugin is unknown, broken, or has bad arguments.
         """
-        common: Capabilities = {
+        common = self.capabilities()
+        registry = registry or self.registry()
+        return build_frameworks(
+            configuration, registry, lambda profile: {**common, **own(profile)}, self.observer, self.budget
+        )
+
+    def registry(self) -> Registry:
+        """Return a new one: a registry keeps what it has read, and a plugin file may be another by now."""
+        return Registry(self._in_tree, self.guests)
+
+    def capabilities(self) -> Capabilities:
+        """Return what plugins may ask for that is the same for all."""
+        return {
             ClaimMetrics: self.observer,
             Clock: self.clock,
             ClusterObjects: TableObjects(self.cache.table),
@@ -105,11 +123,6 @@ class Parts(Shared):
             WaitForEvent: self.bus,
             WaitingPods: self.waiting_pods,
         }
-        # A registry keeps what it has read; a plugin file may be another by now.
-        registry = Registry(self._in_tree, self.guests)
-        return build_frameworks(
-            configuration, registry, lambda profile: {**common, **own(profile)}, self.observer, self.budget
-        )
 
     def fill(
         self,

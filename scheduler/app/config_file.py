@@ -58,6 +58,10 @@ class ConfigFile:
         self._look()
         return configuration
 
+    def unread(self) -> None:
+        """Have what is there offered, though it was read already: it was not taken."""
+        self._state, self.digest = [], b""
+
     async def follow(self, offer: Callable[[Offer], None], about: ObjectReference) -> NoReturn:
         """Offer every version that differs from the one before, until cancelled.
 

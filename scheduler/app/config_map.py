@@ -101,13 +101,17 @@ class ConfigMapSource:
         self.digest = self._digest_of(config_map)
         return self._read(config_map)
 
+    def unread(self) -> None:
+        """Have the next version offered, the one that was read first too: it was not taken."""
+        self.digest = b""
+
     def _read(self, config_map: ConfigMap) -> Configuration:
         key = self._key_of(config_map)
         self._folder.mkdir(exist_ok=True)
         for old in self._folder.glob(f"*{_PLUGIN_FILE}"):
             old.unlink()
         for name, text in config_map.data.items():
-            if name.endswith(_PLUGIN_FILE):
+            if name.endswith(_PLUGIN_FILE) and "/" not in name:  # which no API server stores
                 (self._folder / name).write_text(text, encoding="utf-8")
         return parse(
             config_map.data[key], f"{self.where.source}, {key}", self._folder, policies=self._policies

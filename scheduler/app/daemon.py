@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
+from random import Random
 from typing import TYPE_CHECKING, Any
 
+from scheduler.app.aside import Aside, at_once
 from scheduler.app.assembly import Cycles, Parts, limited
 from scheduler.app.capabilities import ApiReads, ApiWrites, TasksInBackground
+from scheduler.app.consistency.checker import ConsistencyChecker
 from scheduler.app.gauges import show_queue, show_state
 from scheduler.app.generation import Generation
 from scheduler.app.generations import Generations
@@ -33,7 +36,6 @@ from scheduler.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from random import Random
 
     from scheduler.client.connection import ApiConnection
     from scheduler.client.events import EventRecorder
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.types import LeaderElection
     from scheduler.framework.interface import Plugin
     from scheduler.runtime.framework import Framework
+    from scheduler.runtime.registry import Registry
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +57,7 @@ class Daemon:
     Args:
         connection: to the API server; the caller closes it.
         random: breaks ties, spreads retries.
+        aside: does what takes long at a reload, as importing plugins.
         max_in_unschedulable_seconds: after which a rejected pod is tried again though nothing happened.
         no_bind: decide, explain and count, and write nothing, not even the lease.
 
@@ -65,6 +69,8 @@ class Daemon:
         writer: what is written to the API server.
         watches: what is read from it.
         generations: what is in force, and what was before.
+        consistency: compares what is known with what there is.
+        aside: as given.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -79,6 +85,7 @@ class Daemon:
         random: Random,
         in_tree: Mapping[str, type[Plugin]] = IN_TREE,
         no_bind: bool = False,
+        aside: Aside = at_once,
         max_in_unschedulable_seconds: float = 300.0,
     ) -> None:
         settings = configuration.settings
@@ -111,7 +118,8 @@ class Daemon:
             random=random,
             sampling=NodeSampling(percentages_of(settings)),
         )
-        first = self._build(configuration)
+        first = self._build(configuration, self.parts.registry())
+        first.registry.settle()
         self.watches = Watches(
             connection,
             self.parts,
@@ -127,6 +135,15 @@ class Daemon:
             cycles=self.cycles,
             watches=self.watches,
             tasks=self._tasks,
+            aside=aside,
+        )
+        self.aside = aside
+        self.consistency = ConsistencyChecker(
+            self.parts,
+            self.cycles,
+            self.watches,
+            metrics=self.metrics.consistency,
+            random=Random(hash(random.getstate()[1])),  # its own: nobody's ties are broken otherwise for it
         )
         show_state(self.metrics, self.parts, lambda: self.generations.in_force)
         show_queue(self.metrics, self.parts, self.cycles)
@@ -168,7 +185,7 @@ class Daemon:
         )
         return elector
 
-    def _build(self, configuration: Configuration) -> Generation:
+    def _build(self, configuration: Configuration, registry: Registry) -> Generation:
         """Build a configuration, plugins included; nothing of the daemon changes by that."""
         frameworks = self.parts.build_frameworks(
             configuration,
@@ -181,13 +198,20 @@ class Daemon:
                 PodEvents: self._recorders.of(profile),
                 Preemptions: self.cycles.preemptions,
             },
+            registry,
         )
         extenders = Extenders(configuration.settings.extenders, self.cycles.failures)
         needs = together(
             [needs_of(frameworks.values()), Needs(bound_pod_objects=extenders.want_victims_whole)]
         )
         return Generation(
-            configuration, frameworks, needs, extenders, self.metrics.refreshes, self.parts.clock
+            configuration,
+            frameworks,
+            needs,
+            extenders,
+            self.metrics.refreshes,
+            self.parts.clock,
+            registry,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -205,6 +229,7 @@ class Daemon:
                 self.generations.start()
                 self._tasks.spawn(self._recorders.run(), "events")
                 self._tasks.spawn(self.cycles.rejections.run(), "kubelet rejections")
+                self._tasks.spawn(self.consistency.run(), "consistency")
                 is_lost = await self._lead_until(stop)
         if is_lost:
             raise LeadershipLostError

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from scheduler.framework.interface import Needs, Plugin
     from scheduler.metrics.plugin_refresh import RefreshMetrics
     from scheduler.runtime.framework import Framework
+    from scheduler.runtime.registry import Registry
     from scheduler.snapshot import Snapshot
 
     Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
@@ -37,6 +38,7 @@ class Generation:
         extenders: the extenders of all profiles; None where none may be asked.
         metrics: is told how fresh the data are.
         clock: the time.
+        registry: has the code of the plugins.
     """
 
     configuration: Configuration
@@ -45,6 +47,7 @@ class Generation:
     extenders: Extenders | None
     metrics: RefreshMetrics
     clock: Clock
+    registry: Registry
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _first: list[asyncio.Event] = field(default_factory=list)
     # (plugin, profile) -> last success, or start
@@ -55,6 +58,7 @@ class Generation:
         self.stop_refreshing()
         if self.extenders is not None:
             await self.extenders.close()
+        self.registry.release()
 
     def start_refreshing(self, spawn: Spawn) -> None:
         """Begin to refresh the data of every plugin that wants it."""

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scheduler.app.needs import together
 from scheduler.app.reload_fields import keep_what_needs_a_restart
+from scheduler.app.trial import foreign_names
 from scheduler.cycle.sampling import percentages_of
+from scheduler.runtime.trial import load_each
 from scheduler.state.pod_states import PodState
 from scheduler.wasm.library import guest_urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from scheduler.app.aside import Aside
     from scheduler.app.assembly import Cycles, Parts
     from scheduler.app.generation import Generation
     from scheduler.app.tasks import Tasks
     from scheduler.app.watches import Watches
     from scheduler.configuration.load import Configuration
+    from scheduler.framework.interface import Needs
+    from scheduler.runtime.registry import Registry
 
 
 class Generations:
@@ -26,7 +32,8 @@ class Generations:
 
     Args:
         first: what to begin with.
-        build: makes a generation of a configuration; raises ConfigurationError.
+        build: makes a generation of a configuration and what was imported for it; raises ConfigurationError.
+        aside: does what takes long.
 
     Attributes:
         in_force: the generation that new attempts are made under.
@@ -36,12 +43,13 @@ class Generations:
     def __init__(
         self,
         first: Generation,
-        build: Callable[[Configuration], Generation],
+        build: Callable[[Configuration, Registry], Generation],
         *,
         parts: Parts,
         cycles: Cycles,
         watches: Watches,
         tasks: Tasks,
+        aside: Aside,
     ) -> None:
         self.in_force = first
         self.retiring: list[Generation] = []
@@ -50,6 +58,7 @@ class Generations:
         self._cycles = cycles
         self._watches = watches
         self._tasks = tasks
+        self._aside = aside
         self._reloading = asyncio.Lock()
         parts.profiles.swap(first.frameworks, first.extenders)
 
@@ -77,10 +86,7 @@ class Generations:
         """
         async with self._reloading:
             possible, left = keep_what_needs_a_restart(configuration, self.in_force.configuration)
-            if any(guest_urls(possible)):
-                # They are read and compiled while the old profiles go on.
-                await asyncio.to_thread(self._parts.guests.prepare, possible)
-            generation = self._build(possible)
+            generation = await self._built(possible)
             try:
                 await self._watches.grow(generation.needs)
                 generation.start_refreshing(self._tasks.spawn)
@@ -89,22 +95,54 @@ class Generations:
                 self._swap(generation)
             except BaseException:
                 await generation.close()
+                await self._watches.shrink(self._needs())
                 raise
         return left
 
+    async def _built(self, configuration: Configuration) -> Generation:
+        """Build a configuration; what it brings is imported and compiled while the old profiles go on."""
+        registry = self._parts.registry()
+        names = foreign_names(configuration)
+        try:
+            if names:
+                await self._aside(partial(self._prepare, configuration, names, registry))
+            return self._build(configuration, registry)
+        except BaseException:
+            registry.release()
+            raise
+
+    def _prepare(self, configuration: Configuration, names: Sequence[str], registry: Registry) -> None:
+        """Read, import and compile; what fails is told when it is built."""
+        if any(guest_urls(configuration)):
+            self._parts.guests.prepare(configuration)
+        load_each(configuration, names, registry, lambda _: None)
+
+    def _needs(self) -> Needs:
+        return together(generation.needs for generation in (self.in_force, *self.retiring))
+
     def _swap(self, generation: Generation) -> None:
-        """Take another generation; nothing here waits, so no cycle sees half of it."""
+        """Take another generation, all of it or nothing; nothing here waits, so no cycle sees half of it."""
+        old = self.in_force
+        try:
+            self._put_in_force(generation)
+        except BaseException:
+            self._put_in_force(old)
+            raise
+        generation.registry.settle()
+        self.retiring.append(old)
+        # Begun after the binding cycles of all choices so far, which therefore are under way when it looks.
+        self._tasks.spawn(self._retire(old), "old configuration")
+
+    def _put_in_force(self, generation: Generation) -> None:
         parts, settings = self._parts, generation.configuration.settings
-        old, self.in_force = self.in_force, generation
+        served = frozenset(self.in_force.frameworks)
+        self.in_force = generation
         self._let_go(generation)
         parts.profiles.swap(generation.frameworks, generation.extenders)
         self._cycles.sampling.configure(percentages_of(settings))
         parts.configure(settings)
-        self._take_in(generation.frameworks.keys() - old.frameworks.keys())
+        self._take_in(generation.frameworks.keys() - served)
         parts.bus.wake()
-        self.retiring.append(old)
-        # Begun after the binding cycles of all choices so far, which therefore are under way when it looks.
-        self._tasks.spawn(self._retire(old), "old configuration")
 
     def _let_go(self, generation: Generation) -> None:
         """Drop the pods of names that are served no longer."""
@@ -131,5 +169,4 @@ class Generations:
         async with self._reloading:
             await old.close()
             self.retiring.remove(old)
-            generations = (self.in_force, *self.retiring)
-            await self._watches.shrink(together(generation.needs for generation in generations))
+            await self._watches.shrink(self._needs())

@@ -6,6 +6,7 @@ import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from scheduler.app.consistency.page import cache_page
 from scheduler.app.live_explain import live_explanation
 from scheduler.server.access import Access
 from scheduler.server.http_server import application, serving
@@ -86,6 +87,8 @@ def pages(
         explain=lambda key: live_explanation(daemon, key, clock),
         access=access,
         turned_away=daemon.metrics.turned_away,
+        # Who asks in plain HTTP may be anybody, so nothing is changed for them.
+        more=[cache_page(daemon.consistency, daemon.parts, may_mend=access is not None)],
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.configuration.defaults import enabled_names
@@ -52,6 +53,8 @@ class Reloader:
     Args:
         settle: completes a configuration as at the start: flags over fields, and what must not be beside what;
             raises ConfigurationError.
+        try_out: runs the code that a configuration brings where it can do no harm; raises ConfigurationError.
+        keep: is given what is in force, as it was read, and its digest.
     """
 
     def __init__(
@@ -60,9 +63,13 @@ class Reloader:
         *,
         settle: Callable[[Configuration], Awaitable[Configuration]],
         clock: Clock,
+        try_out: Callable[[Configuration], Awaitable[None]] | None = None,
+        keep: Callable[[Configuration, bytes], None] | None = None,
     ) -> None:
         self._daemon = daemon
         self._settle = settle
+        self._try_out = try_out
+        self._keep = keep
         self._clock = clock
         self._metrics = daemon.metrics.configuration
         self._events = daemon.recorder(CONTROLLER)
@@ -94,7 +101,10 @@ class Reloader:
             Whether it is in force.
         """
         try:
-            configuration = await self._settle(offer.read())
+            read = await self._daemon.aside(offer.read)
+            configuration = await self._settle(read)
+            if self._try_out is not None:
+                await self._try_out(configuration)
             left = await self._daemon.reload(configuration)
         except ConfigurationError as error:
             self._refused(offer, "; ".join(map(str, error.errors)))
@@ -106,6 +116,8 @@ class Reloader:
             self._refused(offer, f"{type(error).__name__}: {error}")
         else:
             self._taken(offer, configuration, left)
+            if self._keep is not None:
+                await self._daemon.aside(partial(self._keep, read, offer.digest))
             return True
         return False
 

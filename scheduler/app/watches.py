@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.pod_handlers import PodHandler
     from scheduler.framework.interface import Needs
     from scheduler.metrics import Metrics
+    from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
 
 _TERMINAL_PODS_LEFT_OUT = "status.phase!=Succeeded,status.phase!=Failed"
@@ -40,6 +41,7 @@ class Watches:
 
     Attributes:
         pods: who reads them.
+        nodes: likewise.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Watches:
         self._parts = parts
         self._spawn: Spawn | None = None
         self._tasks: dict[Reflector[Any], asyncio.Task[None]] = {}
+        self._restarting = asyncio.Lock()
         self._decode_pod = PodDecoder(needs)
         self._reflector: Callable[..., Reflector[Any]] = partial(
             Reflector, connection, random=random, observer=metrics
@@ -66,11 +69,13 @@ class Watches:
             objects=parts.pods,
             field_selector=_TERMINAL_PODS_LEFT_OUT,
         )
-        self._nodes = self._reflector(NODES, decode=decode_node, handler=NodeHandler(parts))
+        self.nodes: Reflector[NodeObject] = self._reflector(
+            NODES, decode=decode_node, handler=NodeHandler(parts)
+        )
         self._others = {kind: self._reflector_of(kind) for kind in sorted(needs.kinds)}
 
     def __iter__(self) -> Iterator[Reflector[Any]]:
-        yield self._nodes
+        yield self.nodes
         yield self.pods
         yield from self._others.values()
 
@@ -90,6 +95,18 @@ class Watches:
         for reflector in list(self):
             await reflector.wait_synced()
 
+    def kinds(self) -> Iterator[tuple[str, Reflector[dict[str, Any]]]]:
+        """Yield the kinds that plugins need, as they name them, and who reads each."""
+        yield from self._others.items()
+
+    async def read_again(self, reflector: Reflector[Any]) -> None:
+        """Have one kind listed and decoded anew; what is known of it stays meanwhile."""
+        async with self._restarting:
+            if reflector in self._tasks:
+                await self._stop(reflector)
+                reflector.read_anew()
+                self._start(reflector)
+
     async def grow(self, needs: Needs) -> None:
         """Watch and keep what is needed besides what is already; returns when all of it is there.
 
@@ -105,9 +122,7 @@ class Watches:
                 self._start(reflector)
             keeps_more = self._decode_pod.keep_also(needs)
             if keeps_more:
-                await self._stop(self.pods)
-                self.pods.read_anew()
-                self._start(self.pods)
+                await self.read_again(self.pods)
             async with asyncio.timeout(GROWTH_SECONDS):
                 for reflector in fresh.values():
                     await reflector.wait_synced()

@@ -37,6 +37,11 @@ follow_config = option(
     "and the old one kept.",
     section=_SECTION,
 )
+last_good_config = file_option(
+    "--last-good-config",
+    help="Keep the configuration in force in this file, and begin with it when the one that is given is found to be wrong.",
+    section=_SECTION,
+)
 write_config_to = file_option(
     "--write-config-to", help="Write the configuration in effect to a file, and end.", section=_SECTION
 )

@@ -10,7 +10,7 @@ from scheduler.cli.options import choice_option, file_option
 from scheduler.logs import LogFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
 
@@ -32,6 +32,11 @@ def run_in_loop(main: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(main)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(main)
+
+
+def call_on_signal(name: signal.Signals, called: Callable[[], None]) -> None:
+    """Have something called in the running loop whenever the process gets a signal, instead of what it does otherwise."""
+    asyncio.get_running_loop().add_signal_handler(name, called)
 
 
 def stop_on_signals() -> asyncio.Event:

@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import logging
 import random
+import signal
 import sys
 from contextlib import AsyncExitStack, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from scheduler.app.aside import in_a_thread
 from scheduler.app.config_file import ConfigFile
 from scheduler.app.config_map import ConfigMapKey, ConfigMapSource, read_config_map, with_policies
 from scheduler.app.daemon import Daemon
 from scheduler.app.default_scheduler import refuse_beside_default_scheduler
 from scheduler.app.following import following_config_map, following_file
+from scheduler.app.last_good import LastGood
 from scheduler.app.memory import settle_memory
 from scheduler.app.reloader import Reloader
 from scheduler.app.serving import Serving
+from scheduler.app.trial import try_out
 from scheduler.cli import configuration as configuration_flags
 from scheduler.cli import serving as serving_flags
 from scheduler.cli.leader_election import leader_election_flags
 from scheduler.cli.options import command, duration_option, option
-from scheduler.cli.process import kubeconfig_option, logging_format_option, run_in_loop, stop_on_signals
+from scheduler.cli.process import (
+    call_on_signal,
+    kubeconfig_option,
+    logging_format_option,
+    run_in_loop,
+    stop_on_signals,
+)
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
@@ -33,7 +44,7 @@ from scheduler.errors import ConfigurationError, FieldError, LeadershipLostError
 from scheduler.logs import configure_logging, level_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from scheduler.client.connection import ApiConnection
     from scheduler.configuration.load import Configuration
@@ -63,6 +74,7 @@ logger = logging.getLogger(__name__)
     help="How long a rejected pod waits for an event that may help it, before it is tried all the same.",
 )
 @configuration_flags.write_config_to
+@configuration_flags.last_good_config
 @option("--no-bind", is_flag=True, help="Decide, explain and count, and write nothing, not even the lease.")
 @option(
     "--replace-default-scheduler",
@@ -85,6 +97,7 @@ def run(
     logging_format: LogFormat | None,
     pod_max_in_unschedulable_pods_duration: Duration,
     write_config_to: Path | None,
+    last_good_config: Path | None,
     no_bind: bool,
     replace_default_scheduler: bool,
     overriding: Callable[[Configuration], Configuration],
@@ -109,6 +122,7 @@ def run(
         kubeconfig=str(kubeconfig) if kubeconfig else None,
         serving=serving,
         write_config_to=write_config_to,
+        last_good=last_good_config,
         follow=follow_config,
         max_in_unschedulable_seconds=pod_max_in_unschedulable_pods_duration.seconds,
         no_bind=no_bind,
@@ -125,27 +139,100 @@ def _write(configuration: Configuration, path: Path) -> None:
     path.write_text(to_yaml(configuration))
 
 
-async def _read(
+@dataclass(slots=True)
+class _Origin:
+    """Where the configuration comes from.
+
+    Attributes:
+        read: gives it, for the first time.
+        name: for messages; "" where there is none to be read.
+        file: follows it, if it is a file.
+        config_map: follows it, if it is in a ConfigMap.
+        connection: to the API server, where that is asked for it.
+    """
+
+    read: Callable[[], Awaitable[Configuration]]
+    name: str = ""
+    file: ConfigFile | None = None
+    config_map: ConfigMapSource | None = None
+    connection: ApiConnection | None = None
+
+    @property
+    def followed(self) -> ConfigFile | ConfigMapSource | None:
+        return self.file or self.config_map
+
+
+async def _origin(
     config: Path | None, config_map: ConfigMapKey | None, kubeconfig: str | None, stack: AsyncExitStack
-) -> tuple[Configuration, ConfigFile | None, ConfigMapSource | None, ApiConnection | None]:
-    """Return the configuration to begin with, what it is followed by, and the connection if that took one."""
+) -> _Origin:
     policies: dict[PolicyConfigMap, str] = {}
     if config_map is not None:
         connection = await stack.enter_async_context(connect(kubeconfig))
         folder = stack.enter_context(TemporaryDirectory(prefix="custom-scheduler-"))
         source = ConfigMapSource(config_map, Path(folder), policies)
-        first = partial(source.first, await read_config_map(connection, config_map))
-        return (
-            await with_policies(first, policies, lambda _: nullcontext(connection)),
-            None,
-            source,
-            connection,
+
+        async def read_map() -> Configuration:
+            first = partial(source.first, await read_config_map(connection, config_map))
+            return await with_policies(first, policies, lambda _: nullcontext(connection))
+
+        return _Origin(read_map, config_map.source, config_map=source, connection=connection)
+    if config is not None:
+        file = ConfigFile(config, policies)
+
+        async def read_file() -> Configuration:
+            return await with_policies(
+                file.load, policies, lambda named: connect(kubeconfig or named or None)
+            )
+
+        return _Origin(read_file, str(config), file=file)
+
+    async def read_nothing() -> Configuration:
+        return default()
+
+    return _Origin(read_nothing)
+
+
+async def _begin(
+    origin: _Origin, kept: LastGood | None, build: Callable[[Configuration], Awaitable[Daemon]]
+) -> tuple[Daemon, bytes]:
+    """Build the daemon by the configuration there is, or else by the last good one; return it with the digest.
+
+    Raises:
+        ConfigurationError: it is wrong, and no other was kept that can be used.
+    """
+    try:
+        read = await origin.read()
+        daemon = await build(read)
+    except ConfigurationError as error:
+        before = None if kept is None else kept.read()
+        if before is None:
+            raise
+        read, digest = before
+        logger.error(  # noqa: TRY400 - no mistake of ours
+            "Configuration cannot be used; the last good one is used instead",
+            extra={"source": origin.name, "error": "; ".join(map(str, error.errors))},
         )
-    if config is None:
-        return default(), None, None, None
-    file = ConfigFile(config, policies)
-    read = await with_policies(file.load, policies, lambda named: connect(kubeconfig or named or None))
-    return read, file, None, None
+        try:
+            daemon = await build(read)
+        except ConfigurationError:
+            raise error from None
+        if origin.followed is not None:
+            origin.followed.unread()  # it is offered once more, and refused where everybody sees it
+        return daemon, digest
+    digest = b"" if origin.followed is None else origin.followed.digest
+    if kept is not None:
+        kept.keep(read, digest)
+    return daemon, digest
+
+
+def _tell_notes(configuration: Configuration) -> None:
+    for note in configuration.notes:
+        logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
+    if configuration.api_version != API_VERSION:
+        logger.info(
+            "Configuration is of an old version; `custom-scheduler check --convert` prints today's form",
+            extra={"api_version": configuration.api_version},
+        )
 
 
 async def _run(
@@ -156,6 +243,7 @@ async def _run(
     kubeconfig: str | None,
     serving: Serving,
     write_config_to: Path | None,
+    last_good: Path | None,
     follow: bool,
     max_in_unschedulable_seconds: float,
     no_bind: bool,
@@ -163,51 +251,62 @@ async def _run(
 ) -> None:
     stop = stop_on_signals()
     async with AsyncExitStack() as stack:
-        read, file, source, connection = await _read(config, config_map, kubeconfig, stack)
-        configuration = overriding(read)
+        origin = await _origin(config, config_map, kubeconfig, stack)
         if write_config_to is not None:
-            _write(configuration, write_config_to)
+            _write(overriding(await origin.read()), write_config_to)
             return
-        for note in configuration.notes:
-            logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
-        if configuration.api_version != API_VERSION:
-            logger.info(
-                "Configuration is of an old version; `custom-scheduler check --convert` prints today's form",
-                extra={"api_version": configuration.api_version},
-            )
-        if connection is None:
-            kubeconfig = kubeconfig or configuration.settings.client_connection.kubeconfig or None
-            connection = await stack.enter_async_context(connect(kubeconfig))
+        clock = SystemClock()
+        connection = origin.connection
 
         async def settle(read: Configuration) -> Configuration:
             settled = overriding(read)
             if not may_replace:
+                assert connection is not None
                 await refuse_beside_default_scheduler(connection, settled)
             return settled
 
-        clock = SystemClock()
-        daemon = Daemon(
-            connection,
-            await settle(configuration),
-            clock=clock,
-            random=random.Random(),
-            no_bind=no_bind,
-            max_in_unschedulable_seconds=max_in_unschedulable_seconds,
-        )
+        async def build(read: Configuration) -> Daemon:
+            nonlocal connection
+            if connection is None:
+                named = kubeconfig or overriding(read).settings.client_connection.kubeconfig or None
+                connection = await stack.enter_async_context(connect(named))
+            settled = await settle(read)
+            await try_out(settled)
+            return Daemon(
+                connection,
+                settled,
+                clock=clock,
+                random=random.Random(),
+                no_bind=no_bind,
+                aside=in_a_thread,
+                max_in_unschedulable_seconds=max_in_unschedulable_seconds,
+            )
+
+        kept = LastGood(last_good, origin.name) if last_good is not None and origin.name else None
+        daemon, digest = await _begin(origin, kept, build)
+        configuration = daemon.configuration
+        assert connection is not None
+        _tell_notes(configuration)
         daemon.parts.budget.take_clock()
         stack.callback(daemon.parts.budget.give_clock_back)
+        call_on_signal(signal.SIGUSR2, daemon.consistency.ask)  # as kube-scheduler's cache debugger
         if serving.secure_port or serving.http_port:
             from scheduler.app.pages import serving_pages  # an HTTP server takes half as long as all the rest
 
             await stack.enter_async_context(
                 serving_pages(daemon, configuration, serving, connection=connection, stop=stop, clock=clock)
             )
-        reloader = Reloader(daemon, settle=settle, clock=clock)
-        if follow and file is not None:
-            await stack.enter_async_context(following_file(daemon, reloader, file))
-        if follow and source is not None:
+        reloader = Reloader(
+            daemon, settle=settle, clock=clock, try_out=try_out, keep=None if kept is None else kept.keep
+        )
+        if follow and origin.file is not None:
+            await stack.enter_async_context(following_file(daemon, reloader, origin.file))
+        if follow and origin.config_map is not None:
             await stack.enter_async_context(
-                following_config_map(daemon, reloader, source, connection=connection, kubeconfig=kubeconfig)
+                following_config_map(
+                    daemon, reloader, origin.config_map, connection=connection, kubeconfig=kubeconfig
+                )
             )
+        reloader.started_with(digest)
         await daemon.run(stop)
     logger.info("Stopped")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from urllib.parse import quote, urlencode
 
 from scheduler.client.http.pool import ConnectionPool
-from scheduler.client.http.request import Request, Response
+from scheduler.client.http.request import JSON, Request, Response
 from scheduler.client.wire import answer_error
 from scheduler.errors import ApiError
 from scheduler.version import VERSION
@@ -31,6 +31,7 @@ TIMEOUT = "Timeout"
 
 _SENT_TWICE = frozenset({"GET", "PUT", "DELETE"})
 """Methods that may be carried out twice: sent once more over another connection where not a byte of an answer came."""
+_ACCEPT = f"\r\nAccept: {JSON}\r\n"
 _IN_A_URL = "/?&=%:@!$'()*+,;~[]"
 _LINES_AT_A_TIME = 32  # then the other tasks get a turn: about a millisecond of events
 
@@ -223,6 +224,8 @@ class ApiConnection:
         if not path.isascii() or not path.isprintable() or " " in path:
             path = quote(path, safe=_IN_A_URL)
         query = f"?{urlencode(request.params)}" if request.params else ""
+        if request.accept != JSON:
+            constant = constant.replace(_ACCEPT, f"\r\nAccept: {request.accept}\r\n", 1)
         head = f"{request.method} {prefix}{path}{query}{constant}"
         if request.body is None and request.method == "GET":
             return f"{head}\r\n".encode()
@@ -234,8 +237,8 @@ class ApiConnection:
         """Return what comes before and after the path in every request."""
         endpoint = self._pool.endpoint
         constant = (
-            f" HTTP/1.1\r\nHost: {endpoint.host}\r\nUser-Agent: {self.user_agent}\r\n"
-            f"Accept: application/json\r\nAccept-Encoding: identity\r\n{endpoint.headers}"
+            f" HTTP/1.1\r\nHost: {endpoint.host}\r\nUser-Agent: {self.user_agent}{_ACCEPT}"
+            f"Accept-Encoding: identity\r\n{endpoint.headers}"
         )
         if authorization is not None:
             constant += f"Authorization: {authorization}\r\n"

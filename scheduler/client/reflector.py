@@ -19,6 +19,7 @@ from scheduler.client import wire
 from scheduler.client.backoff import Backoff
 from scheduler.client.connection import CONNECTION_LOST, TIMEOUT
 from scheduler.client.store import Handler, Store
+from scheduler.client.versions import read_versions
 from scheduler.client.watch import list_into, watch
 from scheduler.errors import ApiError
 
@@ -116,6 +117,11 @@ class Reflector(Generic[T]):
         return self._store.objects
 
     @property
+    def versions(self) -> Mapping[str, tuple[str, str]]:
+        """Key -> (uid, resourceVersion) of all that the watch has shown, what nobody can read included."""
+        return self._store.versions
+
+    @property
     def resource_version(self) -> str:
         """Up to where everything is known; "" before the first list and after an expiry."""
         return self._version
@@ -132,6 +138,19 @@ class Reflector(Generic[T]):
     def is_outdated(self, key: str) -> bool:
         """Say whether an object of the store has a newer version, which nobody can read."""
         return self._store.is_outdated(key)
+
+    async def served_versions(self) -> Mapping[str, tuple[str, str]]:
+        """Ask the API server for the versions of all there is, past the watch.
+
+        Raises:
+            ApiError: refused or cut off.
+        """
+        try:
+            return await read_versions(self._connection, self._path, self._selectors)
+        except ApiError as error:
+            if self._optional and error.status == HTTPStatus.NOT_FOUND:
+                return {}
+            raise
 
     def read_anew(self) -> None:
         """Have the next `run` list everything and decode it again; none may be running.

@@ -76,6 +76,11 @@ class Store(Generic[T]):
     def objects(self) -> Mapping[str, T]:
         return self._objects
 
+    @property
+    def versions(self) -> Mapping[str, tuple[str, str]]:
+        """Key -> (uid, resourceVersion) as seen last, of objects that nobody can read too."""
+        return self._versions
+
     def is_outdated(self, key: str) -> bool:
         """Say whether an object has a newer version than the one here, which nobody can read."""
         known: Any = self._objects.get(key)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=msgspec.Struct)
 
 _MAX_INT32 = 2**31 - 1
+_MOST_FAULTS = 100  # who has made so many has made one; looking for what was meant takes a while for each
 _FAULTY = object()  # stands for a value whose fault has been noted
 
 _COLLECTIONS: dict[type[inspect.Type], Any] = {
@@ -95,7 +96,8 @@ class _Decoder:
             return self._fault(path, str(error))
 
     def _fault(self, path: str, problem: str) -> object:
-        self.errors.append(FieldError(path, problem))
+        if len(self.errors) < _MOST_FAULTS:
+            self.errors.append(FieldError(path, problem))
         return _FAULTY
 
     def _struct(self, value: Any, kind: inspect.StructType, path: str) -> Any:
@@ -116,7 +118,7 @@ class _Decoder:
     def _fields(self, value: dict[str, Any], kind: inspect.StructType, path: str) -> dict[str, Any]:
         fields = {field.encode_name: field for field in kind.fields}
         for key in value:
-            if key not in fields:
+            if key not in fields and len(self.errors) < _MOST_FAULTS:
                 self._fault(child(path, key), unknown_field(kind.cls, key, fields))
         found: dict[str, Any] = {}
         for key, field in fields.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
     from scheduler.configuration.versions.conversion import Conversion
 
+_MOST_FAULTS = 100
+"""Of rules; who has broken so many has broken one."""
 NO_POLICIES: Mapping[PolicyConfigMap, str] = MappingProxyType({})
 
 
@@ -192,7 +195,8 @@ def _settings_of(
     if settings is None:
         return None, errors
     settings = with_scalars(settings)
-    rules = (replace(fault, path=original(fault.path)) for fault in validation.faults(settings))
+    found = islice(validation.faults(settings), _MOST_FAULTS)
+    rules = (replace(fault, path=original(fault.path)) for fault in found)
     return settings, [*errors, *not_below([*known, *errors], rules)]
 
 

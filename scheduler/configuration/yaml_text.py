@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 _MAX_DEPTH = 64
 _MAX_VALUES = 100_000  # aliases within aliases would otherwise expand without end
 _MAX_VALUES_OF_MANY = 20_000_000  # a cluster of 5000 nodes has about 5 million
+_MAX_CHARACTERS = (
+    4 * 2**20
+)  # of all scalars, aliases followed: a long text a hundred thousand times is no more a text
+_MAX_CHARACTERS_OF_MANY = 2**31
+_MAX_TEXT = 2**20  # characters; what a ConfigMap can hold
+_LONG_TEXT = (
+    2**16
+)  # beyond, the quick reader is worth its poorer words: the other takes ten seconds for a megabyte
+_MOST_ERRORS = 100  # who has made so many has made one
 
 
 @dataclass(slots=True)
@@ -42,7 +51,10 @@ class Document:
 
 def read(text: str) -> Document:
     """Read a text that holds one YAML document; never raises."""
-    nodes, error = _composed(text, compose)
+    if len(text) > _MAX_TEXT:
+        return Document(errors=[FieldError("", f"has {len(text)} characters, at most {_MAX_TEXT} are read")])
+    quickly = partial(compose_quickly, deepest=_MAX_DEPTH)
+    nodes, error = _composed(text, compose if len(text) <= _LONG_TEXT else quickly)
     if error is not None:
         return Document(errors=[error])
     if len(nodes) > 1:
@@ -50,7 +62,7 @@ def read(text: str) -> Document:
         return Document(
             errors=[FieldError(f"line {line}", "a second document begins, one configuration is one document")]
         )
-    return _ValueReader(_MAX_VALUES).document(nodes[0]) if nodes else Document()
+    return _ValueReader(_MAX_VALUES, _MAX_CHARACTERS).document(nodes[0]) if nodes else Document()
 
 
 def read_all(text: str) -> list[Document]:
@@ -62,7 +74,7 @@ def read_all(text: str) -> list[Document]:
     nodes, error = _composed(text, partial(compose_quickly, deepest=_MAX_DEPTH))
     if error is not None:
         return [Document(errors=[error])]
-    return [_ValueReader(_MAX_VALUES_OF_MANY).document(node) for node in nodes]
+    return [_ValueReader(_MAX_VALUES_OF_MANY, _MAX_CHARACTERS_OF_MANY).document(node) for node in nodes]
 
 
 def _composed(
@@ -104,10 +116,12 @@ class _OutOfBoundsError(Exception):
 class _ValueReader:
     """Nodes to values; notes faults and goes on without the faulty value."""
 
-    def __init__(self, most_values: int) -> None:
+    def __init__(self, most_values: int, most_characters: int) -> None:
         self.errors: list[FieldError] = []
         self._most_values = most_values
+        self._most_characters = most_characters
         self._count = 0
+        self._characters = 0
 
     def document(self, root: yaml.Node) -> Document:
         try:
@@ -129,6 +143,9 @@ class _ValueReader:
             # null keeps the places of the entries after a faulty one, and so their paths.
             return [None if value is _FAULTY else value for value in values]
         if isinstance(node, yaml.ScalarNode):
+            self._characters += len(node.value)
+            if self._characters > self._most_characters:
+                raise _OutOfBoundsError(FieldError("", f"holds more than {self._most_characters} characters"))
             try:
                 return _scalar(node)
             except ValueError as error:
@@ -149,7 +166,7 @@ class _ValueReader:
             line = key_node.start_mark.line + 1
             if key in lines:
                 where = f"on line {line}" if lines[key] == line else f"on lines {lines[key]} and {line}"
-                self.errors.append(FieldError(child(path, key), f"given twice, {where}"))
+                self._note(FieldError(child(path, key), f"given twice, {where}"))
                 continue
             lines[key] = line
             value = self.value(value_node, child(path, key), depth + 1)
@@ -184,8 +201,13 @@ class _ValueReader:
         return result
 
     def _fault(self, path: str, node: yaml.Node, problem: str) -> object:
-        self.errors.append(FieldError(path or f"line {node.start_mark.line + 1}", problem))
+        self._note(FieldError(path or f"line {node.start_mark.line + 1}", problem))
         return _FAULTY
+
+    def _note(self, error: FieldError) -> None:
+        if len(self.errors) == _MOST_ERRORS:
+            raise _OutOfBoundsError(FieldError("", "and more"))
+        self.errors.append(error)
 
 
 def _scalar(node: yaml.ScalarNode) -> Any:

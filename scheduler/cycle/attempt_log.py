@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from scheduler.framework.status import Status
+    from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
 PLACED_BYTES = 16 * 1024 * 1024
@@ -83,6 +85,10 @@ class AttemptLog:
         kept = self._waiting.get(key) or self._placed.get(key)
         return kept and kept.attempt()
 
+    def latest(self, most: int) -> list[PodInfo]:
+        """Return so many of the pods that were placed last, as they were before."""
+        return self._placed.latest(most)
+
     @property
     def kept_bytes(self) -> int:
         """About how much memory is held."""
@@ -109,6 +115,9 @@ class _Shelf:
         found = self._kept.pop(key, None)
         if found is not None:
             self.bytes -= found[1]
+
+    def latest(self, most: int) -> list[PodInfo]:
+        return [kept.decided[0] for kept, _ in islice(reversed(self._kept.values()), most)]
 
     def get(self, key: str) -> _Kept | None:
         found = self._kept.get(key)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
@@ -66,6 +68,12 @@ class Scheduler:
         self._sampling = sampling
         self._attempts = attempts
         self._stopping = False
+        # pod uid -> attempts under way; for a moment two, when a pod comes back from one and the next begins
+        self._in_hand = Counter[str]()
+
+    def has_in_hand(self, uid: str) -> bool:
+        """Say whether an attempt at a pod is under way: somebody is at work who will bring it back, or bind it."""
+        return uid in self._in_hand
 
     def stop(self) -> None:
         """Begin no more attempts; `run` returns when the bindings under way have ended, or after 10 seconds."""
@@ -82,11 +90,15 @@ class Scheduler:
                 if queued is None:
                     await self._wait_for_work()
                     continue
+                uid = queued.pod.uid
+                self._in_hand[uid] += 1
                 assumed = await self._budget.in_stretches(self._attempt(queued))
-                if assumed is not None:
+                if assumed is None:
+                    self._put_down(uid)
+                else:
                     binding = asyncio.create_task(self._binding.run(assumed), name=f"bind {assumed.pod.key}")
                     bindings.add(binding)
-                    binding.add_done_callback(bindings.discard)
+                    binding.add_done_callback(partial(self._bound, bindings, uid))
                 # Watch events, bindings and the lease get their turn between two pods.
                 await asyncio.sleep(0)
             await _finish(bindings)
@@ -95,6 +107,15 @@ class Scheduler:
                 binding.cancel()
             if bindings:
                 await asyncio.wait(bindings)
+
+    def _bound(self, bindings: set[asyncio.Task[None]], uid: str, binding: asyncio.Task[None]) -> None:
+        bindings.discard(binding)
+        self._put_down(uid)
+
+    def _put_down(self, uid: str) -> None:
+        self._in_hand[uid] -= 1
+        if not self._in_hand[uid]:
+            del self._in_hand[uid]
 
     async def _wait_for_work(self) -> None:
         now = self._clock.monotonic()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
 from scheduler.metrics.configuration import ConfigurationMetrics
+from scheduler.metrics.consistency import ConsistencyMetrics
 from scheduler.metrics.families import Families, exponential_buckets
 from scheduler.metrics.plugin_refresh import RefreshMetrics
 from scheduler.metrics.rest_client import RestClientMetrics
@@ -52,6 +53,7 @@ class Metrics:
         rest_client: is told of requests to the API server.
         configuration: is told of configurations that are offered while it runs.
         refreshes: is told of the background data of plugins.
+        consistency: is told what comparisons with the API server found.
     """
 
     def __init__(self) -> None:
@@ -59,6 +61,7 @@ class Metrics:
         self.rest_client = RestClientMetrics(self.families)
         self.configuration = ConfigurationMetrics(self.families)
         self.refreshes = RefreshMetrics(self.families)
+        self.consistency = ConsistencyMetrics(self.families)
         counters, histograms = self.families.counters, self.families.histograms
         self._attempts = counters(
             "scheduler_schedule_attempts_total",

@@ -50,6 +50,8 @@ def was(value: object) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint that follows a sentence, as in `, did you mean "plugins"?`; "" when nothing is near."""
+    if len(name) > _LONGEST_SHOWN:
+        return ""
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     near = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
     return f", did you mean {quoted(by_lower_case[near[0]])}?" if near else ""

@@ -119,6 +119,24 @@ class Contents:
         del self.pods[uid]
         self.places.move(uid, Place.OUTSIDE, at=at, why=why)
 
+    def holds(self, uid: str) -> bool:
+        """Say whether a pod is whole where it is: known, and in the part that belongs to its place."""
+        place = self.places.of(uid)
+        if place is Place.OUTSIDE:
+            return uid not in self.pods
+        return uid in self.pods and uid in self._part(place)
+
+    def discard(self, uid: str, *, at: float, why: str) -> None:
+        """Take out of every part whatever is left of a pod."""
+        for part in (self.active, self.backoff, self.unschedulable):
+            part.remove(uid)
+        if uid in self.in_flight:
+            self.in_flight.end(uid)
+        self.rejections.forget(uid)
+        self.pods.pop(uid, None)
+        if self.places.of(uid) is not Place.OUTSIDE:
+            self.places.move(uid, Place.OUTSIDE, at=at, why=why)
+
     def newest(self, uid: str) -> PodInfo | None:
         """Return a pod's newest version; None if it is not here or was deleted while in flight."""
         if uid in self.in_flight:

@@ -132,6 +132,16 @@ class SchedulingQueue(QueueView):
         elif place is not Place.OUTSIDE:
             self._contents.drop(uid, at=self._clock.monotonic(), why=why)
 
+    def put_back(self, pod: PodInfo, why: str) -> None:
+        """Take in anew a pod that was found where no pod may be; whatever is left of it here is thrown away."""
+        self._contents.discard(pod.uid, at=self._clock.monotonic(), why=why)
+        self._admit(pod, UNSCHEDULABLE_POD_ADD.label)
+
+    def throw_out(self, uid: str, why: str) -> None:
+        """Let go of whatever is left here of a pod that should not be here."""
+        self._contents.discard(uid, at=self._clock.monotonic(), why=why)
+        self._nominator.delete(uid)
+
     def nominate(self, uid: str, node_name: str | None) -> None:
         """Nominate a pod to a node; "" takes a nomination back, None goes by the pod's status.
 

@@ -44,6 +44,10 @@ class QueueView:
         """Return a pod of the queue, in flight or not."""
         return self._contents.pods.get(uid)
 
+    def holds(self, uid: str) -> bool:
+        """Say whether a pod is whole where `place_of` says it is; false is a mistake of ours."""
+        return self._contents.holds(uid)
+
     def pods(self) -> Iterable[QueuedPodInfo]:
         """Return all pods of the queue, those in flight too; nothing may be changed until the last was taken."""
         return self._contents.pods.values()

@@ -36,7 +36,10 @@ def build_plugin(plugin: type[Plugin], args: PluginArgs, capabilities: Mapping[t
             raise PluginLoadError(plugin.name, f"asks for {capability.__name__}, which is not to be had here")
     try:
         built = plugin(**given)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # A constructor that says SystemExit means itself, and one that says CancelledError too.
         told = f"cannot be built: {type(error).__name__}: {error}"
         raise PluginLoadError(plugin.name, told) from error
     for fault in refresh_faults(built):

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 
 
 class PluginFiles:
-    """The files read so far; two plugins of one file share its module."""
+    """The files read so far; two plugins of one file share its module.
+
+    While it is in use, a module is found by its name in `sys.modules`, as annotations and pickles want it.
+    """
 
     def __init__(self) -> None:
         self._modules: dict[Path, ModuleType] = {}
+        self._before: dict[str, ModuleType | None] = {}  # a module's name -> what had it before
 
     def load(self, path: Path, class_name: str, reference: str) -> type[Plugin]:
         """Return a plugin class of a file.
@@ -50,13 +54,30 @@ class PluginFiles:
         try:
             module = _execute(path, name, reference)
             found = _plugin_of(module, class_name, reference)
-        except PluginLoadError:
+        except BaseException:
             sys.modules.pop(name, None)
             if before is not None:
                 sys.modules[name] = before
             raise
         self._modules[path] = module
+        self._before[name] = before
         return found
+
+    def settle(self) -> None:
+        """Give up what had the names before: these are in force."""
+        self._before = dict.fromkeys(self._before)
+
+    def release(self) -> None:
+        """Give the names back: to what had them before, or to nobody."""
+        for module in self._modules.values():
+            name = module.__name__
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+                before = self._before.get(name)
+                if before is not None:
+                    sys.modules[name] = before
+        self._modules.clear()
+        self._before.clear()
 
 
 def class_of(module: ModuleType, class_name: str, reference: str) -> object:
@@ -94,7 +115,10 @@ def _execute(path: Path, name: str, reference: str) -> ModuleType:
         # version of the same size and second.
         code = loader.source_to_code(path.read_bytes(), str(path))
         exec(code, module.__dict__)  # noqa: S102 - a plugin is code of the operator's choice
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # Whatever a file raises, it is its own: nobody else is in this call.
         raise PluginLoadError(reference, told(error, path)) from error
     return module
 

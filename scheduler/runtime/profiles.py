@@ -121,15 +121,20 @@ class _Loader:
                         told = f"{name!r} is another guest in an earlier profile; give it a name of its own"
                         self.faults.append(FieldError(args_path, told))
                         continue
-                    self.args[path, name] = _read_args(plugin, profile, name, path)
+                    self.args[path, name] = read_args(plugin, profile, name, path)
                 except PluginLoadError as error:
                     self.faults.append(FieldError(f"{path}.plugins", str(error)))
                 except ConfigurationError as error:
                     self.faults.extend(error.errors)
 
 
-def _read_args(plugin: type[Plugin], profile: Profile, name: str, path: str) -> PluginArgs:
-    """Read a plugin's arguments, given for the name it is enabled by or for its own."""
+def read_args(plugin: type[Plugin], profile: Profile, name: str, path: str) -> PluginArgs:
+    """Read a plugin's arguments, given for the name it is enabled by or for its own.
+
+    Raises:
+        ConfigurationError: what is wrong with them.
+        PluginLoadError: the plugin's own checks of them raise.
+    """
     values, where = find_args(profile, name, path)
     if not values:
         values, where = find_args(profile, plugin.name, path)

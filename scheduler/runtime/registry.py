@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scheduler.errors import PluginLoadError
+from scheduler.errors import PluginLoadError, SchedulerError
 from scheduler.runtime.checking import check_plugin
 from scheduler.runtime.plugin_files import PluginFiles, class_of, told
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from importlib.metadata import EntryPoints
 
     from scheduler.framework.interface import Plugin
@@ -47,6 +48,7 @@ class Registry:
         self._guests = guests
         self._loaded: dict[tuple[str, Path | None], type[Plugin]] = {}
         self._loaded_guests: dict[tuple[str, Path | None, str], type[Plugin]] = {}
+        self._failed: dict[tuple[object, ...], SchedulerError] = {}
         self._files = PluginFiles()
 
     def find_for(
@@ -70,9 +72,21 @@ class Registry:
             return self.find(reference, folder)
         key = (reference, folder, str(values.get("guestURL")))
         if key not in self._loaded_guests:
-            found = guests.load(reference, values, folder=folder, path=path, args_path=args_path)
-            self._loaded_guests[key] = check_plugin(found, reference)
+            with self._failing_once(*key, path):
+                found = guests.load(reference, values, folder=folder, path=path, args_path=args_path)
+                self._loaded_guests[key] = check_plugin(found, reference)
         return self._loaded_guests[key]
+
+    @contextmanager
+    def _failing_once(self, *key: object) -> Iterator[None]:
+        """Have what failed once fail again at once: it may have taken long."""
+        if key in self._failed:
+            raise self._failed[key]
+        try:
+            yield
+        except SchedulerError as error:
+            self._failed[key] = error
+            raise
 
     def _is_free(self, reference: str) -> bool:
         """Whether a name is none that needs no path or module, nor a path or module of Python."""
@@ -94,12 +108,24 @@ class Registry:
             return self._in_tree[reference]
         key = (reference, folder)
         if key not in self._loaded:
-            self._loaded[key] = self._load(reference, folder)
+            with self._failing_once(*key):
+                self._loaded[key] = self._load(reference, folder)
         return self._loaded[key]
 
     def knows(self, name: str) -> bool:
         """Say whether a name needs no path or module: it is that of an in-tree plugin or an installed entry point."""
         return name in self._in_tree or name in _entry_points().names
+
+    def settle(self) -> None:
+        """Note that what was found is in force."""
+        self._files.settle()
+
+    def release(self) -> None:
+        """Let go of the modules of plugin files; of what installed packages have Python keeps hold."""
+        self._loaded.clear()
+        self._loaded_guests.clear()
+        self._failed.clear()
+        self._files.release()
 
     def _load(self, reference: str, folder: Path | None) -> type[Plugin]:
         path, _, class_name = reference.partition(":")

@@ -86,7 +86,7 @@ def application(
         pages.append(Page("/metrics/resources", _pod_resources(pods, is_leading)))
     if explain is not None:
         pages.append(Page("/debug/explain/{namespace}/{name}", _explanation(explain)))
-    paths = msgspec.json.encode({"paths": sorted(page.path for page in pages)})
+    paths = msgspec.json.encode({"paths": sorted(page.path for page in (*pages, *more))})
     return Application(
         [Page("/", _json(lambda: paths)), *pages, *more], access, longest_request_bytes, turned_away
     )

@@ -116,6 +116,10 @@ class TermIndex:
             if term.term.matches(namespace, labels, namespace_labels)
         ]
 
+    def terms(self) -> Iterable[WeightedTerm]:
+        """Return the distinct terms there are."""
+        return self._rows.keys()
+
     def holders(self, term: WeightedTerm) -> tuple[Rows, Int64s]:
         counts = self._rows.get(term)
         return RowCounts().arrays() if counts is None else counts.arrays()

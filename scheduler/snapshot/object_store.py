@@ -182,6 +182,10 @@ class ObjectStore(Objects, MutableMapping[str, Object]):
         self._assumed.setdefault(key, self._objects.get(key))
         self._show(key, obj)
 
+    def from_server(self, key: str) -> Object | None:
+        """Return an object as the API server shows it, whether or not one of ours is shown instead; None if it is not."""
+        return self._assumed[key] if key in self._assumed else self._objects.get(key)
+
     def restore(self, key: str) -> None:
         """Show an object as the API server does again; nothing where it was not assumed, or is no longer."""
         if key in self._assumed:

@@ -101,6 +101,11 @@ class PodCounts:
                 self._index.remove(forgotten.parts[0].rule, forgotten)
         return column
 
+    @property
+    def queries(self) -> tuple[PodQuery, ...]:
+        """The descriptions that have a column, the one not asked for the longest first."""
+        return tuple(self._columns)
+
     def count(self, row: int, pod: Alike, sign: int) -> None:
         """Note that a pod came to a row, or left it."""
         self._classes.count(row, pod, sign)

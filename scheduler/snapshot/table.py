@@ -8,7 +8,7 @@ per row know what to ask again: one log of all changes, and one of the changes o
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.taints import Taint
-    from scheduler.snapshot.affinity_index import TermKind, TermsInUse
+    from scheduler.snapshot.affinity_index import TermIndex, TermKind
     from scheduler.snapshot.arrays import Bools, Int64s
     from scheduler.snapshot.images import ImageState
     from scheduler.snapshot.interning import Interned
@@ -42,6 +42,14 @@ _LABEL_COLUMNS = 256
 
 _IMAGE_COLUMNS = 256
 """Images that are kept as columns at once; likewise."""
+
+
+class KeptColumns(NamedTuple):
+    """What has a column of its own only while it is asked for."""
+
+    labels: tuple[str, ...]
+    images: tuple[str, ...]
+    queries: tuple[PodQuery, ...]
 
 
 class ClusterTable:
@@ -154,7 +162,7 @@ class ClusterTable:
     def pods_matching(self, query: PodQuery) -> Int64s:
         return self._pod_counts.column(query, self.n_nodes).view(self.n_nodes)
 
-    def affinity_terms(self, kind: TermKind) -> TermsInUse:
+    def affinity_terms(self, kind: TermKind) -> TermIndex:
         return self._affinity.of(kind)
 
     def storage(self) -> StorageIndex:
@@ -162,6 +170,11 @@ class ClusterTable:
 
     def objects(self, kind: str) -> Objects | None:
         return self._objects.get(kind)
+
+    @property
+    def kept_columns(self) -> KeptColumns:
+        """What has a column at present of those that come and go."""
+        return KeptColumns(tuple(self._labels), tuple(self._images), self._pod_counts.queries)
 
     def _view(self, column: Column[np.int64] | None) -> Int64s | None:
         return None if column is None else column.view(self.n_nodes)
@@ -322,6 +335,18 @@ class ClusterTable:
             ports = (port for other in self._pods[row].values() for port in other.host_ports)
             self._used_ports.set(row, frozenset(ports))
         self._pods_changed(row)
+
+    def start_anew(self) -> None:
+        """Take all pods out, and let go of all that was counted of them; the nodes stay.
+
+        For when a column was found to be wrong, which is a mistake of ours.
+        """
+        fresh = ClusterTable()
+        for node in self._nodes:
+            fresh.add_node(node)
+        fresh._objects = self._objects
+        # In place: the table has readers for life. Its logs of changes are others now, so they look at all rows.
+        vars(self).update(vars(fresh))
 
     # Objects of other kinds, for the plugins that need them.
 

@@ -16,6 +16,8 @@ from scheduler.state.node_pauses import NodePauses
 from scheduler.state.pod_states import MOVES, PodState
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
@@ -146,6 +148,29 @@ class Cache:
     def remove_pod(self, uid: str) -> PodInfo | None:
         """Stop counting a pod that is gone or has ended, and return it; None if it was not counted."""
         return self._take(uid) if uid in self._pods else None
+
+    def pods(self) -> Collection[PodInfo]:
+        """Return every pod that is counted, also on nodes we do not know; nothing may change until the last was taken."""
+        return self._pods.values()
+
+    def homeless(self) -> Mapping[str, Collection[PodInfo]]:
+        """Return name of a node that we do not know -> the pods that are there."""
+        return {name: pods.values() for name, pods in self._homeless.items()}
+
+    def holds_where_it_says(self, pod: PodInfo) -> bool:
+        """Say whether a pod that is counted is found on the node that it names, and how it is held is known."""
+        row = self.table.row_of(pod.node_name)
+        there = self._homeless.get(pod.node_name, {}) if row is None else self.table.pods_on(row)
+        return there.get(pod.uid) is pod and pod.uid in self._states
+
+    def count_anew(self) -> None:
+        """Put every pod where it says it is, and count everything anew; for when that was found to be wrong."""
+        pods, states = self._pods, self._states
+        self._homeless = {}
+        self.table.start_anew()
+        self._pods, self._states = {}, {}
+        for uid, pod in pods.items():
+            self._put(pod, states.get(uid, PodState.CONFIRMED))
 
     def counts(self) -> dict[str, int]:
         """Return what is held: `nodes`, `pods`, and `assumed_pods` among them."""

@@ -72,6 +72,10 @@ class NodePauses:
         """Forget a node that is gone."""
         self._pauses.pop(node_name, None)
 
+    def names(self) -> list[str]:
+        """Return the nodes of which a pause is remembered."""
+        return list(self._pauses)
+
     def rows(self, snapshot: Snapshot, *, at: float) -> Mapping[int, str]:
         """Return row -> why, of the nodes of a snapshot that rest now."""
         if not self._pauses:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scheduler.objects.pod import PodInfo
 
 
@@ -70,6 +72,10 @@ class Nominator:
     def nominated_pods_for_node(self, node_name: str) -> tuple[PodInfo, ...]:
         """Return the pods nominated to a node, by when they were."""
         return tuple(self._pods.get(node_name, {}).values())
+
+    def pods(self) -> Iterator[PodInfo]:
+        """Yield every nominated pod, as it was when that was noted; nothing may change until the last was taken."""
+        return (pod for pods in self._pods.values() for pod in pods.values())
 
     @property
     def nominated_nodes(self) -> frozenset[str]:

@@ -23,7 +23,7 @@ from tests.faults.actors.nodes import Nodes
 from tests.faults.actors.restarts import DaemonRestarts, ServerRestarts
 from tests.faults.actors.volumes import Volumes
 from tests.faults.actors.workload import Workload
-from tests.faults.checks import check_always, check_in_the_end, check_stopped
+from tests.faults.checks import check_always, check_drift, check_in_the_end, check_state, check_stopped
 from tests.faults.logs import watching_logs
 from tests.faults.stage import Stage
 from tests.faults.troubles import TROUBLES, TroubledBind
@@ -48,6 +48,8 @@ _SOMETIMES: tuple[tuple[float, type[Actor]], ...] = (
     (0.5, Devices),
 )
 _POKE_SECONDS = 90.0
+_LOOK_SHARE = 0.2
+"""At how many of the moments a second apart daemons look at themselves."""
 _IDENTITY = re.compile(r'(?<="holderIdentity":")[^"]*')
 """Another every time: no two daemons may ever be called the same."""
 _CALM_SECONDS = 15 * 60.0 + 37.0
@@ -188,6 +190,7 @@ async def _storm_and_calm(stage: Stage) -> None:
         await asyncio.sleep(_CALM_SECONDS - _POKE_SECONDS)
     stage.story.tell("campaign", "all should be well")
     check_in_the_end(stage)
+    await check_drift(stage)
     leader = stage.lives.leader
     for life in list(stage.lives.running):
         await stage.lives.end(life, gracefully=True)
@@ -214,12 +217,17 @@ def _poke(stage: Stage) -> None:
 def _checking(stage: Stage) -> Iterator[None]:
     """Check what always holds, once a second while the storm lasts, and keep daemons running."""
 
+    chance = stage.random_of("checks")
+
     async def check() -> None:
         while True:
             await asyncio.sleep(1.0)
             await stage.lives.tend()
             if not stage.is_calm:
                 check_always(stage)
+                if chance.random() < _LOOK_SHARE:
+                    for life in list(stage.lives.running):
+                        await check_state(stage, life)
 
     checking = asyncio.create_task(check(), name="checks")
     try:

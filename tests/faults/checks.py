@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.app.consistency.findings import What
 from scheduler.app.needs import needs_of
 from scheduler.cycle.scheduling import nominated_others, schedule_pod
 from scheduler.objects.decode import decode_pod
@@ -54,6 +55,39 @@ def _check_life(stage: Stage, life: Life) -> None:
     for uid, state in life.daemon.parts.cache._states.items():
         if state is PodState.ASSUMED and (uid not in known or known[uid].is_terminating):
             stage.find(f"{uid} is assumed although the watch has told that it goes", uid)
+
+
+async def check_state(stage: Stage, life: Life) -> None:
+    """Let a daemon look at itself: what it knows follows from what its watches have shown, at any moment."""
+    if life.has_ended or not life.daemon.has_synced:
+        return
+    for finding in await life.daemon.consistency.look(_NotAsWatched(stage, life)):
+        # A pod that was bound a moment ago holds its room until the watch shows that; and of a plugin that goes wrong at
+        # random nothing can be kept.
+        if finding.what is not What.ASSUMED and not (finding.what is What.VERDICT and stage.plan.troubles):
+            stage.find(f"{life.name} finds {finding}")
+
+
+class _NotAsWatched:
+    """The pods of which a daemon's watch has not shown the last version."""
+
+    def __init__(self, stage: Stage, life: Life) -> None:
+        self._stage, self._life = stage, life
+
+    def __contains__(self, key: object) -> bool:
+        pod = self._life.pods[str(key)]
+        there = self._stage.store.find("pods", *reversed(str(key).split("/")))
+        return there is None or pod.resource_version != there["metadata"]["resourceVersion"]
+
+
+async def check_drift(stage: Stage) -> None:
+    """Let every daemon compare itself with the server once faults have ended: nothing differs, everything was compared."""
+    for life in stage.lives.running:
+        report = await life.daemon.consistency.check(mend=True)
+        for finding in report.findings:
+            stage.find(f"{life.name} finds {finding}")
+        if report.unread:
+            stage.find(f"{life.name} could not compare {dict(report.unread)}")
 
 
 def check_in_the_end(stage: Stage) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -146,6 +148,31 @@ BROKEN = {
     "a plugin that cannot be built": (configuration(profile(filter="broken.py")), "no licence server"),
     "a plugin file with a syntax error": (configuration(profile(filter="syntax.py")), "SyntaxError"),
     "a plugin file that is not there": (configuration(profile(filter="gone.py")), "no such file"),
+    "the plugin of the third of four profiles cannot be built": (
+        configuration(
+            prefer("b"), prefer("b", "two"), profile("three", filter="broken.py"), prefer("b", "four")
+        ),
+        "profiles[2].plugins: plugin Broken: cannot be built: RuntimeError: no licence server",
+    ),
+    "a constructor that wants to end the process": (
+        configuration(profile(filter="leaving.py")),
+        "cannot be built: SystemExit: 3",
+    ),
+    "a file that wants to end the task": (
+        configuration(profile(filter="cancelling.py")),
+        "cannot be imported: CancelledError",
+    ),
+    "an extender whose certificate is not there": (
+        configuration(
+            prefer("b"),
+            more="extenders: [{urlPrefix: 'https://x', filterVerb: f, tlsConfig: {caFile: /gone.pem}}]",
+        ),
+        "extenders[0].tlsConfig: cannot be used",
+    ),
+    "a guest that does not compile": (
+        configuration(profile(filter="broken.wasm")),
+        "wasm",
+    ),
     "needs that are no kind": (configuration(profile(filter="needy.py")), "nonsense"),
 }
 
@@ -161,6 +188,18 @@ class Broken(FilterPlugin):
         ...
 """,
     "syntax.py": "class Broken(:\n",
+    "leaving.py": """\
+from scheduler.framework import FilterPlugin
+class Leaving(FilterPlugin):
+    name = "Leaving"
+    api_version = 1
+    def __init__(self):
+        raise SystemExit(3)
+    def filter_node(self, state, pod, node):
+        ...
+""",
+    "cancelling.py": "import asyncio\nraise asyncio.CancelledError\n",
+    "broken.wasm": "\0asm and no more",
     "needy.py": """\
 from scheduler.framework import FilterPlugin, Needs
 class Needy(FilterPlugin):
@@ -631,3 +670,71 @@ async def test_under_load_every_pod_is_placed_once_by_the_configuration_in_force
         daemon.parts.queue.check()
         daemon.parts.cache.check()
         assert not list(daemon.parts.queue.pods())
+
+
+@virtually
+async def test_a_swap_that_breaks_half_way_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        cluster(tmp_path) as it,
+        it.daemon(configuration(prefer("a"), prefer("a", "dropped")), plugins=PLUGINS) as daemon,
+    ):
+        await two_nodes(it, daemon)
+        it.add_pods(pod_object("waits", scheduler_name="dropped", cpu="99"))
+        await it.until(lambda: it.condition("waits"))
+        before, reload = daemon.configuration, daemon.parts.queue.reload
+
+        def fails(**_: Any) -> None:
+            monkeypatch.setattr(daemon.parts.queue, "reload", reload)
+            raise RuntimeError("half way")
+
+        monkeypatch.setattr(daemon.parts.queue, "reload", fails)
+        with pytest.raises(RuntimeError, match="half way"):
+            await daemon.reload(parse(configuration(prefer("b"), prefer("b", "another"))))
+
+        assert daemon.configuration is before
+        assert sorted(daemon.frameworks) == ["custom-scheduler", "dropped"]
+        assert daemon.parts.queue.get(it.pod("waits")["metadata"]["uid"]) is not None
+        assert await place(it, "web") == "a"
+        assert await place(it, "more", scheduler_name="dropped") == "a"
+        assert not (await daemon.consistency.check(mend=True)).findings
+
+
+GOOD_FILE = """\
+from scheduler.framework import FilterPlugin
+class Good(FilterPlugin):
+    name = "Good"
+    api_version = 1
+    def filter_node(self, state, pod, node):
+        ...
+"""
+
+
+@virtually
+async def test_nothing_is_left_of_configurations_that_were_refused(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(GOOD_FILE)
+    (tmp_path / "broken.py").write_text(BROKEN_FILES["broken.py"])
+    in_force = configuration(profile(filter="good.py"))
+    async with cluster(tmp_path) as it, it.daemon(configuration(prefer("a")), plugins=PLUGINS) as daemon:
+        await two_nodes(it, daemon)
+        await daemon.reload(parse(in_force, "a test", tmp_path))
+        (module,) = modules_of_files()
+        text = configuration(profile(filter="good.py"), profile("two", filter="broken.py"))
+
+        for _ in range(5):
+            with pytest.raises(ConfigurationError, match="no licence server"):
+                await daemon.reload(parse(text, "a test", tmp_path))
+        gc.collect()
+
+        assert modules_of_files() == [module]
+        (good,) = (
+            each for each in daemon.frameworks["custom-scheduler"].plugins.all() if each.name == "Good"
+        )
+        assert [each for each in gc.get_objects() if type(each).__name__ == "Good"] == [good]
+
+        await daemon.reload(parse(configuration(prefer("a"))))
+        await it.until(lambda: not daemon.generations.retiring)
+        assert modules_of_files() == []
+
+
+def modules_of_files() -> list[Any]:
+    return [module for name, module in sys.modules.items() if name.startswith("custom_scheduler_plugin_good")]

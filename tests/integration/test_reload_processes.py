@@ -288,3 +288,76 @@ def test_to_begin_a_config_map_has_to_be_there_and_right(tmp_path: Path) -> None
                 it.put(None)
 
     asyncio.run(scenario())
+
+
+ENDS_ALL = "import time, os; time.sleep(2); os._exit(3)\n"
+
+
+def test_a_plugin_file_that_ends_its_process_ends_no_scheduler_and_a_restart_neither(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving() as (server, it):
+            it.put(profile(1, 10))
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            kept = tmp_path / "kept.json"
+            flags = ("--config-map", f"default/cs:{KEY}", "--last-good-config", str(kept))
+            async with running(kubeconfig, tmp_path / "log", *flags) as run:
+                assert await it.place("first") == "b"
+                await until(lambda: run.said("Configuration is followed"))
+                it.put(profile(10, 1), prefer_a_py=ENDS_ALL)
+                slowest = 0.0
+                while not it.notes("ConfigurationRejected"):
+                    asked = asyncio.get_running_loop().time()
+                    assert await run.page("/healthz") == "ok"
+                    slowest = max(slowest, asyncio.get_running_loop().time() - asked)
+                    await asyncio.sleep(0.1)
+                assert (
+                    "importing prefer_a.py ends the process (status 3), tried in another one"
+                    in it.notes("ConfigurationRejected")[0]
+                )
+                assert slowest < 1.0
+                assert await it.place("second") == "b"
+                assert await end(run) == 0
+
+            for event in it.events("ConfigurationRejected"):
+                it.store.delete("events.events.k8s.io", event["metadata"]["name"], "default")
+            async with running(kubeconfig, tmp_path / "log", *flags) as run:
+                assert await it.place("third") == "b"
+                (told,) = run.said("Configuration cannot be used; the last good one is used instead")
+                assert "prefer_a.py" in told["error"]
+                await until(lambda: it.notes("ConfigurationRejected"))
+                assert (await run.metrics())["last_reload_successful"] == 0
+
+                it.put(profile(10, 1))
+                await until(lambda: it.notes("ConfigurationReloaded"))
+                assert await it.place("fourth") == "a"
+                assert await end(run) == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_signal_has_the_cache_compared_and_dumped(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving() as (server, it):
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            config = tmp_path / "config.yaml"
+            config.write_text(
+                "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+                "leaderElection: {resourceNamespace: default}\n"
+            )
+            async with running(kubeconfig, tmp_path / "log", "--config", str(config)) as run:
+                assert await it.place("first")
+                run.process.send_signal(signal.SIGUSR2)
+                await until(lambda: run.said("Dump of scheduling queue"))
+                (compared,) = run.said("Cache was compared")
+                assert (compared["result"], compared["nodes"], compared["pods"]) == ("clean", 2, 1)
+                assert len(run.said("Dump of cached NodeInfo")) == 2
+
+                page = json.loads(await run.page("/debug/cache"))
+                assert page["comparison"]["result"] == "clean"
+                assert [len(node["pods"]) for node in page["nodes"]].count(1) == 1
+                assert "Dump of scheduling queue: activeQ:0; backoffQ:0; " in await run.page(
+                    "/debug/cache?output=text"
+                )
+                assert await end(run) == 0
+
+    asyncio.run(scenario())

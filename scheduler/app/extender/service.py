@@ -178,6 +178,7 @@ class ExtenderService:
             raise SchedulerError(_NOT_SYNCED)
 
     def _build(self, configuration: Configuration) -> Generation:
+        registry = self.parts.registry()
         frameworks = self.parts.build_frameworks(
             configuration,
             lambda profile: {
@@ -187,6 +188,7 @@ class ExtenderService:
                 PodBinder: self._writer,
                 PodEvents: self._recorders.of(profile),
             },
+            registry,
         )
         for framework in frameworks.values():
             framework.measure_plugins(True)  # next to a request over HTTP it costs nothing
@@ -197,6 +199,7 @@ class ExtenderService:
             None,
             self.metrics.refreshes,
             self.parts.clock,
+            registry,
         )
 
 

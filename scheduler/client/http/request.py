@@ -20,6 +20,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         content_type: of the body.
         params: the query.
         timeout_seconds: until the answer is there, connecting included.
+        accept: the form the answer is to have.
     """
 
     method: str
@@ -28,6 +29,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     content_type: str = JSON
     params: Mapping[str, str] = {}
     timeout_seconds: float = 30.0
+    accept: str = JSON
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"

@@ -31,6 +31,7 @@ class FakeDaemon:
         self.leading = False
         self.leadership = SimpleNamespace(is_leading=lambda: self.leading)
         self.parts = SimpleNamespace(pods={})
+        self.consistency = SimpleNamespace()
 
 
 def told(

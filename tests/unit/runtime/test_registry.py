@@ -6,6 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from plugins.node_name import NodeName
 from scheduler.errors import PluginLoadError
@@ -151,11 +153,12 @@ def test_a_refused_file_says_why_and_leaves_nothing(folder: Path, text: str | by
 
 def test_a_file_that_was_mended_is_taken(folder: Path):
     (folder / "licences.py").write_text("raise RuntimeError")
-    registry = Registry({})
-    refusal(registry, "licences.py", folder)
+    refused = Registry({})
+    first = refusal(refused, "licences.py", folder)
     (folder / "licences.py").write_text(PLUGIN)
 
-    assert registry.find("licences.py", folder).name == "Licences"
+    assert refusal(refused, "licences.py", folder) == first  # it may have taken long, and is not tried twice
+    assert Registry({}).find("licences.py", folder).name == "Licences"
 
 
 def test_a_refused_class_does_not_take_the_other_plugins_of_its_file_away(folder: Path):
@@ -267,3 +270,35 @@ def test_a_name_that_two_packages_offer_is_refused(installed: Path):
 )  # fmt: skip
 def test_an_unknown_name_is_answered_with_the_nearest(name: str, told: str):
     assert refusal(Registry({"NodeResourcesFit": Filter}), name).endswith(told)
+
+
+@given(
+    st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass"))
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_any_bytes_are_a_plugin_file_or_refused(folder: Path, content: bytes):
+    (folder / "any.py").write_bytes(b"raise ValueError\n" + content)
+
+    assert "cannot be imported" in refusal(Registry({}), "any.py", folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("(" * 10_000, id="open brackets"),
+        pytest.param("x = " + "-" * 100_000 + "1", id="signs"),
+        pytest.param("x = " + "+".join(["1"] * 50_000), id="a long sum"),
+        pytest.param("x = " + ".a" * 50_000, id="attributes"),
+        pytest.param("raise BaseException", id="no Exception"),
+        pytest.param("raise GeneratorExit", id="an end of a generator"),
+        pytest.param("def f(): f()\nf()", id="recursion without end"),
+        pytest.param(
+            "import sys\nsys.modules.pop(__name__)\nraise OSError", id="a module that takes itself away"
+        ),
+    ],
+)
+def test_what_python_cannot_read_or_run_is_refused(folder: Path, text: str):
+    (folder / "broken.py").write_text(text)
+
+    assert "cannot be imported" in refusal(Registry({}), "broken.py", folder)
+    assert modules_of(folder) == []

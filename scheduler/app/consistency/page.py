@@ -1,0 +1,82 @@
+"""/debug/cache: what a check finds, and what the cache and the queue hold."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.app.consistency import dump
+from scheduler.server.messages import JSON, Answer, Page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scheduler.app.assembly import Parts
+    from scheduler.app.consistency.checker import ConsistencyChecker, Report
+    from scheduler.server.messages import Request
+
+PATH = "/debug/cache"
+_MOST_SHOWN = 1000
+
+
+def cache_page(checker: ConsistencyChecker, parts: Parts, *, may_mend: bool) -> Page:
+    """Return the page: GET compares and tells; POST, where it may, puts right as well.
+
+    In JSON, or as kube-scheduler prints it with `?output=text`.
+    """
+
+    async def answer(request: Request) -> Answer:
+        report = await checker.check(mend=request.method == "POST")
+        if request.query.get("output") == ["text"]:
+            return Answer(_text(report, parts))
+        return Answer(_json(report, parts), content_type=JSON)
+
+    return Page(PATH, answer, ("GET", "POST") if may_mend else ("GET",))
+
+
+def _comparison(report: Report) -> dict[str, Any]:
+    return {
+        "result": report.result,
+        "mended": report.is_mended,
+        "compared": report.compared,
+        "unread": report.unread,
+        "found": len(report.findings),
+        "findings": [
+            {"what": each.what.value, "object": each.key, "problem": each.problem}
+            for each in report.findings[:_MOST_SHOWN]
+        ],
+    }
+
+
+def _json(report: Report, parts: Parts) -> Iterator[bytes]:
+    yield b'{"comparison":' + msgspec.json.encode(_comparison(report))
+    yield b',"nodes":['
+    yield from _listed(dump.nodes(parts))
+    queue = msgspec.json.encode({"summary": dump.summary(parts)})
+    yield b'],"queue":' + queue[:-1] + b',"pods":['
+    yield from _listed(dump.pending(parts))
+    yield b"]}}\n"
+
+
+def _listed(items: Iterable[Any]) -> Iterator[bytes]:
+    comma = b""
+    for item in items:
+        yield comma + msgspec.json.encode(item)
+        comma = b","
+
+
+def _text(report: Report, parts: Parts) -> Iterator[bytes]:
+    told = _comparison(report)
+    yield f"Comparison: {told['result']}, {told['found']} found{', put right' if told['mended'] else ''}\n".encode()
+    for kind, number in report.compared.items():
+        yield f"compared {kind}: {number}\n".encode()
+    for kind, why in report.unread.items():
+        yield f"not compared {kind}: {why}\n".encode()
+    for finding in report.findings[:_MOST_SHOWN]:
+        yield f"{finding}\n".encode()
+    nodes = (f"\n{dump.node_text(node)}" for node in dump.nodes(parts))
+    head = f"\nDump of scheduling queue: {dump.summary(parts)}\n"
+    for piece in chain(nodes, (head,), map(dump.pod_text, dump.pending(parts))):
+        yield piece.encode()

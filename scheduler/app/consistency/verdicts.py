@@ -1,0 +1,72 @@
+"""What is kept of decisions, beside the same decision made as if nothing were kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from scheduler.cycle.scheduling import nominated_others
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import Diagnosis
+from scheduler.runtime.calls import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.framework import Framework
+    from scheduler.snapshot import Snapshot
+    from scheduler.state.nominator import Nominator
+
+
+class _Verdict(NamedTuple):
+    """What is decided of a pod: how each node was refused, and the scores of the others."""
+
+    message: str
+    totals: Mapping[str, int]  # node -> its score; 0 of all where there was nothing to rank
+
+
+def difference(framework: Framework, pod: PodInfo, snapshot: Snapshot, nominator: Nominator) -> str:
+    """Say how the verdict on a pod differs from one for which every plugin is asked anew; "" if it does not.
+
+    Nothing is said where a plugin fails, or does not say the same twice: then nothing can be kept of it. Nobody is
+    preempted, nothing is written.
+    """
+    try:
+        kept = _verdict(framework, pod, snapshot, nominator)
+        # Rows of their own have no log of changes, so nothing is kept of them.
+        anew = _verdict(framework, pod, snapshot.take(snapshot.all_rows), nominator)
+        if kept == anew or anew != _verdict(framework, pod, snapshot.take(snapshot.all_rows), nominator):
+            return ""
+    except PluginError:
+        return ""
+    if kept.message != anew.message:
+        return f"it is kept that {kept.message!r}, and decided that {anew.message!r}"
+    nodes = sorted(
+        node
+        for node in kept.totals.keys() | anew.totals.keys()
+        if kept.totals.get(node) != anew.totals.get(node)
+    )
+    node = nodes[0]
+    return f"{node} and {len(nodes) - 1} more score {kept.totals.get(node)} by what is kept, {anew.totals.get(node)} anew"
+
+
+def _verdict(framework: Framework, pod: PodInfo, snapshot: Snapshot, nominator: Nominator) -> _Verdict:
+    """Decide without PostFilter.
+
+    Raises:
+        PluginError: a plugin failed.
+    """
+    nominated = nominated_others(nominator, pod, snapshot)
+    state, diagnosis = CycleState(nominated, exhaustive=True), Diagnosis.blank(snapshot.n_nodes)
+    status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
+    if not status.is_success:
+        return _Verdict(status.message, {})
+    rows = snapshot.all_rows if diagnosis.narrowed_to is None else diagnosis.feasible
+    feasible = framework.filtering.find_feasible(
+        state, pod, snapshot, diagnosis, rows=rows, nominated=nominated
+    )
+    totals = [0] * len(feasible)
+    if len(feasible) > 1:
+        totals = framework.scoring.run(state, pod, snapshot, feasible).total.tolist()
+    names = (snapshot.name_of(row) for row in feasible.tolist())
+    return _Verdict(diagnosis.message(), dict(zip(names, totals, strict=True)))

@@ -1,0 +1,131 @@
+"""Code that a configuration brings is first run in a process of its own.
+
+A plugin file may hang when it is imported, eat all memory, or take the process with it: whoever tries that in the process
+that places pods has lost it. Nothing in a process can interrupt every such thing, but one can end another. So plugins that
+are not in-tree are imported, compiled and built once in a child, which has so much time and memory; only if that goes
+well, in whatever way, the same is done here. What is wrong with them otherwise is found and told here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.app.in_tree import IN_TREE
+from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
+from scheduler.configuration.defaults import enabled_names
+from scheduler.configuration.write import to_yaml
+from scheduler.errors import ConfigurationError, FieldError
+
+if TYPE_CHECKING:
+    from scheduler.configuration.load import Configuration
+
+TRIAL_SECONDS = 30.0
+"""For everything: heavy libraries take seconds to import on a small machine."""
+LONGEST_BUILD_SECONDS = 2.0
+"""Plugins are built in the loop, since they may want it; meanwhile nothing else happens."""
+
+
+class Task(msgspec.Struct):
+    """What the child is told: a configuration, where its files are, and which plugins it is to try."""
+
+    text: str
+    folder: str
+    names: list[str]
+
+
+class Progress(msgspec.Struct):
+    """A line from the child: what it is at, and at the end how long it took to build the plugins."""
+
+    doing: str = ""
+    build_seconds: float | None = None
+
+
+def foreign_names(configuration: Configuration) -> list[str]:
+    """Return the enabled plugins that are neither in-tree nor kube-scheduler's."""
+    names = (name for profile in configuration.settings.profiles for name in enabled_names(profile.plugins))
+    return [name for name in dict.fromkeys(names) if name not in IN_TREE and name not in UPSTREAM_PLUGINS]
+
+
+async def try_out(configuration: Configuration) -> None:
+    """Run the code of a configuration elsewhere; returns at once where it brings none.
+
+    Raises:
+        ConfigurationError: it hangs, ends the process, or would hold up the scheduler.
+    """
+    names = foreign_names(configuration)
+    if not names:
+        return
+    task = Task(to_yaml(configuration), str(configuration.folder.absolute()), names)
+    problem = await _problem_of(msgspec.json.encode(task))
+    if problem:
+        raise ConfigurationError([FieldError("profiles", problem)], configuration.source)
+
+
+async def _problem_of(task: bytes) -> str:
+    with tempfile.TemporaryFile() as told:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "scheduler.app.trial_child",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=told,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+            env=_environment(),
+        )
+        is_late = False
+        try:
+            async with asyncio.timeout(TRIAL_SECONDS):
+                await child.communicate(task)
+        except TimeoutError:
+            is_late = True
+        finally:
+            with suppress(ProcessLookupError):  # with all that it has begun
+                os.killpg(child.pid, signal.SIGKILL)
+            await child.wait()
+        told.seek(0)
+        lines = told.read().splitlines()
+    return _problem(lines, child.returncode, is_late=is_late)
+
+
+def _problem(lines: list[bytes], status: int | None, *, is_late: bool) -> str:
+    progress = Progress("being read")
+    for line in lines:
+        with suppress(msgspec.DecodeError):
+            progress = msgspec.json.decode(line, type=Progress)
+    if progress.build_seconds is None and is_late:
+        return f"{progress.doing} takes more than {TRIAL_SECONDS:.0f} seconds, tried in another process"
+    if progress.build_seconds is None:
+        return f"{progress.doing} ends the process ({_ending(status)}), tried in another one"
+    if progress.build_seconds > LONGEST_BUILD_SECONDS:
+        return (
+            f"building the plugins takes {progress.build_seconds:.1f} seconds, for which nothing else could happen; "
+            f"at most {LONGEST_BUILD_SECONDS:.0f} are allowed, read what they need in refresh()"
+        )
+    return ""
+
+
+def _ending(status: int | None) -> str:
+    if status is not None and status < 0:
+        with suppress(ValueError):
+            return signal.Signals(-status).name
+    return f"status {status}"
+
+
+def _environment() -> dict[str, str]:
+    """Let the child find what this process has found."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def note(progress: Progress, file: Any) -> None:
+    """Write a line, so that it is there whatever happens next."""
+    file.write(msgspec.json.encode(progress) + b"\n")
+    file.flush()

@@ -1,0 +1,90 @@
+"""Whether the columns say what the nodes and the pods on them come to: some rows are counted anew, and compared.
+
+Columns are kept up to date change by change, so a change that was missed would stay wrong until the node goes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scheduler.snapshot.affinity_index import AffinityIndex, TermKind
+from scheduler.snapshot.table import ClusterTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from scheduler.snapshot.interning import Interned
+    from scheduler.snapshot.table import KeptColumns
+
+
+def wrong_rows(table: ClusterTable, rows: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Yield (row, column) wherever a column says something else of a row than its node and its pods."""
+    fresh = ClusterTable()
+    for row in rows:
+        place = fresh.add_node(table.nodes[row])
+        for pod in table.pods_on(row).values():
+            fresh.add_pod(place, pod)
+    kept, resources = table.kept_columns, table.resources() | fresh.resources()
+    here, places = list(rows), list(range(len(rows)))
+    found, wanted = (_columns(each, at, kept, resources) for each, at in ((table, here), (fresh, places)))
+    for (name, values), (_, counted) in zip(found, wanted, strict=True):
+        for row, value, count in zip(rows, values, counted, strict=True):
+            if value != count:
+                yield row, f"{name} is {value}, should be {count}"
+
+
+def wrong_terms(table: ClusterTable) -> Iterator[str]:
+    """Yield the affinity terms that are not held where the index of the pods on nodes has them."""
+    fresh = AffinityIndex()
+    for row in range(
+        table.n_nodes
+    ):  # over all nodes, and of their pods those with terms: nobody waits for it
+        for pod in table.pods_on(row).values():
+            fresh.count(row, pod, 1)
+    for kind in TermKind:
+        found, wanted = table.affinity_terms(kind), fresh.of(kind)
+        for term in dict.fromkeys((*found.terms(), *wanted.terms())):
+            if _holders(found.holders(term)) != _holders(wanted.holders(term)):
+                yield f"{kind.value} by {term.term.topology_key} is counted on other nodes than where its pods are"
+
+
+def _holders(rows_and_counts: tuple[Any, Any]) -> Counter[int]:
+    rows, counts = rows_and_counts
+    return Counter(dict(zip(rows.tolist(), counts.tolist(), strict=True)))
+
+
+def _columns(
+    table: ClusterTable, rows: list[int], kept: KeptColumns, resources: Iterable[str]
+) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield (name, value of each row) of every column; asked in this order, none is pushed out by another."""
+    zeros = np.zeros(table.n_nodes, dtype=np.int64)
+    for resource in sorted(resources):
+        for name, column in (
+            ("allocatable", table.allocatable(resource)),
+            ("requested", table.requested(resource)),
+        ):
+            yield f"{name} {resource}", (zeros if column is None else column)[rows].tolist()
+    yield "requested", [dict(table.requested_on(row)) for row in rows]
+    yield "nonzero requested", [list(table.nonzero_requested_on(row)) for row in rows]
+    for resource in ("cpu", "memory"):
+        yield f"nonzero requested {resource}", table.nonzero_requested(resource)[rows].tolist()
+    yield "pod count", table.pod_count()[rows].tolist()
+    yield "unschedulable", table.unschedulable()[rows].tolist()
+    yield "taints", _values(table.taints(), rows)
+    yield "declared features", _values(table.declared_features(), rows)
+    yield "used ports", _values(table.used_ports(), rows)
+    for key in kept.labels:
+        yield f"label {key}", _values(table.label(key), rows)
+    for image in kept.images:
+        yield f"image {image}", table.image(image).present[rows].tolist()
+    for query in kept.queries:
+        yield "pods of a description", table.pods_matching(query)[rows].tolist()
+    storage = table.storage()
+    yield "pods with volumes", [sorted(pod.uid for pod in storage.pods_on(row)) for row in rows]
+
+
+def _values(column: Interned[Any], rows: list[int]) -> list[Any]:
+    return [column.values[code] for code in column.codes[rows].tolist()]

@@ -1,0 +1,72 @@
+"""The last good configuration is read back as it was, with its files, or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.app.last_good import LastGood
+from scheduler.configuration.load import load
+from scheduler.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scheduler.configuration.load import Configuration
+
+TEXT = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+podMaxBackoffSeconds: 20
+profiles:
+- schedulerName: mine
+  plugins: {filter: {enabled: [{name: gpu.py}, {name: sub/licences.py:Licences}]}}
+"""
+
+
+def given(folder: Path) -> Configuration:
+    (folder / "sub").mkdir(parents=True)
+    (folder / "gpu.py").write_text("GPU = 1\n")
+    (folder / "sub" / "licences.py").write_text("LICENCES = 1\n")
+    (folder / "config.yaml").write_text(TEXT)
+    return load(folder / "config.yaml")
+
+
+def test_it_is_read_back_with_its_files_though_those_are_gone(tmp_path: Path) -> None:
+    configuration = given(tmp_path / "mounted")
+    LastGood(tmp_path / "kept.json", "here").keep(configuration, b"digest")
+
+    found = LastGood(tmp_path / "kept.json", "here").read()
+
+    assert found is not None
+    again, digest = found
+    assert (again, digest) == (configuration, b"digest")
+    assert again.folder != configuration.folder
+    assert (again.folder / "sub" / "licences.py").read_text() == "LICENCES = 1\n"
+
+
+def test_nothing_is_kept_at_first_nor_of_another_source(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    assert LastGood(kept, "here").read() is None
+
+    LastGood(kept, "there").keep(given(tmp_path / "mounted"), b"digest")
+    assert LastGood(kept, "here").read() is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"source": 1}', b"\xff"])
+def test_a_file_that_was_cut_is_said_to_be(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "kept.json").write_bytes(content)
+
+    with pytest.raises(ConfigurationError, match=r"kept\.json: cannot be read"):
+        LastGood(tmp_path / "kept.json", "here").read()
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_but_the_copy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    LastGood(tmp_path / "nowhere" / "kept.json", "here").keep(given(tmp_path / "mounted"), b"")
+
+    assert [record.message for record in caplog.records] == [
+        "Configuration in force cannot be kept for a restart"
+    ]
