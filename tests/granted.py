@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from scheduler.app.generation import Generation
     from scheduler.configuration.load import Configuration
+    from scheduler.runtime.registry import Registry
     from scheduler.simulator.server import ApiServer
 
 NAMESPACE: Final = "kube-system"
@@ -104,8 +105,8 @@ class GrantedDaemon(Daemon):
         self._config_map = config_map
         super().__init__(*arguments, **options)
 
-    def _build(self, configuration: Configuration) -> Generation:
-        generation = super()._build(configuration)
+    def _build(self, configuration: Configuration, registry: Registry) -> Generation:
+        generation = super()._build(configuration, registry)
         profiles = generation.frameworks.values()
         try:
             rights = rights_of(profiles, configuration.settings, config_map=self._config_map)
