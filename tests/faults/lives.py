@@ -14,8 +14,8 @@ from scheduler.client.resources import NODES, PODS
 from scheduler.configuration.load import parse
 from scheduler.errors import LeadershipLostError
 from tests.faults.troubles import TROUBLES, BrokenFromTheStart, Mood
-from tests.faults.witness import NAME as WITNESS
 from tests.faults.wire import Wire
+from tests.faults.witness import NAME as WITNESS
 from tests.faults.witness import Ledger, Witness
 from tests.virtual_time import LoopClock
 
