@@ -8,6 +8,7 @@ practice). Threads and executors do not.
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,14 +22,24 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop that never waits."""
+    """An event loop that never waits.
+
+    Attributes:
+        longest_turn_seconds: of the processor, that one turn of the loop has taken.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.longest_turn_seconds = 0.0
         self._now = 0.0
+        turn_began = time.thread_time()
         poll = self._selector.select  # type: ignore[attr-defined]  # what the loop waits in
 
         def select(timeout: float | None) -> Any:
+            nonlocal turn_began
+            now = time.thread_time()
+            self.longest_turn_seconds = max(self.longest_turn_seconds, now - turn_began)
+            turn_began = now
             ready = poll(0)
             if not ready and timeout is None:
                 raise RuntimeError("deadlock: every task waits and no timer is set")
@@ -40,6 +51,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._now
+
+    def stall(self, seconds: float) -> None:
+        """Let time pass in the middle of a turn, as when the process was stopped or something held the loop."""
+        self._now += seconds
 
 
 class LoopClock:

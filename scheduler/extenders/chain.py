@@ -20,6 +20,7 @@ import numpy as np
 
 from scheduler.extenders.http_extender import HttpExtender
 from scheduler.extenders.wire import MAX_EXTENDER_PRIORITY, ExtenderError
+from scheduler.framework.events import EXTENDER
 from scheduler.framework.interface import MAX_NODE_SCORE
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.status import Code
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Int64s, Rows, Snapshot
 
 logger = logging.getLogger(__name__)
-
-EXTENDER = "Extender"
-"""Who refused a node that an extender refused, as in metrics and in the queue."""
 
 LEFT_OUT = "node(s) were left out by an extender without a reason"
 

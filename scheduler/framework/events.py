@@ -155,5 +155,7 @@ class EventWithHint:
     hint: Callable[[PodInfo, Any, Any], QueueingHint] | None = None
 
 
+EXTENDER = "Extender"
+"""Who refused a node that an extender refused, as in metrics and in the queue."""
 EVERYTHING = (EventWithHint(ClusterEvent(EventResource.WILDCARD, ActionType.ALL)),)
 """For a plugin that cannot say what helps: any change at all."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scheduler.framework.events import (
+    EVERYTHING,
+    EXTENDER,
     ActionType,
     ClusterEvent,
     EventResource,
@@ -88,13 +90,15 @@ class Framework:
         instruments: who is told what was measured.
         clock: seconds, for durations only.
         budget: how long the loop may be held.
+        has_extenders: whether extenders may reject pods as well; they cannot say what would help.
 
     Attributes:
         profile: its schedulerName.
         plugins: what is enabled.
         filtering: PreFilter, Filter and PostFilter.
         scoring: PreScore, Score and normalisation.
-        events: plugin -> the events that may help a pod it rejected, of every plugin that can reject one.
+        events: plugin -> the events that may help a pod it rejected, of every plugin that can reject one, and of
+            extenders.
     """
 
     def __init__(
@@ -104,6 +108,8 @@ class Framework:
         instruments: Instruments | None = None,
         clock: Callable[[], float] = time.perf_counter,
         budget: LoopBudget | None = None,
+        *,
+        has_extenders: bool = False,
     ) -> None:
         self.profile = profile
         self.plugins = plugins
@@ -134,7 +140,7 @@ class Framework:
             plugin.name: self._bounded_hints(plugin, _with_taint_updates(plugin.events()))
             for plugin in plugins.all()
             if isinstance(plugin, _REJECTING)
-        }
+        } | ({EXTENDER: EVERYTHING} if has_extenders else {})
 
     def measure_plugins(self, on: bool) -> None:
         """Say whether the next points are timed plugin by plugin; upstream does so in one cycle out of ten."""

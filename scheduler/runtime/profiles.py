@@ -77,7 +77,10 @@ def build_frameworks(
         except ConfigurationError as error:
             faults.extend(error.errors)
         else:
-            frameworks[name] = Framework(name, plugins, instruments, budget=budget)
+            has_extenders = bool(configuration.settings.extenders)
+            frameworks[name] = Framework(
+                name, plugins, instruments, budget=budget, has_extenders=has_extenders
+            )
             dry_run.filtering = frameworks[name].filtering
     if faults:
         raise _at_their_places(faults, configuration)

@@ -30,6 +30,7 @@ _REFUSALS: Final = {
     410: ("Expired", "too old resource version"),
     429: ("TooManyRequests", "The apiserver is handling too many requests, please try again later"),
     500: ("InternalError", "an error on the server was made on purpose"),
+    502: ("", "Bad Gateway"),
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
     504: ("Timeout", "Timeout: request did not complete within the allotted timeout"),
 }  # code -> reason, message

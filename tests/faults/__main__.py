@@ -1,28 +1,76 @@
-"""`python -m tests.faults SEED`: play one campaign again and tell its story."""
+"""`python -m tests.faults --seeds FROM-TO`: play campaigns; the last line counts runs and failures."""
 
 from __future__ import annotations
 
-import argparse
 import logging
+import multiprocessing
+import os
 import sys
+import time
+
+import click
 
 from tests.faults.campaign import run
-from tests.faults.telling import whole
+from tests.faults.telling import told, whole
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("seed", type=int, help="which campaign")
-    parser.add_argument(
-        "--pod", action="append", default=[], metavar="NAME", help="a pod to tell more of; may be repeated"
-    )
-    options = parser.parse_args()
+class _Seeds(click.ParamType):
+    name = "FROM-TO"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> range:
+        first, _, last = str(value).partition("-")
+        try:
+            return range(int(first), int(last or first) + 1)
+        except ValueError:
+            self.fail(f"{value!r} is not like 1-500", param, ctx)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("seed", type=int, required=False)
+@click.option(
+    "--pod", "pods", multiple=True, metavar="NAME", help="With SEED: a pod to tell more of; may be repeated."
+)
+@click.option("--seeds", type=_Seeds(), help="Play all of these, and tell of those that break a promise.")
+@click.option(
+    "--jobs", default=os.cpu_count() or 1, show_default=True, help="With --seeds: so many at a time."
+)
+def main(seed: int | None, pods: tuple[str, ...], seeds: range | None, jobs: int) -> None:
+    """Play one campaign and tell its story, or many. The exit status is 1 if a promise was broken."""
     logging.basicConfig(level=logging.WARNING, handlers=[logging.NullHandler()])
-    report = run(options.seed)
-    for line in whole(report, options.pod):
+    if (seed is None) == (seeds is None):
+        raise click.UsageError("give a SEED, or --seeds FROM-TO")
+    if seeds is not None:
+        sys.exit(_soak(seeds, jobs))
+    assert seed is not None
+    report = run(seed)
+    for line in whole(report, pods):
         sys.stdout.write(f"{line}\n")
-    return 1 if report.findings else 0
+    sys.exit(1 if report.findings else 0)
+
+
+def _soak(seeds: range, jobs: int) -> int:
+    began, failed = time.monotonic(), 0
+    with multiprocessing.Pool(jobs, maxtasksperchild=50) as pool:
+        for number, (seed, story) in enumerate(pool.imap_unordered(_play, seeds), start=1):
+            if story:
+                failed += 1
+                click.echo(f"seed {seed} failed{story}")
+            if sys.stderr.isatty():
+                click.echo(f"\r{number} of {len(seeds)}, {failed} failed", nl=False, err=True)
+    seconds = time.monotonic() - began
+    click.echo(f"seeds {seeds[0]}-{seeds[-1]}: {len(seeds)} runs, {failed} failures, {seconds:.0f} s")
+    return 1 if failed else 0
+
+
+def _play(seed: int) -> tuple[int, str]:
+    """Return the seed, and what there is to tell of it: nothing if all was well."""
+    try:
+        report = run(seed)
+    except Exception as error:
+        logging.getLogger(__name__).exception("Campaign ended", extra={"seed": seed})
+        return seed, f"\nit did not come to its end: {type(error).__name__}: {error}"
+    return seed, told(report) if report.findings else ""
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

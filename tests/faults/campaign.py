@@ -11,14 +11,19 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from scheduler.app.memory import settle_memory
 from scheduler.simulator.server import ApiServer
 from tests import virtual_time
+from tests.faults.actors.configurations import Configurations
 from tests.faults.actors.deletions import Deletions
 from tests.faults.actors.devices import Devices
+from tests.faults.actors.extenders import Extenders
 from tests.faults.actors.faulty_api import FaultyApi
 from tests.faults.actors.foreigners import Foreigners
 from tests.faults.actors.garbling import Garbling
 from tests.faults.actors.kubelets import Kubelets
+from tests.faults.actors.machine import Stalls, WallClocks
+from tests.faults.actors.monsters import Monsters
 from tests.faults.actors.nodes import Nodes
 from tests.faults.actors.restarts import DaemonRestarts, ServerRestarts
 from tests.faults.actors.volumes import Volumes
@@ -46,12 +51,19 @@ _SOMETIMES: tuple[tuple[float, type[Actor]], ...] = (
     (0.5, Garbling),
     (0.5, Volumes),
     (0.5, Devices),
+    (0.4, Stalls),
+    (0.3, WallClocks),
+    (0.4, Monsters),
+    (0.4, Configurations),
+    (0.3, Extenders),
 )
 _POKE_SECONDS = 90.0
 _LOOK_SHARE = 0.2
 """At how many of the moments a second apart daemons look at themselves."""
 _IDENTITY = re.compile(r'(?<="holderIdentity":")[^"]*')
 """Another every time: no two daemons may ever be called the same."""
+_LONGEST_TURN_SECONDS = 1.0
+"""Of the processor: for so long, nothing may keep the lease, the watches and the pages waiting."""
 _CALM_SECONDS = 15 * 60.0 + 37.0
 """Not a multiple of the five minutes after which pods are flushed."""
 
@@ -72,6 +84,8 @@ class Plan:
         elects: whether a daemon works only while it holds the lease.
         flushes: whether pods are tried again after five minutes although nothing happened; where not, only events
             can wake them.
+        extender: where there is one, and whether pods are placed without it when it fails.
+        broken: a plugin of the last profile that cannot be built; "" for none.
     """
 
     seed: int
@@ -84,6 +98,8 @@ class Plan:
     replicas: int
     elects: bool
     flushes: bool
+    extender: tuple[str, bool] | None = None
+    broken: str = ""
 
     @classmethod
     def of(cls, seed: int) -> Plan:
@@ -96,12 +112,12 @@ class Plan:
         return cls(
             seed=seed,
             n_nodes=random.randint(1, 12),
-            storm_seconds=random.choice((40.0, 90.0, 180.0)),
+            storm_seconds=random.choice((20.0, 45.0, 90.0, 90.0)),
             actors=actors,
             troubles=[plugin.name for plugin in TROUBLES if troubled and random.random() < share],
             trouble_rate=random.choice((0.03, 0.1, 0.3)),
             scheduler_names=["custom-scheduler", "second-scheduler"][: random.choice((1, 1, 2))],
-            replicas=random.choice((1, 2)) if elects else 1,
+            replicas=random.choice((1, 2, 3)) if elects else 1,
             elects=elects,
             # That a claim gave its devices back is missed if a watch was away until it was gone: as in
             # kube-scheduler, its end alone wakes nobody.
@@ -119,10 +135,22 @@ class Plan:
             f"{bind if TroubledBind.name in self.troubles else ''}"
             for name in self.scheduler_names
         )
+        if self.broken:
+            profiles += (
+                "\n- schedulerName: broken-scheduler\n  plugins:\n    multiPoint:\n      enabled:"
+                f"\n      - name: {self.broken}"
+            )
         head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration"
         # Renewed less often than by default: fifteen minutes of renewals are most of what a campaign costs.
         election = f"leaderElection:\n  leaderElect: {str(self.elects).lower()}\n  retryPeriod: 6s"
-        return f"{head}\n{election}\nprofiles:{profiles}\n"
+        extenders = ""
+        if self.extender is not None:
+            url, is_ignorable = self.extender
+            extenders = (
+                f"extenders:\n- urlPrefix: {url}\n  filterVerb: filter\n  prioritizeVerb: prioritize\n  weight: 1\n"
+                f"  nodeCacheCapable: true\n  httpTimeout: 2s\n  ignorable: {str(is_ignorable).lower()}\n"
+            )
+        return f"{head}\n{election}\n{extenders}profiles:{profiles}\n"
 
     def __str__(self) -> str:
         return (
@@ -156,6 +184,7 @@ class Report:
 
 def run(seed: int) -> Report:
     """Play a seed."""
+    settle_memory()
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         return virtual_time.run(_play(Plan.of(seed), Path(folder)))
 
@@ -202,6 +231,10 @@ async def _storm_and_calm(stage: Stage) -> None:
     left = [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     if left:
         stage.find(f"tasks are left running: {left}")
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, virtual_time.VirtualTimeLoop)
+    if loop.longest_turn_seconds > _LONGEST_TURN_SECONDS:
+        stage.find(f"one turn of the loop took {loop.longest_turn_seconds:.1f} s of the processor")
 
 
 def _poke(stage: Stage) -> None:

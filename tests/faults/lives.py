@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,15 @@ from scheduler.client.http.endpoint import Endpoint
 from scheduler.client.resources import NODES, PODS
 from scheduler.configuration.load import parse
 from scheduler.errors import LeadershipLostError
-from tests.daemon_harness import GarblingConnection
-from tests.faults.troubles import TROUBLES, Mood
+from tests.faults.troubles import TROUBLES, BrokenFromTheStart, Mood
+from tests.faults.wire import Wire
 from tests.faults.witness import NAME as WITNESS
 from tests.faults.witness import Ledger, Witness
 from tests.virtual_time import LoopClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
     from typing import Any
 
     from scheduler.client.resources import Resource
@@ -31,6 +33,21 @@ if TYPE_CHECKING:
 _NEVER_SECONDS = 1e9
 
 
+class LifeClock(LoopClock):
+    """One daemon's clocks.
+
+    Attributes:
+        offset: of its time of day.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offset = timedelta(0)
+
+    def utc_now(self) -> datetime:
+        return super().utc_now() + self.offset
+
+
 class Life:
     """One daemon.
 
@@ -40,6 +57,7 @@ class Life:
         is_ending: whether it was told to.
         mood: of its plugins.
         ledger: of its choices.
+        clock: its own.
     """
 
     def __init__(self, stage: Stage, number: int) -> None:
@@ -51,11 +69,9 @@ class Life:
         self._stage = stage
         self._stop = asyncio.Event()
         assert stage.server.socket_path is not None
-        self.connection = GarblingConnection(
-            Endpoint("http://localhost", unix_socket=stage.server.socket_path)
-        )
-        self.connection.garbled = stage.garbled
-        self.connection.user_agent = self.name
+        self.clock = LifeClock()
+        endpoint = Endpoint("http://localhost", unix_socket=stage.server.socket_path)
+        self.connection = Wire(endpoint, stage, self.name)
         self.daemon = self._build(stage.random_of(self.name), self._plugins())
         self._task: asyncio.Task[None] | None = None
 
@@ -97,6 +113,11 @@ class Life:
         await self.connection.close()
 
     @property
+    def is_waiting_for_extender(self) -> bool:
+        """Whether a decision of it is at work that an extender has a say in."""
+        return self.daemon.parts.freeze.is_on
+
+    @property
     def nodes(self) -> Mapping[str, NodeObject]:
         """What its watch has told of nodes."""
         return self._store(NODES)
@@ -113,6 +134,7 @@ class Life:
         plugins: dict[str, type[Plugin]] = {
             trouble.name: type(trouble.__name__, (trouble,), {"mood": self.mood}) for trouble in TROUBLES
         }
+        plugins[BrokenFromTheStart.name] = BrokenFromTheStart
         plugins[WITNESS] = type("Witness", (Witness,), {"ledger": self.ledger})
         return plugins
 
@@ -120,7 +142,7 @@ class Life:
         daemon = Daemon(
             self.connection,
             parse(self._stage.plan.configuration),
-            clock=LoopClock(),
+            clock=self.clock,
             random=random,
             in_tree={**IN_TREE, **plugins},
         )

@@ -30,6 +30,7 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
         "invalid score 101",
         "not leading any more",
         "/binding: ",
+        'extender "http',
         "Status(code=<Code.UNSCHEDULABLE",
         "preempted",
         # What PreBind writes is refused or lost; the pod, its claim or its volume goes; no volume can be made.
@@ -43,6 +44,10 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
     "Queueing hint failed; the pod is tried again": _raised_on_purpose,
     "May not use the lease": _says("status", "401", "403"),
     "Lease is lost": lambda _: True,
+    "Configuration could not be built": _raised_on_purpose,
+    "Configuration rejected; the one before stays in force": _says(
+        "error", ON_PURPOSE, "NoSuchPlugin", "kubescheduler.config.k8s.io/v9"
+    ),
     "May not list and watch this kind": _says("status", "401", "403"),
 }
 """Message of a record -> whether an injected fault explains it."""

@@ -47,6 +47,7 @@ class Stage:
         story: what happened.
         lives: the daemons.
         garbled: what arrives at daemons as something else: sent -> received.
+        repetition: how probable it is that what a watch brings comes twice.
         is_calm: whether the storm is over.
         findings: what must not be and was.
     """
@@ -57,6 +58,7 @@ class Stage:
         self.store: Store = server.store
         self.cluster = Cluster(server)
         self.garbled = self.cluster.garbled
+        self.repetition = 0.0
         self.is_calm = False
         self.findings: list[Finding] = []
         self.story = Story(self.store)

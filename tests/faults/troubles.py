@@ -178,10 +178,13 @@ class DriftingFilter(Troubled, FilterPlugin):
 
 
 class TroubledPostFilter(Troubled, PostFilterPlugin):
-    """Nominates any node at all, as if room had been made there."""
+    """Nominates any node at all, as if room had been made there; a pod once, for a nomination that ends wakes others."""
 
     name = "TroubledPostFilter"
     api_version = 1
+
+    def __init__(self) -> None:
+        self._nominated: set[str] = set()
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
@@ -189,6 +192,9 @@ class TroubledPostFilter(Troubled, PostFilterPlugin):
         if self.mood.strikes():
             if self.mood.one_of(True, False, False, False):
                 raise TroubleError("a PostFilter plugin fails")
+            if pod.uid in self._nominated:
+                return PostFilterResult(Status.unschedulable("nothing more can be done"), "")
+            self._nominated.add(pod.uid)
             name = snapshot.name_of(self.mood.random.randrange(snapshot.n_nodes))
             return PostFilterResult(Status.unschedulable(f"nominated {ON_PURPOSE}"), name)
         return PostFilterResult(Status.unschedulable("nothing can be done"), "")
@@ -279,6 +285,14 @@ class TroubledPostBind(Troubled, PostBindPlugin):
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         if self.mood.strikes():
             raise TroubleError("a PostBind plugin fails")
+
+
+class BrokenFromTheStart(FilterPlugin):
+    name = "BrokenFromTheStart"
+    api_version = 1
+
+    def __init__(self) -> None:
+        raise TroubleError("a plugin cannot be built")
 
 
 TROUBLES = (

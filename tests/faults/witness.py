@@ -48,7 +48,9 @@ class Ledger:
         if pod.uid in self.held:
             self._stage.find(f"{pod.key} is reserved twice", pod.uid)
         self._stage.story.tell("witness", f"reserve {pod.key} {pod.uid[:8]} on {node_name}")
-        self._judge(pod, node_name)
+        # While an extender is waited for, the cluster is kept as it was: what watches bring meanwhile counts later.
+        if not self._life.is_waiting_for_extender:
+            self._judge(pod, node_name)
         self.held[pod.uid] = (pod, node_name)
         self._chosen.setdefault(pod.uid, []).append((self._stage.now, node_name))
         self._stage.reached("assumed", pod)

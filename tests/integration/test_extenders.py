@@ -216,3 +216,17 @@ async def test_an_extender_that_fails_keeps_pods_from_being_preempted(tmp_path: 
             answers["preempt"] = lambda said: {"NodeNameToMetaVictims": said["NodeNameToMetaVictims"]}
             it.server.store.delete("pods", "small")  # too little, but worth another try
             await it.until(lambda: it.node_of("important"))
+
+
+@virtually
+async def test_a_pod_that_an_extender_refused_is_tried_again_when_anything_changes(tmp_path: Path) -> None:
+    refusing = {**likes("a"), "filter": {"NodeNames": [], "FailedNodes": {"a": "not now"}}}
+    async with cluster(tmp_path) as it, scripted_extender(refusing) as extender:
+        it.add_nodes(node_object("a"))
+        async with it.daemon(configuration(asking(extender.url))):
+            it.add_pods(pod_object("web"))
+            await it.until(lambda: "not now" in it.condition("web").get("message", ""))
+            refusing.update(likes("a"))
+            # A change that no plugin of the profile has asked for.
+            it.server.store.patch("nodes", "a", {"metadata": {"annotations": {"turn": "2"}}})
+            await it.until(lambda: it.node_of("web") == "a", seconds=30.0)

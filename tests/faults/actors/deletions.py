@@ -25,9 +25,12 @@ class Deletions(Actor):
         self.stage.on_step(self._passing)
 
     async def act(self) -> None:
-        pod = self.one_of(self.stage.our_pods())
-        if pod is not None:
-            self._delete(pod, "which may be anywhere")
+        pods = self.stage.our_pods()
+        preempting = [pod for pod in pods if pod["status"].get("nominatedNodeName")]
+        if preempting and self.random.random() < 0.5:
+            self._delete(self.one_of(preempting), "which waits for its victims to go")
+        elif pods:
+            self._delete(self.one_of(pods), "which may be anywhere")
 
     def _passing(self, step: str, pod: PodInfo) -> None:
         share = _SHARE if step in {"assumed", "bound"} else 3 * _SHARE  # few come by there

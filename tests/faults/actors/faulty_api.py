@@ -45,7 +45,7 @@ _WATCHES = (
     "watches of device claims",
     "watches of devices",
 )
-_REFUSALS = (429, 429, 500, 500, 503, 504)
+_REFUSALS = (429, 429, 500, 500, 502, 503, 504)
 
 
 class FaultyApi(Actor):

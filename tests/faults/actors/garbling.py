@@ -1,4 +1,4 @@
-"""Some objects arrive in a form that nobody can read, and watches in the middle of a line."""
+"""Some objects arrive in a form that nobody can read, changes are cut short, and watches say everything twice."""
 
 from __future__ import annotations
 
@@ -21,6 +21,21 @@ class Garbling(Actor):
     pause_seconds: ClassVar[tuple[float, float]] = (2.0, 25.0)
 
     async def act(self) -> None:
+        if self.random.random() < 0.3:
+            self._repeat()
+        else:
+            self._garble()
+
+    def _repeat(self) -> None:
+        seconds = self.random.choice((0.5, 5.0, 30.0))
+        self.tell(f"what watches bring comes twice, for {seconds} s")
+        self.stage.repetition = self.random.choice((0.1, 1.0))
+        self.stage.later(seconds, self._repeat_no_more)
+
+    def _repeat_no_more(self) -> None:
+        self.stage.repetition = 0.0
+
+    def _garble(self) -> None:
         what = self.random.choice(list(_GARBLED))
         sent, received = _GARBLED[what]
         seconds = self.random.choice((0.5, 5.0, 30.0))
@@ -30,7 +45,9 @@ class Garbling(Actor):
 
     def calm(self) -> None:
         """Make sure that what arrived unreadable arrives again."""
-        self.stage.garbled.clear()
+        self._repeat_no_more()
+        for sent, _ in _GARBLED.values():
+            self._mend(sent)
         mended = {"metadata": {"labels": {"mended": "yes"}}}
         for node in self.stage.store.list("nodes"):
             if node["status"]["allocatable"]["cpu"] == ODD_NODE_CPU:

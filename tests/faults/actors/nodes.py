@@ -9,6 +9,7 @@ from tests.faults.actors.actor import Actor
 from tests.faults.stage import ODD_NODE_CPU
 
 if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
     from scheduler.simulator.apimachinery.objects import Object
 
 ZONES = ("a", "b")
@@ -25,6 +26,7 @@ _SIZES = (
     (ODD_NODE_CPU, "16Gi"),
 )
 _MOST_NODES = 14
+_SHARE = 0.03
 
 
 class Nodes(Actor):
@@ -36,6 +38,7 @@ class Nodes(Actor):
     def begin(self) -> None:
         for number in range(self.stage.plan.n_nodes):
             self._create(f"n{number}")
+        self.stage.on_step(self._passing)
 
     async def act(self) -> None:
         self.weighted(
@@ -48,6 +51,14 @@ class Nodes(Actor):
             (2, self._relabel),
             (3, self._heartbeat),
         )()
+
+    def _passing(self, step: str, pod: PodInfo) -> None:
+        """Change a node while a pod is on its way to one."""
+        if not self.stage.is_calm and self.random.random() < _SHARE:
+            change = self.random.choice(
+                (self._resize, self._relabel, self._toggle_taint, self._recreate, self._remove)
+            )
+            self.stage.soon(self.random.randint(0, 40), change)
 
     def _create(self, name: str) -> None:
         cpu, memory = self.random.choice(_SIZES)

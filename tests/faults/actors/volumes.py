@@ -32,6 +32,7 @@ class Volumes(Actor):
 
     def begin(self) -> None:
         self._count = 0
+        self._deleted: set[str] = set()
         self._faults = ProvisioningFaults()
         self.stage.on_step(self._passing)
         store = self.stage.store
@@ -141,6 +142,7 @@ class Volumes(Actor):
             return
         metadata = obj["metadata"]
         self.tell(f"delete {metadata['name']}")
+        self._deleted.add(metadata["name"])
         try:
             self.stage.store.delete(resource, metadata["name"], metadata.get("namespace", ""))
         except StatusError:
@@ -155,7 +157,8 @@ class Volumes(Actor):
 
     def _passing(self, step: str, pod: PodInfo) -> None:
         if step == "bound":
-            for claim in pod.claims:
+            # One that is deleted while the Binding is on its way is nobody's fault.
+            for claim in [claim for claim in pod.claims if claim.name not in self._deleted]:
                 self._check_bound(pod, self.stage.store.find(_CLAIMS, claim.name, pod.namespace), claim.name)
 
     def _check_bound(self, pod: PodInfo, claim: Object | None, name: str) -> None:

@@ -1,0 +1,56 @@
+"""A daemon's connection to the API server: what it brings may be garbled or said twice, what it takes is looked over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from scheduler.configuration.load import parse
+from tests.daemon_harness import GarblingConnection
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from scheduler.client.http.endpoint import Endpoint
+    from scheduler.client.http.request import Request, Response
+    from tests.faults.stage import Stage
+
+
+class Wire(GarblingConnection):
+    """One daemon's. No Binding may leave once the daemon's own lease has run out, however late it learns of it."""
+
+    def __init__(self, endpoint: Endpoint, stage: Stage, name: str) -> None:
+        super().__init__(endpoint)
+        self.garbled = stage.garbled
+        self.user_agent = name
+        self._stage = stage
+        self._random = stage.random_of(f"wire of {name}")
+        self._renew_deadline = parse(stage.plan.configuration).settings.leader_election.renew_deadline.seconds
+        self._lease_written_at = 0.0
+        self._leads_until = float("-inf")
+
+    async def send(self, request: Request, **options: Any) -> Response:
+        response = await super().send(request, **options)
+        if _writes_lease(request):
+            self._leads_until = self._lease_written_at + self._renew_deadline
+        return response
+
+    async def stream(self, *args: Any, **options: Any) -> AsyncGenerator[list[bytes], None]:
+        async for lines in super().stream(*args, **options):
+            yield lines
+            if self._random.random() < self._stage.repetition:
+                yield lines
+
+    def _encode(self, request: Request) -> bytes:
+        """Called when a request is written, with nothing to wait for any more."""
+        now = asyncio.get_running_loop().time()
+        if _writes_lease(request):
+            self._lease_written_at = now
+        elif request.path.endswith("/binding") and self._stage.plan.elects and now > self._leads_until:
+            late = now - self._leads_until
+            self._stage.find(f"{self.user_agent} sends {request.path} {late:.3f} s after its lease ran out")
+        return super()._encode(request)
+
+
+def _writes_lease(request: Request) -> bool:
+    return "/leases" in request.path and request.method in {"POST", "PUT", "PATCH"}
