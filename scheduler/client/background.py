@@ -161,13 +161,14 @@ class BackgroundLane:
         self._backoff = backoff
         self._senders: set[asyncio.Task[None]] = set()
         self._asleep: list[asyncio.Future[_Turn]] = []  # senders without a job
+        self._is_closed = False
         self._busy = 0
         self._lent = 0
         self._resume: asyncio.TimerHandle | None = None
 
     def wake(self) -> None:
         """Begin what there is room for; to be called when a job was queued, or there may be more places."""
-        while (turn := self._next()) is not None:
+        while not self._is_closed and (turn := self._next()) is not None:
             self._busy += 1
             if self._asleep:
                 self._asleep.pop().set_result(turn)
@@ -181,7 +182,8 @@ class BackgroundLane:
         self.wake()
 
     async def close(self) -> None:
-        """Drop everything."""
+        """Drop everything, and begin nothing any more."""
+        self._is_closed = True
         if self._resume is not None:
             self._resume.cancel()
         self._asleep.clear()

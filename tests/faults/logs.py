@@ -29,6 +29,7 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
         ON_PURPOSE,
         "invalid score 101",
         "not leading any more",
+        "over budget: more than 0.75s had passed",  # all stopped in the middle of the attempt
         "/binding: ",
         'extender "http',
         "Status(code=<Code.UNSCHEDULABLE",
@@ -44,9 +45,10 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
     "Queueing hint failed; the pod is tried again": _raised_on_purpose,
     "May not use the lease": _says("status", "401", "403"),
     "Lease is lost": lambda _: True,
+    "Over budget": _says("why", "more than 0.75s had passed"),
     "Configuration could not be built": _raised_on_purpose,
     "Configuration rejected; the one before stays in force": _says(
-        "error", ON_PURPOSE, "NoSuchPlugin", "kubescheduler.config.k8s.io/v9"
+        "error", ON_PURPOSE, "NoSuchPlugin", "the scheduler is not running", "kubescheduler.config.k8s.io/v9"
     ),
     "May not list and watch this kind": _says("status", "401", "403"),
 }

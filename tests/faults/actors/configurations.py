@@ -24,7 +24,7 @@ class Configurations(Actor):
         self._is_mending: set[asyncio.Task[None]] = set()
 
     async def act(self) -> None:
-        life = self.one_of(self.stage.lives.running)
+        life = self.one_of([life for life in self.stage.lives.running if not life.has_ended])
         if life is None:
             return
         plan = self.stage.plan
