@@ -18,7 +18,6 @@ from scheduler.objects.selectors import (
     Operator,
     Requirement,
     parse_label_selector,
-    required_node_affinity,
 )
 from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE, tolerated
 from scheduler.objects.topology_spread import HONOR
@@ -173,10 +172,9 @@ class CountedNodes:
 
     @cached_property
     def _required(self) -> Bools | None:
-        selector, affinity = self._pod.pod.spec.node_selector, self._pod.node_affinity
-        if not selector and affinity is None:
+        if not self._pod.pod.spec.node_selector and self._pod.node_affinity is None:
             return None
-        return nodes_required(self._snapshot, required_node_affinity(selector, affinity))
+        return nodes_required(self._snapshot, self._pod.required_node_affinity)
 
     @cached_property
     def _open(self) -> Bools:

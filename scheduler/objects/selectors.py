@@ -18,7 +18,7 @@ from scheduler.objects.labels import is_label_key, is_label_value
 from scheduler.objects.meta import ApiStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 METADATA_NAME = "metadata.name"
 """The one field of nodes that `matchFields` knows."""
@@ -246,7 +246,7 @@ def parse_node_term(term: NodeSelectorTerm, path: str = "") -> NodeRule:
     ]
     if faults:
         raise SelectorError(faults)
-    return NodeRule(tuple(labels), tuple(fields))
+    return NodeRule(_all_of(labels), _all_of(fields))
 
 
 def node_rules(selector: NodeSelector) -> tuple[NodeRule, ...]:
@@ -263,7 +263,54 @@ def node_rules(selector: NodeSelector) -> tuple[NodeRule, ...]:
                 rules.append(parse_node_term(term))
             except SelectorError:
                 continue  # the API server took it long ago; the other terms still count
-    return tuple(rules)
+    return any_of(rules)
+
+
+def any_of(rules: Sequence[NodeRule]) -> tuple[NodeRule, ...]:
+    """Return rules any of which is enough, as few as mean the same where they are many."""
+    if len(rules) <= _FEW:
+        return tuple(rules)
+    about_labels: list[Requirement] = []
+    about_fields: list[Requirement] = []
+    others: dict[NodeRule, None] = {}
+    for rule in rules:
+        if len(rule.labels) == 1 and not rule.fields:
+            about_labels.append(rule.labels[0])
+        elif len(rule.fields) == 1 and not rule.labels:
+            about_fields.append(rule.fields[0])
+        else:
+            others[rule] = None
+    return (
+        *(NodeRule(labels=(requirement,)) for requirement in _merged(about_labels, every=False)),
+        *(NodeRule(fields=(requirement,)) for requirement in _merged(about_fields, every=False)),
+        *others,
+    )
+
+
+def _all_of(requirements: Sequence[Requirement]) -> tuple[Requirement, ...]:
+    """Return requirements that must all hold, likewise."""
+    return tuple(requirements if len(requirements) <= _FEW else _merged(requirements, every=True))
+
+
+def _merged(requirements: Iterable[Requirement], *, every: bool) -> Iterator[Requirement]:
+    """Return one requirement for each key and operator, which holds where every one, or any, of its kind does."""
+    alike: dict[tuple[str, Operator], list[Requirement]] = {}
+    for requirement in requirements:
+        alike.setdefault((requirement.key, requirement.operator), []).append(requirement)
+    for (key, operator), some in alike.items():
+        values = [requirement.values for requirement in some]
+        bounds = [requirement.bound for requirement in some]
+        shared = (operator is Operator.IN) is every
+        yield Requirement(
+            key,
+            operator,
+            values[0].intersection(*values) if shared else values[0].union(*values),
+            max(bounds) if (operator is Operator.GT) is every else min(bounds),
+        )
+
+
+_FEW = 16
+"""So many rules or requirements are asked one by one."""
 
 
 def required_node_affinity(
