@@ -193,7 +193,10 @@ class CountedNodes:
 def nodes_with_keys(snapshot: Snapshot, constraints: Iterable[SpreadConstraint]) -> Bools | None:
     """Return bool (n_nodes,), where a node has a value for every constraint; None is everywhere."""
     chosen: Bools | None = None
-    for key in {constraint.topology_key: None for constraint in constraints}:
+    keys = {constraint.topology_key: None for constraint in constraints}
+    if not all(map(snapshot.has_label, keys)):
+        return np.zeros(snapshot.n_nodes, dtype=np.bool_)
+    for key in keys:
         absent = lacking(snapshot.label(key))
         if absent.any():
             chosen = ~absent if chosen is None else chosen & ~absent

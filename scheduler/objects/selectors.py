@@ -36,7 +36,10 @@ class Operator(Enum):
     GT = "Gt"
     LT = "Lt"
 
+    __hash__ = object.__hash__  # there is one of each, and hashing the name costs a call
 
+
+_OPERATORS = tuple(Operator)
 _LABEL_OPERATORS = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
 _FIELD_OPERATORS = (Operator.IN, Operator.NOT_IN)
 
@@ -188,6 +191,7 @@ class RequiredNodeAffinity:
         )
 
 
+_BY_NAME = {operator.value: operator for operator in Operator}
 _NO_RULE = Requirement("", Operator.IN)
 
 
@@ -237,7 +241,7 @@ def parse_node_term(term: NodeSelectorTerm, path: str = "") -> NodeRule:
     """
     faults: list[FieldError] = []
     labels = [
-        _parse(written, f"{path}.matchExpressions[{index}]", tuple(Operator), faults)
+        _parse(written, f"{path}.matchExpressions[{index}]", _OPERATORS, faults)
         for index, written in enumerate(term.match_expressions)
     ]
     fields = [
@@ -256,20 +260,21 @@ def node_rules(selector: NodeSelector) -> tuple[NodeRule, ...]:
         kube-scheduler v1.36, staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go,
         LazyErrorNodeSelector.
     """
-    rules = []
-    for term in selector.node_selector_terms:
-        if not term.is_empty:
-            try:
-                rules.append(parse_node_term(term))
-            except SelectorError:
-                continue  # the API server took it long ago; the other terms still count
-    return any_of(rules)
+    written = selector.node_selector_terms
+    rules = _parsed(term for term in written if not term.is_empty)
+    return tuple(rules) if len(written) <= _FEW else _any_of(rules)
 
 
-def any_of(rules: Sequence[NodeRule]) -> tuple[NodeRule, ...]:
-    """Return rules any of which is enough, as few as mean the same where they are many."""
-    if len(rules) <= _FEW:
-        return tuple(rules)
+def _parsed(terms: Iterable[NodeSelectorTerm]) -> Iterator[NodeRule]:
+    for term in terms:
+        try:
+            yield parse_node_term(term)
+        except SelectorError:
+            continue  # the API server took it long ago; the other terms still count
+
+
+def _any_of(rules: Iterable[NodeRule]) -> tuple[NodeRule, ...]:
+    """Return rules any of which is enough, those merged that are about one label or field."""
     about_labels: list[Requirement] = []
     about_fields: list[Requirement] = []
     others: dict[NodeRule, None] = {}
@@ -298,6 +303,9 @@ def _merged(requirements: Iterable[Requirement], *, every: bool) -> Iterator[Req
     for requirement in requirements:
         alike.setdefault((requirement.key, requirement.operator), []).append(requirement)
     for (key, operator), some in alike.items():
+        if len(some) == 1:
+            yield some[0]
+            continue
         values = [requirement.values for requirement in some]
         bounds = [requirement.bound for requirement in some]
         shared = (operator is Operator.IN) is every
@@ -336,11 +344,12 @@ def _parse(
     path = path.removeprefix(".")
     if not is_label_key(written.key):
         faults.append(FieldError(f"{path}.key", f"must be a label's key, was {written.key!r}"))
-    faults.extend(
-        FieldError(f"{path}.values[{index}]", f"must be a label's value, was {value!r}")
-        for index, value in enumerate(written.values)
-        if not is_label_value(value)
-    )
+    if not all(map(is_label_value, written.values)):
+        faults.extend(
+            FieldError(f"{path}.values[{index}]", f"must be a label's value, was {value!r}")
+            for index, value in enumerate(written.values)
+            if not is_label_value(value)
+        )
     operator = _operator(written, path, operators, faults)
     if operator is None:
         return _NO_RULE
@@ -375,9 +384,9 @@ def _parse_field(written: SelectorRequirement, path: str, faults: list[FieldErro
 def _operator(
     written: SelectorRequirement, path: str, operators: tuple[Operator, ...], faults: list[FieldError]
 ) -> Operator | None:
-    for operator in operators:
-        if operator.value == written.operator:
-            return operator
+    operator = _BY_NAME.get(written.operator)
+    if operator in operators:
+        return operator
     known = ", ".join(operator.value for operator in operators)
     faults.append(FieldError(f"{path}.operator", f"must be one of {known}, was {written.operator!r}"))
     return None
