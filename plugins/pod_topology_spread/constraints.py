@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from scheduler.objects.remembered import Remembered
 from scheduler.objects.selectors import (
     LabelRule,
     Operator,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from scheduler.objects.topology_spread import TopologySpreadConstraint
     from scheduler.snapshot import Bools, Int64s, Interned, Rows, Snapshot
 
-_CACHE_SIZE = 4096
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -63,7 +63,7 @@ class ConstraintReader:
     """Reads the constraints of pods; pods that write the same share one result."""
 
     def __init__(self) -> None:
-        self._read: dict[tuple[object, ...], tuple[SpreadConstraint, ...]] = {}
+        self._read: Remembered[tuple[object, ...], tuple[SpreadConstraint, ...]] = Remembered()
 
     def of_pod(self, pod: PodInfo, action: str) -> tuple[SpreadConstraint, ...]:
         """Return the pod's own constraints with an action, DO_NOT_SCHEDULE or SCHEDULE_ANYWAY.
@@ -73,7 +73,8 @@ class ConstraintReader:
         """
         written, labels = pod.pod.spec.topology_spread_constraints, pod.labels
         named = tuple((key, labels.get(key)) for each in written for key in each.match_label_keys)
-        place = (action, pod.namespace, _ENCODER.encode(written), named)
+        content = _ENCODER.encode(written)
+        place = (action, pod.namespace, content, named)
         found = self._read.get(place)
         if found is None:
             found = tuple(
@@ -85,7 +86,7 @@ class ConstraintReader:
                 for each in written
                 if each.when_unsatisfiable == action
             )
-            self._keep(place, found)
+            self._read.keep(place, found, len(content))
         return found
 
     def defaults(
@@ -96,13 +97,8 @@ class ConstraintReader:
         found = self._read.get(place)
         if found is None:
             found = tuple(_read(each, rule, pod) for each in written if each.when_unsatisfiable == action)
-            self._keep(place, found)
+            self._read.keep(place, found, rule.length)
         return found
-
-    def _keep(self, place: tuple[object, ...], found: tuple[SpreadConstraint, ...]) -> None:
-        if len(self._read) >= _CACHE_SIZE:
-            self._read.clear()
-        self._read[place] = found
 
 
 def _read(written: TopologySpreadConstraint, rule: LabelRule, pod: PodInfo) -> SpreadConstraint:

@@ -144,6 +144,12 @@ class LabelRule:
 
     requirements: tuple[Requirement, ...] | None
 
+    @property
+    def length(self) -> int:
+        """About how many characters it was written in."""
+        requirements = self.requirements or ()
+        return sum([32 + len(each.key) + sum(map(len, each.values)) for each in requirements])
+
     def matches(self, labels: Mapping[str, str]) -> bool:
         if self.requirements is None:
             return False
