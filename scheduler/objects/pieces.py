@@ -7,6 +7,7 @@ an API server stores 10,000 levels. Here brackets are counted instead, all at on
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -72,8 +73,9 @@ def legible(raw: bytes, levels: int = 1) -> dict[str, Any]:
         try:
             found[name] = msgspec.json.decode(part)
         except UNREADABLE:
-            if levels and part.startswith(b"{"):
-                found[name] = legible(part, levels - 1)
+            if levels:
+                with suppress(ValueError):
+                    found[name] = legible(part, levels - 1)
     return found
 
 

@@ -98,8 +98,13 @@ def test_who_wrote_which_field_need_not_be_readable(bad: bytes):
 
 @pytest.mark.parametrize(
     ("value", "problem"),
-    [(nested(5000), "nests too deeply"), (b'"\xff"', "expected JSON: "), (b'"\\ud800"', "expected JSON: ")],
-    ids=["deep", "no UTF-8", "half a character"],
+    [
+        (nested(5000), "nests too deeply"),
+        (b'{"a":1,,}', "expected JSON: "),
+        (b'"\xff"', "expected JSON: "),
+        (b'"\\ud800"', "expected JSON: "),
+    ],
+    ids=["deep", "no JSON", "no UTF-8", "half a character"],
 )
 @pytest.mark.parametrize(
     ("place", "field"), [("metadata", "annotations"), ("spec", "containers"), ("status", "message")]

@@ -566,9 +566,8 @@ def test_a_plugin_after_the_one_that_gave_a_pod_up_has_written_nothing_for_any_p
 
 
 def test_of_a_very_large_pod_nothing_is_kept(judge: Judge):
-    plugin, cache = KeptFilter(), cache_of(node("n0"), node("n1"))
+    plugin, cache = KeptFilter(), cache_of(["n0", "n1"])
     framework = framework_of(plugin)
     for number in range(3):
-        large = of_class(f"p{number}", annotations={"long": "x" * 40_000})
-        judge(framework, large, cache.table.snapshot())
+        judge(framework, of_class(f"p{number}", annotations={"long": "x" * 40_000}), cache.snapshot())
         assert asked(plugin) == ["n0", "n1"]
