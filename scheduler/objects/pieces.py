@@ -16,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.snapshot.arrays import Bools
+    from numpy.typing import NDArray
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises that gives up."""
@@ -101,7 +101,7 @@ def _parts(raw: bytes) -> tuple[list[int], list[int], list[int]]:
     """Return where the parts of an object or list begin, where they end, and where colons stand in them."""
     plain = _ESCAPED.sub(b"__", raw) if b"\\" in raw else raw  # then each quote begins or ends a text
     cells = np.frombuffer(plain, dtype=np.uint8)
-    outside: Bools = ~np.logical_xor.accumulate(cells == ord('"'))
+    outside: NDArray[np.bool_] = ~np.logical_xor.accumulate(cells == ord('"'))
     # As bytes, { and [ differ by one bit, and so do } and ].
     opens, closes = (((cells | 0x20) == ord(bracket)) & outside for bracket in "{}")
     depth = np.cumsum(opens.astype(np.int8) - closes.astype(np.int8), dtype=np.int32)

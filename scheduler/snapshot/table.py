@@ -118,7 +118,7 @@ class ClusterTable:
     def allocatable(self, resource: str) -> Int64s | None:
         return self._view(self._allocatable.get(resource))
 
-    def requested(self, resource: str) -> Int64s | None:
+    def requested(self, resource: str) -> Int64s:
         column = self._requested.get(resource)
         if column is None:
             column = self._other_resource(resource)
