@@ -111,11 +111,10 @@ def _compute(pod: Pod) -> PodResources:
         nonzero = fit
 
     scored = _integers(settled)
+    accounted = set(filter(_is_accounted, requests.keys() | scored.keys()))
     return PodResources(
-        requests={
-            name: max(0, amount) for name, amount in _integers(requests).items() if _is_accounted(name)
-        },
-        taken={name: amount for name, amount in scored.items() if _is_accounted(name)},
+        requests={name: max(0, amount) for name, amount in _integers(requests).items() if name in accounted},
+        taken={name: amount for name, amount in scored.items() if name in accounted},
         nonzero_milli_cpu=nonzero[CPU].milli_value() if CPU in nonzero else 0,
         nonzero_memory_bytes=nonzero[MEMORY].value() if MEMORY in nonzero else 0,
         fit_score=_integers(fit),
