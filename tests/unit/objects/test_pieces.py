@@ -134,3 +134,12 @@ def test_an_object_keeps_everything_but_its_managed_fields():
     raw = with_field(found, "metadata", "managedFields", b"[]")
 
     assert msgspec.json.decode(without_managed_fields(raw)) == found
+
+
+def test_a_pod_is_known_by_its_name_where_a_whole_part_of_it_is_broken():
+    raw = json.dumps({**pod_object("web"), "status": "@@"}).encode().replace(b'"@@"', b'{"a":1,,}')
+
+    with pytest.raises(ObjectError) as caught:
+        decode_pod(raw)
+
+    assert caught.value.key == "default/web"
