@@ -53,6 +53,7 @@ _OTHER_RESOURCES = 64
 class KeptColumns(NamedTuple):
     """What has a column of its own only while it is asked for."""
 
+    resources: tuple[str, ...]
     labels: tuple[str, ...]
     images: tuple[str, ...]
     queries: tuple[PodQuery, ...]
@@ -205,7 +206,9 @@ class ClusterTable:
     @property
     def kept_columns(self) -> KeptColumns:
         """What has a column at present of those that come and go."""
-        return KeptColumns(tuple(self._labels), tuple(self._images), self._pod_counts.queries)
+        return KeptColumns(
+            tuple(self._requested), tuple(self._labels), tuple(self._images), self._pod_counts.queries
+        )
 
     def _view(self, column: Column[np.int64] | None) -> Int64s | None:
         return None if column is None else column.view(self.n_nodes)
