@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check conformance format bench base-image image sbom lock clean
+.PHONY: help demo test check conformance format bench fuzz base-image image sbom lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,6 +42,10 @@ base-image: ## Fix the base image at its digest of today, in the Dockerfile (ask
 	&& { echo "$$digest" | grep -Eqx 'sha256:[0-9a-f]{64}' || { echo "no digest of $$base: $$digest" >&2; exit 1; }; } \
 	&& sed -i "s|^ARG BASE=.*|ARG BASE=$$base@$$digest|" Dockerfile \
 	&& echo "The base image is $$base@$$digest from now on: commit the Dockerfile"
+
+fuzz: $(VENV)/dev ## Try made-up objects, guided by which code they reach (ARGS=-max_total_time=600 for ten minutes)
+	@$(BIN)/pip install --quiet --disable-pip-version-check atheris==3.0.0
+	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 image: ## Build the container image (needs a Docker engine; IMAGE=name:tag to name it)
 	@grep -q '^ARG BASE=.*@sha256:' Dockerfile || $(MAKE) --no-print-directory base-image

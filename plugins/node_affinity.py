@@ -34,16 +34,14 @@ from scheduler.objects.selectors import (
     METADATA_NAME,
     NodeRule,
     Operator,
-    RequiredNodeAffinity,
     SelectorError,
     node_rules,
     parse_node_term,
-    required_node_affinity,
 )
 from scheduler.objects.selectors import (
     NodeAffinity as NodeAffinityTerms,
 )
-from scheduler.snapshot import nodes_of, nodes_of_any, nodes_required
+from scheduler.snapshot import nodes_of_any, nodes_required, weigh_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -64,7 +62,6 @@ _TABLE = (
     Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (REASON_ENFORCED,)),
     Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (REASON_POD,)),
 )
-_PRE_FILTER = "PreFilterNodeAffinity"
 _PRE_SCORE = "PreScoreNodeAffinity"
 
 
@@ -110,7 +107,7 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
         self._prefers = bool(added.preferred_during_scheduling_ignored_during_execution)
 
     def signature(self, pod: PodInfo) -> Hashable:
-        return frozenset(pod.pod.spec.node_selector.items()), pod.node_affinity
+        return frozenset(pod.pod.spec.node_selector.items()), pod.written_node_affinity
 
     def events(self) -> Sequence[EventWithHint]:
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
@@ -120,7 +117,7 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
         added = self._added_required
         if added is not None and not any(rule.matches(new.name, new.labels) for rule in added):
             return QueueingHint.SKIP
-        required = _required(pod)
+        required = pod.required_node_affinity
         matched = old is not None and required.matches(old.name, old.labels)
         helps = required.matches(new.name, new.labels) and not matched
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
@@ -132,7 +129,6 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
         required = affinity and affinity.required_during_scheduling_ignored_during_execution
         if required is None and self._added_required is None and not pod.pod.spec.node_selector:
             return SKIP
-        state.write(_PRE_FILTER, _required(pod))
         names = _named_nodes(required.node_selector_terms) if required else None
         if names is None:
             return None
@@ -141,9 +137,7 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
         return PreFilterResult(names)
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        found = _PRE_FILTER in state
-        required = state.read(_PRE_FILTER, RequiredNodeAffinity) if found else _required(pod)
-        index = (~nodes_required(snapshot, required)).astype(np.uint16) * np.uint16(2)
+        index = (~nodes_required(snapshot, pod.required_node_affinity)).astype(np.uint16) * np.uint16(2)
         if self._added_required is not None:
             index[~nodes_of_any(snapshot, self._added_required)] = 1
         return Outcomes(index, _TABLE)
@@ -163,10 +157,7 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
         """Return the sum of the weights of the terms that hold."""
         rules: tuple[tuple[int, NodeRule], ...]
         rules = state.read(_PRE_SCORE, tuple) if _PRE_SCORE in state else _preferred_rules(_preferred(pod))
-        scores = np.zeros(snapshot.n_nodes, dtype=np.int64)
-        for weight, rule in (*self._added_preferred, *rules):
-            scores += nodes_of(snapshot, rule) * np.int64(weight)
-        return scores
+        return weigh_nodes(snapshot, (*self._added_preferred, *rules))
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
         return default_normalize_score(scores, feasible)
@@ -178,10 +169,6 @@ def _term_faults(term: NodeSelectorTerm, path: str) -> Iterator[FieldError]:
             parse_node_term(term, path)
         except SelectorError as error:
             yield from error.faults
-
-
-def _required(pod: PodInfo) -> RequiredNodeAffinity:
-    return required_node_affinity(pod.pod.spec.node_selector, pod.node_affinity)
 
 
 def _preferred(pod: PodInfo) -> tuple[PreferredSchedulingTerm, ...]:
@@ -204,7 +191,7 @@ def _preferred_rules(terms: Sequence[PreferredSchedulingTerm]) -> tuple[tuple[in
 
 def _named_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
     """Return the only nodes the terms can hold for, by name; None if some term names none."""
-    names: frozenset[str] = frozenset()
+    names: set[str] = set()
     for term in terms:
         named = [
             frozenset(requirement.values)
@@ -214,4 +201,4 @@ def _named_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
         if not named:
             return None
         names |= named[0].intersection(*named[1:])
-    return names if terms else None
+    return frozenset(names) if terms else None

@@ -108,6 +108,38 @@ _fields = st.fixed_dictionaries(
 node_selector_terms = st.fixed_dictionaries(
     {"matchExpressions": st.lists(_expressions, max_size=2), "matchFields": st.lists(_fields, max_size=2)}
 )
+_label_keys = st.sampled_from(["zone", "disk", "n", "example.com/n", "nobody-has-it"])
+_good_expressions = st.one_of(
+    st.fixed_dictionaries(
+        {
+            "key": _label_keys,
+            "operator": st.sampled_from(["In", "NotIn"]),
+            "values": st.lists(st.sampled_from(["a", "b", "10", "007", ""]), min_size=1, max_size=4),
+        }
+    ),
+    st.fixed_dictionaries(
+        {"key": _label_keys, "operator": st.sampled_from(["Exists", "DoesNotExist"]), "values": st.just([])}
+    ),
+    st.fixed_dictionaries(
+        {
+            "key": _label_keys,
+            "operator": st.sampled_from(["Gt", "Lt"]),
+            "values": st.lists(st.sampled_from(["-4", "3", "8"]), min_size=1, max_size=1),
+        }
+    ),
+)
+many_node_selector_terms = st.lists(
+    st.fixed_dictionaries(
+        {
+            "matchExpressions": st.lists(_good_expressions, max_size=2)
+            | st.lists(_good_expressions, min_size=17, max_size=20),
+            "matchFields": st.just([]) | st.lists(_fields, max_size=1),
+        }
+    ),
+    min_size=17,
+    max_size=24,
+)
+"""So many that those alike are merged."""
 _preferred = st.fixed_dictionaries(
     {"weight": st.sampled_from([0, 1, 7, 100]), "preference": node_selector_terms}
 )

@@ -65,13 +65,16 @@ class AffinityState:
         if not (existing or terms.affinity_keys or terms.anti_affinity):
             return None
         near: dict[str, Domains] = {}
-        if terms.affinity_keys:
+        # Without a label that no node has, every node is refused, whatever the other keys are.
+        unknown = next((key for key in terms.affinity_keys if not snapshot.has_label(key)), None)
+        affinity_keys = terms.affinity_keys if unknown is None else (unknown,)
+        if affinity_keys:
             rows, counts = _counted(snapshot.pods_matching(terms.affinity))
-            near = added_up(snapshot, ((key, rows, counts) for key in terms.affinity_keys))
+            near = added_up(snapshot, ((key, rows, counts) for key in affinity_keys))
         return cls(
             terms,
             namespace_labels,
-            tuple(near.get(key) or Domains.empty(snapshot.label(key)) for key in terms.affinity_keys),
+            tuple(near.get(key) or Domains.empty(snapshot.label(key)) for key in affinity_keys),
             added_up(snapshot, counted_terms(terms.anti_affinity, snapshot)),
             existing,
         )
@@ -96,6 +99,8 @@ class AffinityState:
             for domains in self._affinity:
                 domains.change(rows, sign)
         for term in self._terms.anti_affinity:
+            if not snapshot.has_label(term.topology_key):
+                continue
             rows = [row for row, other in changed if term.query.matches(other)]
             if rows:
                 _domains(self._anti_affinity, term.topology_key, snapshot).change(rows, sign)
@@ -146,8 +151,13 @@ class AffinityState:
 
 
 def counted_terms(terms: Iterable[CountedTerm], snapshot: Snapshot) -> Iterator[tuple[str, Rows, Int64s]]:
-    """Yield for each of a pod's own terms its topology key, the rows with pods it means, and their worth."""
+    """Yield for each of a pod's own terms its topology key, the rows with pods it means, and their worth.
+
+    Not of those whose key no node has.
+    """
     for term in terms:
+        if not snapshot.has_label(term.topology_key):
+            continue
         rows, counts = _counted(snapshot.pods_matching(term.query))
         yield term.topology_key, rows, counts * term.weight
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.objects.remembered import Remembered
 from scheduler.snapshot import Objects, PodQuery, PodsIn
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 NAMESPACES: Final = "v1/namespaces"
 
-_CACHE_SIZE = 4096
+_TERM_BYTES = 128
+"""About how long a term is, without the namespaces it means."""
 _NOTHING: Final = Objects()
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -63,7 +65,7 @@ class TermReader:
     def __init__(self) -> None:
         self._namespaces = _NOTHING
         self._version = 0  # of the namespaces; what was read holds for this one
-        self._read: dict[AffinityTerms, IncomingTerms] = {}
+        self._read: Remembered[AffinityTerms, IncomingTerms] = Remembered()
 
     def look_at(self, snapshot: Snapshot) -> None:
         """Note the namespaces there are."""
@@ -85,9 +87,7 @@ class TermReader:
         """Return the terms of a pod that is to be placed."""
         found = self._read.get(terms)
         if found is None:
-            if len(self._read) >= _CACHE_SIZE:
-                self._read.clear()
-            found = self._read[terms] = IncomingTerms(
+            found = IncomingTerms(
                 affinity=PodQuery(tuple(self._pods(each.term) for each in terms.required_affinity)),
                 affinity_keys=tuple(
                     dict.fromkeys(each.term.topology_key for each in terms.required_affinity)
@@ -98,6 +98,7 @@ class TermReader:
                     *self._counted(terms.preferred_anti_affinity, -1),
                 ),
             )
+            self._read.keep(terms, found, _length(found))
         return found
 
     def _counted(self, terms: Sequence[WeightedTerm], sign: int) -> tuple[CountedTerm, ...]:
@@ -121,6 +122,13 @@ class TermReader:
         if rule.requirements is None:
             return frozenset()
         return frozenset(name for name, found in self._namespaces.items() if rule.matches(_labels(found)))
+
+
+def _length(terms: IncomingTerms) -> int:
+    """Return about how long what they were read from is, and the namespaces they mean."""
+    queries = (terms.affinity, *(each.query for each in (*terms.anti_affinity, *terms.preferred)))
+    parts = [part for query in queries for part in query.parts]
+    return sum([_TERM_BYTES + part.rule.length + 8 * len(part.namespaces or ()) for part in parts])
 
 
 def _labels(namespace: Mapping[str, Any]) -> Mapping[str, str]:

@@ -185,22 +185,34 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         wanted: list[tuple[str, int]] = state.read(_PRE_FILTER, list)
         full = snapshot.pod_count >= snapshot.allocatable[PODS]
-        reasons, lacking = ([TOO_MANY_PODS], [full]) if full.any() else ([], [])
+        reasons: list[str] = []
+        lacking: list[Bools | None] = []
+        if full.any():
+            reasons.append(TOO_MANY_PODS)
+            lacking.append(full)
+        lacks_everywhere = False
         hopeless: Bools | None = None  # preemption frees at most what the node has in all
+        offered, overdrawn, behind = snapshot.resources, snapshot.overdrawn, self._devices.behind
         for resource, amount in wanted:
+            if resource not in offered and resource not in overdrawn:
+                if resource not in behind:
+                    reasons.append(f"Insufficient {resource}")
+                    lacking.append(None)
+                    lacks_everywhere = True
+                continue
             allocatable = snapshot.allocatable[resource]
             short = amount > allocatable - snapshot.requested[resource]
-            if resource in self._devices.behind:
+            if resource in behind:
                 short &= allocatable > 0  # elsewhere it is for DynamicResources to say
             if short.any():
                 reasons.append(f"Insufficient {resource}")
                 lacking.append(short)
                 never = short & (amount > allocatable)
                 hopeless = never if hopeless is None else hopeless | never
-        if not lacking:
+        if not (lacking and snapshot.n_nodes):
             return Outcomes.all_pass(snapshot.n_nodes)
-        if hopeless is None:
-            hopeless = np.zeros(snapshot.n_nodes, dtype=np.bool_)
+        if lacks_everywhere or hopeless is None:
+            hopeless = np.full(snapshot.n_nodes, lacks_everywhere, dtype=np.bool_)
         return _outcomes(tuple(reasons), lacking, hopeless)
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
@@ -240,21 +252,31 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         return tuple([fit_score.get(resource.name, 0) for resource in self._resources])
 
     def _ignores(self, resource: str) -> bool:
-        return is_extended_resource_name(resource) and (
+        return (
             resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
-        )
+        ) and is_extended_resource_name(resource)
 
 
-def _outcomes(reasons: tuple[str, ...], lacking: Sequence[Bools], hopeless: Bools) -> Outcomes:
-    """Name each node's reasons, in order, with the gravest of their codes."""
-    if len(reasons) <= _FEW_REASONS:
+def _outcomes(reasons: tuple[str, ...], lacking: Sequence[Bools | None], hopeless: Bools) -> Outcomes:
+    """Name each node's reasons, in order, with the gravest of their codes.
+
+    Args:
+        reasons: why nodes are refused.
+        lacking: for each reason where it holds, bool (n_nodes,); None is everywhere.
+        hopeless: bool (n_nodes,).
+    """
+    differing = [short for short in lacking if short is not None]
+    if len(reasons) == len(differing) <= _FEW_REASONS:
         index = hopeless.astype(np.uint16) * _hopeless_from(len(reasons))
-        for bit, short in enumerate(lacking):
+        for bit, short in enumerate(differing):
             index += short.astype(np.uint16) << bit
         return Outcomes(index, _all_combinations(reasons))
     # Of very many reasons, only the combinations that occur.
-    kinds, places = np.unique(np.stack([hopeless, *lacking]), axis=1, return_inverse=True)
-    outcomes = [_outcome(reasons, kind[1:], kind[0]) for kind in kinds.T.tolist()]
+    kinds, places = np.unique(np.stack([hopeless, *differing]), axis=1, return_inverse=True)
+    outcomes = []
+    for is_hopeless, *lacks in kinds.T.tolist():
+        there = iter(lacks)
+        outcomes.append(_outcome(reasons, [short is None or next(there) for short in lacking], is_hopeless))
     numbers = {PASS: 0}
     for outcome in outcomes:
         numbers.setdefault(outcome, len(numbers))

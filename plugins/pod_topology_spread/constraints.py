@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from scheduler.objects.remembered import Remembered
 from scheduler.objects.selectors import (
     LabelRule,
     Operator,
     Requirement,
     parse_label_selector,
-    required_node_affinity,
 )
 from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE, tolerated
 from scheduler.objects.topology_spread import HONOR
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from scheduler.objects.topology_spread import TopologySpreadConstraint
     from scheduler.snapshot import Bools, Int64s, Interned, Rows, Snapshot
 
-_CACHE_SIZE = 4096
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -64,7 +63,7 @@ class ConstraintReader:
     """Reads the constraints of pods; pods that write the same share one result."""
 
     def __init__(self) -> None:
-        self._read: dict[tuple[object, ...], tuple[SpreadConstraint, ...]] = {}
+        self._read: Remembered[tuple[object, ...], tuple[SpreadConstraint, ...]] = Remembered()
 
     def of_pod(self, pod: PodInfo, action: str) -> tuple[SpreadConstraint, ...]:
         """Return the pod's own constraints with an action, DO_NOT_SCHEDULE or SCHEDULE_ANYWAY.
@@ -74,7 +73,8 @@ class ConstraintReader:
         """
         written, labels = pod.pod.spec.topology_spread_constraints, pod.labels
         named = tuple((key, labels.get(key)) for each in written for key in each.match_label_keys)
-        place = (action, pod.namespace, _ENCODER.encode(written), named)
+        content = _ENCODER.encode(written)
+        place = (action, pod.namespace, content, named)
         found = self._read.get(place)
         if found is None:
             found = tuple(
@@ -86,7 +86,7 @@ class ConstraintReader:
                 for each in written
                 if each.when_unsatisfiable == action
             )
-            self._keep(place, found)
+            self._read.keep(place, found, len(content))
         return found
 
     def defaults(
@@ -97,13 +97,8 @@ class ConstraintReader:
         found = self._read.get(place)
         if found is None:
             found = tuple(_read(each, rule, pod) for each in written if each.when_unsatisfiable == action)
-            self._keep(place, found)
+            self._read.keep(place, found, rule.length)
         return found
-
-    def _keep(self, place: tuple[object, ...], found: tuple[SpreadConstraint, ...]) -> None:
-        if len(self._read) >= _CACHE_SIZE:
-            self._read.clear()
-        self._read[place] = found
 
 
 def _read(written: TopologySpreadConstraint, rule: LabelRule, pod: PodInfo) -> SpreadConstraint:
@@ -173,10 +168,9 @@ class CountedNodes:
 
     @cached_property
     def _required(self) -> Bools | None:
-        selector, affinity = self._pod.pod.spec.node_selector, self._pod.node_affinity
-        if not selector and affinity is None:
+        if not self._pod.pod.spec.node_selector and self._pod.node_affinity is None:
             return None
-        return nodes_required(self._snapshot, required_node_affinity(selector, affinity))
+        return nodes_required(self._snapshot, self._pod.required_node_affinity)
 
     @cached_property
     def _open(self) -> Bools:
@@ -195,7 +189,10 @@ class CountedNodes:
 def nodes_with_keys(snapshot: Snapshot, constraints: Iterable[SpreadConstraint]) -> Bools | None:
     """Return bool (n_nodes,), where a node has a value for every constraint; None is everywhere."""
     chosen: Bools | None = None
-    for key in {constraint.topology_key: None for constraint in constraints}:
+    keys = {constraint.topology_key: None for constraint in constraints}
+    if not all(map(snapshot.has_label, keys)):
+        return np.zeros(snapshot.n_nodes, dtype=np.bool_)
+    for key in keys:
         absent = lacking(snapshot.label(key))
         if absent.any():
             chosen = ~absent if chosen is None else chosen & ~absent

@@ -12,6 +12,7 @@ import msgspec
 
 from plugins.pod_topology_spread.constraints import rule_of_labels
 from scheduler.objects.meta import ApiStruct
+from scheduler.objects.remembered import Remembered
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
 from scheduler.snapshot import Objects
 from scheduler.snapshot.rule_index import RuleIndex
@@ -115,8 +116,8 @@ class DefaultSelectors:
     def __init__(self) -> None:
         self._objects: dict[str, Objects] = {}  # by kind; they follow the cluster
         self._services: dict[str, _Services] = {}  # by namespace
-        self._rules: dict[tuple[_Labels, tuple[Requirement, ...]], LabelRule] = {}
-        self._controllers: dict[str, tuple[Mapping[str, Any], tuple[Requirement, ...]]] = {}
+        self._rules: Remembered[tuple[_Labels, tuple[Requirement, ...]], LabelRule] = Remembered()
+        self._controllers: Remembered[str, tuple[Mapping[str, Any], tuple[Requirement, ...]]] = Remembered()
 
     def look_at(self, snapshot: Snapshot) -> None:
         """Note where the objects are; kinds that are not watched have none."""
@@ -158,10 +159,8 @@ class DefaultSelectors:
         """Return what a controller's selector demands, read once for each version of the controller."""
         known, requirements = self._controllers.get(place, (None, ()))
         if known is not controller:
-            if len(self._controllers) >= _CACHE_SIZE:
-                self._controllers.clear()
             requirements = _demanded(controller)
-            self._controllers[place] = controller, requirements
+            self._controllers.keep(place, (controller, requirements), LabelRule(requirements).length)
         return requirements
 
     def _rule(self, labels: Mapping[str, str], more: tuple[Requirement, ...]) -> LabelRule:
@@ -170,9 +169,8 @@ class DefaultSelectors:
         place = tuple(sorted(labels.items())), more
         rule = self._rules.get(place)
         if rule is None:
-            if len(self._rules) >= _CACHE_SIZE:
-                self._rules.clear()
-            rule = self._rules[place] = LabelRule((*rule_of_labels(labels), *more))
+            rule = LabelRule((*rule_of_labels(labels), *more))
+            self._rules.keep(place, rule, rule.length)
         return rule
 
 

@@ -107,8 +107,12 @@ class SpreadState:
     def of(cls, constraints: Sequence[SpreadConstraint], pod: PodInfo, snapshot: Snapshot) -> Self:
         """Count the pods of every constraint, of nodes that have all the topology keys."""
         nodes = CountedNodes(snapshot, pod, nodes_with_keys(snapshot, constraints))
-        counts = [DomainCounts(constraint, snapshot, nodes.of(constraint)) for constraint in constraints]
-        return cls(counts, [Counter() for _ in constraints])
+        counts = []
+        for constraint in constraints:
+            counts.append(DomainCounts(constraint, snapshot, nodes.of(constraint)))
+            if not snapshot.has_label(constraint.topology_key):
+                break  # no node is left for the others to refuse
+        return cls(counts, [Counter() for _ in counts])
 
     def clone(self) -> Self:
         return type(self)(self._counts, (changes.copy() for changes in self._changes))

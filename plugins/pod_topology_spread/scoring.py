@@ -65,7 +65,8 @@ class ScoreState:
     def raw(self) -> Int64s:
         """Return int64 (n_nodes,): the more pods there are in a node's domains, the higher."""
         total = np.zeros(self._snapshot.n_nodes, dtype=np.float64)
-        for constraint in self._constraints:
+        # Where no node is compared, all that is added up is left out again.
+        for constraint in self._constraints if self._compared is None or self._compared.any() else ():
             own = constraint.topology_key == HOSTNAME
             total += self._of_node(constraint) if own else self._of_domain(constraint)
         if self._compared is not None:

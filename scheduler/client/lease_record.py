@@ -18,6 +18,7 @@ import msgspec
 from scheduler.client.resources import LEASES
 from scheduler.clock import rfc3339_micro
 from scheduler.errors import ObjectError
+from scheduler.objects.decode import decode_object
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -67,10 +68,10 @@ class Lease:
             ObjectError: it is none.
         """
         try:
-            raw = msgspec.json.decode(body, type=dict[str, Any])
+            raw = decode_object(body)
             spec = raw.get("spec")
             return cls(raw, msgspec.convert({} if spec is None else spec, LeaseRecord))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.ValidationError, ObjectError) as error:
             raise ObjectError(LEASES.kind, key, "", f"unreadable: {error}") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from scheduler.client.connection import ApiConnection
     from scheduler.client.store import Store
     from scheduler.client.wire import WatchEvent
+
+logger = logging.getLogger(__name__)
 
 LIST_LIMIT = 500
 """Objects asked for at a time; as client-go."""
@@ -84,7 +87,7 @@ async def list_into(
         try:
             page = wire.decode_list_page(answer.body)
             for number, obj in enumerate(page.objects(), 1):
-                store.put(wire.decode_identity(obj), obj)
+                _put(store, obj, path)
                 if number % _OBJECTS_AT_A_TIME == 0:
                     await asyncio.sleep(0)
         except _BROKEN as error:
@@ -93,3 +96,12 @@ async def list_into(
             store.end_replace()
             return page.metadata.resource_version
         params["continue"] = page.metadata.continue_token
+
+
+def _put(store: Store[Any], obj: bytes, path: str) -> None:
+    try:
+        identity = wire.decode_identity(obj)
+    except _BROKEN as error:  # its neighbours are objects all the same
+        logger.warning("An object without a name is left out", extra={"list": path, "error": str(error)})
+    else:
+        store.put(identity, obj)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from scheduler.errors import ApiError
+from scheduler.objects.pieces import UNREADABLE, elements, legible, members, without_managed_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,19 +120,31 @@ class _Status(msgspec.Struct, frozen=True):
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_raw_envelope = msgspec.json.Decoder(_RawEnvelope).decode
-decode_list_page = msgspec.json.Decoder(ListPage).decode
+_decode_list_page = msgspec.json.Decoder(ListPage).decode
 _decode_identified = msgspec.json.Decoder(_Identified).decode
 _decode_bookmark = msgspec.json.Decoder(_Bookmark).decode
 _decode_status = msgspec.json.Decoder(_Status).decode
 
 
 def decode_watch_event(line: bytes) -> WatchEvent:
-    """Read what a line of a watch is about; the object in it stays as it is.
+    """Read what a line of a watch is about; the object in it stays as it is, but for what nests too deeply to be read.
 
     Raises:
         msgspec.DecodeError: it is no JSON, or no event.
         UnicodeDecodeError: it is no UTF-8.
     """
+    try:
+        return _decode_event(line)
+    except UNREADABLE as error:
+        try:
+            parts = members(line)
+            raw = without_managed_fields(parts["object"])
+            return WatchEvent(msgspec.json.decode(parts["type"], type=str), decode_identity(raw), raw)
+        except (ValueError, LookupError):  # not even in pieces
+            raise _as_unreadable(error) from error
+
+
+def _decode_event(line: bytes) -> WatchEvent:
     try:
         envelope = _decode_envelope(line)
     except msgspec.ValidationError:  # the object does not name itself as all do, or there is more in the line
@@ -144,6 +157,28 @@ def decode_watch_event(line: bytes) -> WatchEvent:
     return WatchEvent(envelope.type, envelope.object.metadata, bytes(_decode_raw_envelope(line).object))
 
 
+def decode_list_page(body: bytes) -> ListPage:
+    """Read an answer to a list; the objects in it stay as they are.
+
+    Raises:
+        msgspec.DecodeError: it is no JSON, or no list.
+        UnicodeDecodeError: it is no UTF-8.
+    """
+    try:
+        return _decode_list_page(body)
+    except UNREADABLE as error:
+        try:
+            parts = members(body)
+            items = parts.pop("items")
+            found = [] if items == b"null" else elements(items)
+            return msgspec.structs.replace(
+                msgspec.convert({name: msgspec.json.decode(part) for name, part in parts.items()}, ListPage),
+                items=[msgspec.Raw(item) for item in found],
+            )
+        except (ValueError, LookupError, RecursionError):
+            raise _as_unreadable(error) from error
+
+
 def decode_identity(raw: bytes | msgspec.Raw) -> ObjectIdentity:
     """Read which object this is, and nothing else of it; what is no text there counts as absent.
 
@@ -153,12 +188,19 @@ def decode_identity(raw: bytes | msgspec.Raw) -> ObjectIdentity:
     """
     try:
         return _decode_identified(raw).metadata
-    except msgspec.ValidationError:
-        obj = msgspec.json.decode(raw)
-        metadata = obj.get("metadata") if isinstance(obj, dict) else None
+    except UNREADABLE as error:
+        try:
+            metadata = legible(bytes(raw)).get("metadata")
+        except ValueError:
+            raise _as_unreadable(error) from error
         fields = metadata if isinstance(metadata, dict) else {}
         texts = {name: value for name, value in fields.items() if isinstance(value, str)}
         return msgspec.convert(texts, ObjectIdentity)
+
+
+def _as_unreadable(error: Exception) -> Exception:
+    """Return why something cannot be read, as one of the two errors that say so."""
+    return msgspec.DecodeError("it nests too deeply") if isinstance(error, RecursionError) else error
 
 
 def ends_initial_events(bookmark: bytes) -> bool:

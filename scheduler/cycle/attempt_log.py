@@ -18,6 +18,7 @@ import numpy as np
 from scheduler.cycle.attempt import Decision
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, Diagnosis
+from scheduler.objects.remembered import PARSED
 from scheduler.runtime.scoring import Scores
 
 if TYPE_CHECKING:
@@ -35,7 +36,12 @@ PLACED_BYTES = 16 * 1024 * 1024
 WAITING_BYTES = 40 * 1024 * 1024
 """For pods that wait: some 3000 among 5000 nodes."""
 _RECORD_BYTES = 2048  # of an attempt without its arrays and the pod's JSON, generously
+_COMMON_POD_BYTES = 4096  # so much JSON is as objects no longer than as text
 _POINTER_BYTES = 8
+_REASON_BYTES = 100  # of a reason in an outcome
+_FIRST_OUTCOMES = (
+    16  # of a plugin's, whose reasons are counted: one with very many nodes or reasons has few or shares them
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +195,13 @@ class _Kept(NamedTuple):
             arrays += [each.values for each in plugins]
             arrays += others.values()
         pod = self.decided[0]
-        return sum([getattr(array, "nbytes", 0) for array in arrays], _RECORD_BYTES + len(pod.raw or b""))
+        tables = self.diagnosed[_DIAGNOSED.index("tables")]
+        reasons = sum([len(outcome.reasons) for table in tables for outcome in table[:_FIRST_OUTCOMES]])
+        said = sum(map(len, self.status.reasons)) + _REASON_BYTES * reasons
+        written = len(pod.raw or b"")
+        parsed = PARSED * max(0, written - _COMMON_POD_BYTES)
+        arrays_bytes = sum([getattr(array, "nbytes", 0) for array in arrays])
+        return _RECORD_BYTES + said + written + parsed + arrays_bytes
 
     def attempt(self) -> PastAttempt:
         """Return it as it was."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Bools, Rows, UInt16s
 
 _MOST = np.iinfo(np.uint16).max
+_MOST_REASONS_KNOWN = 256
+"""Tables of more reasons are checked each time, and not held."""
 
 
 class Outcome(NamedTuple):
@@ -52,7 +54,10 @@ class Outcomes:
 
     def __post_init__(self) -> None:
         try:
-            _check_table(self.table)
+            if sum([len(outcome[1]) for outcome in self.table]) > _MOST_REASONS_KNOWN:
+                _check_table.__wrapped__(self.table)
+            else:
+                _check_table(self.table)
         except TypeError:  # a list somewhere, which cannot be looked up
             _check_words(self.table)
             raise

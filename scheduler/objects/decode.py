@@ -14,6 +14,7 @@ import msgspec
 from scheduler.errors import ObjectError
 from scheduler.objects.node import NodeObject
 from scheduler.objects.nulls import without_nulls
+from scheduler.objects.pieces import UNREADABLE, legible, without_managed_fields
 from scheduler.objects.pod import PodInfo
 from scheduler.objects.v1 import Node, Pod
 
@@ -39,8 +40,8 @@ def decode_pod(raw: bytes) -> PodInfo:
     """
     try:
         pod = _POD.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pod = _decode_patiently(raw, Pod)
+    except UNREADABLE:
+        raw, pod = _decode_patiently(raw, Pod)
     metadata = pod.metadata
     if not metadata.name or not metadata.uid:
         missing = "uid" if metadata.name else "name"
@@ -50,7 +51,7 @@ def decode_pod(raw: bytes) -> PodInfo:
     try:
         _ = info.resources  # computed now: it may raise
     except ObjectError as error:
-        error.found = _decode_untyped(raw, "Pod")
+        error.found = _decode_untyped(raw, "Pod")[1]
         raise
     return info
 
@@ -63,8 +64,8 @@ def decode_node(raw: bytes) -> NodeObject:
     """
     try:
         node = _NODE.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        node = _decode_patiently(raw, Node)
+    except UNREADABLE:
+        raw, node = _decode_patiently(raw, Node)
     if not node.metadata.name:
         raise ObjectError("Node", "?", "metadata.name", "expected text, found none")
     found = NodeObject(node, raw)
@@ -89,7 +90,7 @@ def typed_object(obj: Mapping[str, Any], struct: type[_S]) -> _S:
 
 
 def decode_object(raw: bytes, struct: type[msgspec.Struct] | None = None) -> dict[str, Any]:
-    """Read an object of any kind as it is.
+    """Read an object of any kind as it is, but without managedFields.
 
     Args:
         raw: its JSON.
@@ -98,10 +99,12 @@ def decode_object(raw: bytes, struct: type[msgspec.Struct] | None = None) -> dic
     Raises:
         ObjectError: malformed JSON, no JSON object, or a field is of another type than the struct's.
     """
-    if struct is None:
-        return _decode_untyped(raw, "Object")
-    found = _decode_untyped(raw, struct.__name__)
-    typed_object(found, struct)
+    found = _decode_untyped(raw, "Object" if struct is None else struct.__name__)[1]
+    metadata = found.get("metadata")
+    if isinstance(metadata, dict):
+        metadata.pop("managedFields", None)
+    if struct is not None:
+        typed_object(found, struct)
     return found
 
 
@@ -109,27 +112,50 @@ def _without_managed_fields(raw: bytes) -> bytes:
     """Leave out of an object that can be read what no plugin, extender or guest needs, and what is often half of it."""
     if b'"managedFields"' not in raw:
         return raw
-    fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-    metadata = msgspec.json.decode(fields["metadata"], type=dict[str, msgspec.Raw])
+    try:
+        fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        metadata = msgspec.json.decode(fields["metadata"], type=dict[str, msgspec.Raw])
+    except RecursionError:
+        return without_managed_fields(raw)
     metadata.pop("managedFields", None)
     return msgspec.json.encode({**fields, "metadata": metadata})
 
 
-def _decode_untyped(raw: bytes, kind: str) -> dict[str, Any]:
+def _decode_untyped(raw: bytes, kind: str) -> tuple[bytes, dict[str, Any]]:
+    """Read an object; its record of who wrote which field need not be readable.
+
+    Returns:
+        Its bytes, as far as they can be read, and it.
+    """
+    found: Any
     try:
         found = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ObjectError(kind, "?", "", f"expected JSON, found {_shortened(raw)}: {error}") from error
+    except UNREADABLE as error:
+        try:
+            raw = without_managed_fields(raw)
+        except ValueError:
+            problem = f"expected JSON, found {_shortened(raw)}: {error}"
+            raise ObjectError(kind, "?", "", problem) from error
+        found = _decode_in_pieces(raw, kind)
     if not isinstance(found, dict):
         raise ObjectError(kind, "?", "", f"expected a JSON object, found {_shortened(raw)}")
-    return found
+    return raw, found
 
 
-def _decode_patiently(raw: bytes, kind: type[_T]) -> _T:
-    """Decode what the typed decoder refused: JSON nulls are absent fields, as Go reads them."""
-    found = _decode_untyped(raw, kind.__name__)
+def _decode_in_pieces(raw: bytes, kind: str) -> Any:
     try:
-        return msgspec.convert(without_nulls(found, kind), kind)
+        return msgspec.json.decode(raw)
+    except UNREADABLE as error:
+        found = legible(raw)
+        problem = "nests too deeply" if isinstance(error, RecursionError) else f"expected JSON: {error}"
+        raise ObjectError(kind, _key(found, kind), "", problem, found=found) from error
+
+
+def _decode_patiently(raw: bytes, kind: type[_T]) -> tuple[bytes, _T]:
+    """Decode what the typed decoder refused: JSON nulls are absent fields, as Go reads them; as `_decode_untyped`."""
+    raw, found = _decode_untyped(raw, kind.__name__)
+    try:
+        return raw, msgspec.convert(without_nulls(found, kind), kind)
     except msgspec.ValidationError as error:
         _raise_from(error, kind, found)
 
@@ -139,10 +165,10 @@ def _raise_from(error: msgspec.ValidationError, kind: type, found: dict[str, Any
     assert match is not None
     path, problem = match["path"] or "", match["problem"]
     told = problem[:1].lower() + problem[1:]
-    raise ObjectError(kind.__name__, _key(found, kind), path, told, found=found) from error
+    raise ObjectError(kind.__name__, _key(found, kind.__name__), path, told, found=found) from error
 
 
-def _key(found: dict[str, Any], kind: type) -> str:
+def _key(found: dict[str, Any], kind: str) -> str:
     """Return `namespace/name`, or `name` for nodes, as far as either can be read."""
     metadata = found.get("metadata")
     if not isinstance(metadata, dict):
@@ -152,7 +178,7 @@ def _key(found: dict[str, Any], kind: type) -> str:
         return "?"
     if namespace and isinstance(namespace, str):
         return f"{namespace}/{name}"
-    return f"?/{name}" if kind is Pod else name
+    return f"?/{name}" if kind == "Pod" else name
 
 
 def _shortened(raw: bytes) -> str:

@@ -79,7 +79,7 @@ class NodeObject:
         """Whether nothing happened since an earlier version: conditions were confirmed, with the time of it."""
         try:
             return _without_heartbeat(self.raw) == _without_heartbeat(earlier.raw)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return False  # written in an odd way; taken for a change
 
     def __repr__(self) -> str:

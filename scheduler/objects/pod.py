@@ -11,13 +11,16 @@ from scheduler.objects.host_ports import HostPort, host_ports
 from scheduler.objects.pod_affinity import NO_TERMS, AffinityTerms, affinity_terms
 from scheduler.objects.pod_volumes import PodClaim, StorageUse, pod_claims, storage_uses, storage_volumes
 from scheduler.objects.resources import PodResources, pod_resources
+from scheduler.objects.selectors import required_node_affinity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.objects.selectors import NodeAffinity
+    from scheduler.objects.selectors import NodeAffinity, RequiredNodeAffinity
     from scheduler.objects.taints import Toleration
     from scheduler.objects.v1 import Pod, Volume
+
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 class PodInfo:
@@ -87,6 +90,17 @@ class PodInfo:
     def node_affinity(self) -> NodeAffinity | None:
         affinity = self.pod.spec.affinity
         return None if affinity is None else affinity.node_affinity
+
+    @cached_property
+    def required_node_affinity(self) -> RequiredNodeAffinity:
+        """What it demands of its node's labels and name."""
+        return required_node_affinity(self.pod.spec.node_selector, self.node_affinity)
+
+    @cached_property
+    def written_node_affinity(self) -> bytes:
+        """Its node affinity as written; the same of all pods that write the same, and compared fast."""
+        affinity = self.node_affinity
+        return b"" if affinity is None else _ENCODER.encode(affinity)
 
     @cached_property
     def affinity_terms(self) -> AffinityTerms:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from scheduler.objects.meta import ApiStruct
+from scheduler.objects.remembered import Remembered
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
 
 if TYPE_CHECKING:
@@ -113,8 +114,7 @@ class AffinityTerms:
 
 NO_TERMS: Final = AffinityTerms()
 
-_CACHE_SIZE = 4096
-_CACHE: dict[tuple[str, bytes, bytes], AffinityTerms] = {}  # namespace and what is written -> what it means
+_KNOWN: Remembered[tuple[str, bytes, bytes], AffinityTerms] = Remembered()  # by namespace and what is written
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -129,11 +129,10 @@ def affinity_terms(
     if affinity is None and anti_affinity is None:
         return NO_TERMS
     key = (namespace, _ENCODER.encode(affinity), _ENCODER.encode(anti_affinity))
-    found = _CACHE.get(key)
+    found = _KNOWN.get(key)
     if found is None:
-        if len(_CACHE) >= _CACHE_SIZE:
-            _CACHE.clear()
-        found = _CACHE[key] = _parse(namespace, affinity or PodAffinity(), anti_affinity or PodAffinity())
+        found = _parse(namespace, affinity or PodAffinity(), anti_affinity or PodAffinity())
+        _KNOWN.keep(key, found, len(key[1]) + len(key[2]))
     return found
 
 

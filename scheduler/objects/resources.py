@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from scheduler.errors import ObjectError
 from scheduler.objects.pod_requests import asks_as_a_whole, parsed, pod_requests, resize_is_infeasible
 from scheduler.objects.quantity import Quantity, parse_quantity
+from scheduler.objects.remembered import Remembered
 from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar_resource_name
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ _NON_MISSING: Final[Mapping[str, Quantity]] = {CPU: Quantity(100, -3), MEMORY: Q
 """What containers that ask for none count with in scores."""
 _ACCOUNTED = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 
-_CACHE_SIZE = 4096
-_CACHE: dict[Hashable, PodResources] = {}  # what the containers write -> what it means
+_KNOWN: Remembered[Hashable, PodResources] = Remembered()  # by what the containers write
+_WRITTEN_BYTES = 32
+"""About how long a resource with its amount is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +67,13 @@ def pod_resources(pod: Pod) -> PodResources:
         that NewFit (none of them) and NewBalancedAllocation hand to it.
     """
     key = _what_is_written(pod)
-    found = _CACHE.get(key)
+    found = _KNOWN.get(key)
     if found is None:
         try:
             found = _compute(pod)
         except ValueError:
             _raise_fault("Pod", f"{pod.metadata.namespace}/{pod.metadata.name}", _resource_lists(pod))
-        if len(_CACHE) >= _CACHE_SIZE:
-            _CACHE.clear()
-        _CACHE[key] = found
+        _KNOWN.keep(key, found, _WRITTEN_BYTES * sum([len(listed) for _, listed in _resource_lists(pod)]))
     return found
 
 
@@ -111,11 +111,10 @@ def _compute(pod: Pod) -> PodResources:
         nonzero = fit
 
     scored = _integers(settled)
+    accounted = set(filter(_is_accounted, requests.keys() | scored.keys()))
     return PodResources(
-        requests={
-            name: max(0, amount) for name, amount in _integers(requests).items() if _is_accounted(name)
-        },
-        taken={name: amount for name, amount in scored.items() if _is_accounted(name)},
+        requests={name: max(0, amount) for name, amount in _integers(requests).items() if name in accounted},
+        taken={name: amount for name, amount in scored.items() if name in accounted},
         nonzero_milli_cpu=nonzero[CPU].milli_value() if CPU in nonzero else 0,
         nonzero_memory_bytes=nonzero[MEMORY].value() if MEMORY in nonzero else 0,
         fit_score=_integers(fit),

@@ -18,7 +18,7 @@ from scheduler.objects.labels import is_label_key, is_label_value
 from scheduler.objects.meta import ApiStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 METADATA_NAME = "metadata.name"
 """The one field of nodes that `matchFields` knows."""
@@ -36,7 +36,10 @@ class Operator(Enum):
     GT = "Gt"
     LT = "Lt"
 
+    __hash__ = object.__hash__  # there is one of each, and hashing the name costs a call
 
+
+_OPERATORS = tuple(Operator)
 _LABEL_OPERATORS = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
 _FIELD_OPERATORS = (Operator.IN, Operator.NOT_IN)
 
@@ -141,6 +144,12 @@ class LabelRule:
 
     requirements: tuple[Requirement, ...] | None
 
+    @property
+    def length(self) -> int:
+        """About how many characters it was written in."""
+        requirements = self.requirements or ()
+        return sum([32 + len(each.key) + sum(map(len, each.values)) for each in requirements])
+
     def matches(self, labels: Mapping[str, str]) -> bool:
         if self.requirements is None:
             return False
@@ -188,6 +197,7 @@ class RequiredNodeAffinity:
         )
 
 
+_BY_NAME = {operator.value: operator for operator in Operator}
 _NO_RULE = Requirement("", Operator.IN)
 
 
@@ -237,7 +247,7 @@ def parse_node_term(term: NodeSelectorTerm, path: str = "") -> NodeRule:
     """
     faults: list[FieldError] = []
     labels = [
-        _parse(written, f"{path}.matchExpressions[{index}]", tuple(Operator), faults)
+        _parse(written, f"{path}.matchExpressions[{index}]", _OPERATORS, faults)
         for index, written in enumerate(term.match_expressions)
     ]
     fields = [
@@ -246,7 +256,7 @@ def parse_node_term(term: NodeSelectorTerm, path: str = "") -> NodeRule:
     ]
     if faults:
         raise SelectorError(faults)
-    return NodeRule(tuple(labels), tuple(fields))
+    return NodeRule(_all_of(labels), _all_of(fields))
 
 
 def node_rules(selector: NodeSelector) -> tuple[NodeRule, ...]:
@@ -256,14 +266,65 @@ def node_rules(selector: NodeSelector) -> tuple[NodeRule, ...]:
         kube-scheduler v1.36, staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go,
         LazyErrorNodeSelector.
     """
-    rules = []
-    for term in selector.node_selector_terms:
-        if not term.is_empty:
-            try:
-                rules.append(parse_node_term(term))
-            except SelectorError:
-                continue  # the API server took it long ago; the other terms still count
-    return tuple(rules)
+    written = selector.node_selector_terms
+    rules = _parsed(term for term in written if not term.is_empty)
+    return tuple(rules) if len(written) <= _FEW else _any_of(rules)
+
+
+def _parsed(terms: Iterable[NodeSelectorTerm]) -> Iterator[NodeRule]:
+    for term in terms:
+        try:
+            yield parse_node_term(term)
+        except SelectorError:
+            continue  # the API server took it long ago; the other terms still count
+
+
+def _any_of(rules: Iterable[NodeRule]) -> tuple[NodeRule, ...]:
+    """Return rules any of which is enough, those merged that are about one label or field."""
+    about_labels: list[Requirement] = []
+    about_fields: list[Requirement] = []
+    others: dict[NodeRule, None] = {}
+    for rule in rules:
+        if len(rule.labels) == 1 and not rule.fields:
+            about_labels.append(rule.labels[0])
+        elif len(rule.fields) == 1 and not rule.labels:
+            about_fields.append(rule.fields[0])
+        else:
+            others[rule] = None
+    return (
+        *(NodeRule(labels=(requirement,)) for requirement in _merged(about_labels, every=False)),
+        *(NodeRule(fields=(requirement,)) for requirement in _merged(about_fields, every=False)),
+        *others,
+    )
+
+
+def _all_of(requirements: Sequence[Requirement]) -> tuple[Requirement, ...]:
+    """Return requirements that must all hold, likewise."""
+    return tuple(requirements if len(requirements) <= _FEW else _merged(requirements, every=True))
+
+
+def _merged(requirements: Iterable[Requirement], *, every: bool) -> Iterator[Requirement]:
+    """Return one requirement for each key and operator, which holds where every one, or any, of its kind does."""
+    alike: dict[tuple[str, Operator], list[Requirement]] = {}
+    for requirement in requirements:
+        alike.setdefault((requirement.key, requirement.operator), []).append(requirement)
+    for (key, operator), some in alike.items():
+        if len(some) == 1:
+            yield some[0]
+            continue
+        values = [requirement.values for requirement in some]
+        bounds = [requirement.bound for requirement in some]
+        shared = (operator is Operator.IN) is every
+        yield Requirement(
+            key,
+            operator,
+            values[0].intersection(*values) if shared else values[0].union(*values),
+            max(bounds) if (operator is Operator.GT) is every else min(bounds),
+        )
+
+
+_FEW = 16
+"""So many rules or requirements are asked one by one."""
 
 
 def required_node_affinity(
@@ -289,11 +350,12 @@ def _parse(
     path = path.removeprefix(".")
     if not is_label_key(written.key):
         faults.append(FieldError(f"{path}.key", f"must be a label's key, was {written.key!r}"))
-    faults.extend(
-        FieldError(f"{path}.values[{index}]", f"must be a label's value, was {value!r}")
-        for index, value in enumerate(written.values)
-        if not is_label_value(value)
-    )
+    if not all(map(is_label_value, written.values)):
+        faults.extend(
+            FieldError(f"{path}.values[{index}]", f"must be a label's value, was {value!r}")
+            for index, value in enumerate(written.values)
+            if not is_label_value(value)
+        )
     operator = _operator(written, path, operators, faults)
     if operator is None:
         return _NO_RULE
@@ -328,9 +390,9 @@ def _parse_field(written: SelectorRequirement, path: str, faults: list[FieldErro
 def _operator(
     written: SelectorRequirement, path: str, operators: tuple[Operator, ...], faults: list[FieldError]
 ) -> Operator | None:
-    for operator in operators:
-        if operator.value == written.operator:
-            return operator
+    operator = _BY_NAME.get(written.operator)
+    if operator in operators:
+        return operator
     known = ", ".join(operator.value for operator in operators)
     faults.append(FieldError(f"{path}.operator", f"must be one of {known}, was {written.operator!r}"))
     return None

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from scheduler.objects.pod import PodInfo
+from scheduler.objects.remembered import Remembered
 from scheduler.objects.v1 import Pod, PodStatus
 
 _T = TypeVar("_T", bound=msgspec.Struct)
@@ -19,8 +20,9 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 _REPEATED = frozenset({"namespace", "scheduler_name", "node_name", "preemption_policy"})
 
 _EMPTY: dict[str, Any] = {}
-_SHARED_SIZE = 4096
-_SHARED: dict[tuple[type, str, bytes], Any] = {}  # struct, field, content -> the one value of that content
+_SHARED: Remembered[tuple[type, str, bytes], Any] = (
+    Remembered()
+)  # the one value of a struct's field and its content
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -74,6 +76,6 @@ def _sharing(struct: _T, **own: Any) -> _T:
 def _shared(kind: type, name: str, part: Any) -> Any:
     if not part:
         return _EMPTY if part.__class__ is dict else part
-    if len(_SHARED) >= _SHARED_SIZE:
-        _SHARED.clear()  # what is shared stays shared; this drops what only one pod had
-    return _SHARED.setdefault((kind, name, _ENCODER.encode(part)), part)
+    content = _ENCODER.encode(part)
+    known = _SHARED.get((kind, name, content))
+    return _SHARED.keep((kind, name, content), part, len(content)) if known is None else known

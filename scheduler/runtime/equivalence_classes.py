@@ -31,6 +31,8 @@ _MOST_CLASSES = 128
 """Classes kept per profile; the one that had no pod for the longest goes first."""
 _MOST_FIRST_PODS = 1024
 """Classes of one pod so far that are remembered; the oldest goes first."""
+_LARGEST_POD_BYTES = 32 * 1024
+"""Of larger pods nothing is kept: what they say would fill memory, and comparing it takes longer than judging anew."""
 
 
 @dataclass(slots=True)
@@ -92,7 +94,7 @@ class EquivalenceClasses:
 
         A plugin that raises, or gives what is no key, is found out when it is asked by itself.
         """
-        if snapshot.changes is None or not self._signing:
+        if snapshot.changes is None or not self._signing or is_too_large(pod):
             return None
         try:
             key = tuple([signature(pod) for _, signature in self._signing])
@@ -128,6 +130,11 @@ class EquivalenceClasses:
         self._first_pods.clear()
 
 
+def is_too_large(pod: PodInfo) -> bool:
+    """Say whether nothing is kept of a pod because of its size."""
+    return pod.raw is not None and len(pod.raw) > _LARGEST_POD_BYTES
+
+
 _CLASS: Final = "runtime/EquivalenceClass"
 _STANDING: Final = "runtime/Standing"
 
@@ -144,7 +151,9 @@ def signature_in(state: CycleState, plugin: Plugin, pod: PodInfo) -> Hashable | 
         TypeError: it cannot be looked up.
     """
     alike = class_of(state)
-    return signature_of(plugin, pod) if alike is None else alike.signatures.get(plugin.name)
+    if alike is not None:
+        return alike.signatures.get(plugin.name)
+    return None if is_too_large(pod) else signature_of(plugin, pod)
 
 
 def standing_of(state: CycleState) -> Standing | None:

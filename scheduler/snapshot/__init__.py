@@ -11,7 +11,7 @@ from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.interning import Interned
 from scheduler.snapshot.object_store import Index, Objects, ObjectStore, object_key, resource_version
 from scheduler.snapshot.pod_counts import PodQuery, PodsIn
-from scheduler.snapshot.selection import nodes_of, nodes_of_any, nodes_required
+from scheduler.snapshot.selection import nodes_of, nodes_of_any, nodes_required, weigh_nodes
 from scheduler.snapshot.snapshot import NodeInfo, ResourceArrays, Snapshot
 from scheduler.snapshot.storage_index import StorageIndex, StorageInUse
 from scheduler.snapshot.table import ClusterTable
@@ -44,5 +44,6 @@ __all__ = [
     "nodes_required",
     "object_key",
     "resource_version",
+    "weigh_nodes",
     "wrapped",
 ]

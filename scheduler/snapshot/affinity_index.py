@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import AffinityTerms, WeightedTerm
     from scheduler.snapshot.arrays import Int64s, Rows
+    from scheduler.snapshot.names_in_use import NamesInUse
 
 _FEW_ROWS = 256
 
@@ -41,7 +42,10 @@ class TermsInUse(Protocol):
     def matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[WeightedTerm]:
-        """Return the distinct terms that mean a pod with these labels, in a namespace with those."""
+        """Return the distinct terms that mean a pod with these labels, in a namespace with those.
+
+        Without those whose topology key no node has.
+        """
 
     def holders(self, term: WeightedTerm) -> tuple[Rows, Int64s]:
         """Return the rows with pods that have the term, in no order, and how often it occurs in each."""
@@ -86,12 +90,20 @@ class RowCounts:
 
 
 class TermIndex:
-    """The terms of one kind; see `TermsInUse`."""
+    """The terms of one kind; see `TermsInUse`.
 
-    __slots__ = ("_index", "_rows", "_uses")
+    Terms whose topology key no node has put nobody near anybody, so they are found only once a node has it.
 
-    def __init__(self) -> None:
+    Args:
+        keys: the label keys that nodes have; `show` and `hide` tell when they change.
+    """
+
+    __slots__ = ("_index", "_keys", "_of_key", "_rows", "_uses")
+
+    def __init__(self, keys: NamesInUse) -> None:
+        self._keys = keys
         self._index: RuleIndex[WeightedTerm] = RuleIndex()
+        self._of_key: dict[str, dict[WeightedTerm, None]] = {}
         self._rows: dict[WeightedTerm, RowCounts] = {}
         self._uses: Counter[WeightedTerm] = Counter()
 
@@ -99,13 +111,36 @@ class TermIndex:
         """Note that a pod with these terms came to a row, or left it."""
         for term in terms:
             if not self._uses[term]:
-                self._index.add(term.term.rule, term)
-                self._rows[term] = RowCounts()
+                self._add(term)
             self._uses[term] += sign
             self._rows[term].add(row, sign)
             if not self._uses[term]:
-                self._index.remove(term.term.rule, term)
-                del self._uses[term], self._rows[term]
+                self._remove(term)
+
+    def _add(self, term: WeightedTerm) -> None:
+        key = term.term.topology_key
+        self._rows[term] = RowCounts()
+        self._of_key.setdefault(key, {})[term] = None
+        if key in self._keys:
+            self._index.add(term.term.rule, term)
+
+    def _remove(self, term: WeightedTerm) -> None:
+        key = term.term.topology_key
+        del self._uses[term], self._rows[term], self._of_key[key][term]
+        if not self._of_key[key]:
+            del self._of_key[key]
+        if key in self._keys:
+            self._index.remove(term.term.rule, term)
+
+    def show(self, key: str) -> None:
+        """Note that a first node has a label key."""
+        for term in self._of_key.get(key, ()):
+            self._index.add(term.term.rule, term)
+
+    def hide(self, key: str) -> None:
+        """Note that no node has a label key any more."""
+        for term in self._of_key.get(key, ()):
+            self._index.remove(term.term.rule, term)
 
     def matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
@@ -130,11 +165,21 @@ class AffinityIndex:
 
     __slots__ = ("_of_kind",)
 
-    def __init__(self) -> None:
-        self._of_kind = {kind: TermIndex() for kind in TermKind}
+    def __init__(self, keys: NamesInUse) -> None:
+        self._of_kind = {kind: TermIndex(keys) for kind in TermKind}
 
     def of(self, kind: TermKind) -> TermIndex:
         return self._of_kind[kind]
+
+    def show(self, key: str) -> None:
+        """Note that a first node has a label key."""
+        for index in self._of_kind.values():
+            index.show(key)
+
+    def hide(self, key: str) -> None:
+        """Note that no node has a label key any more."""
+        for index in self._of_kind.values():
+            index.hide(key)
 
     def count(self, row: int, pod: PodInfo, sign: int) -> None:
         """Note that a pod came to a row, or left it."""

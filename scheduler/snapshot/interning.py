@@ -24,11 +24,15 @@ T = TypeVar("T", bound="Hashable")
 S = TypeVar("S", bound=np.generic)
 
 
+_MOST_FREE = 64
+"""So many values of the past are no matter."""
+
+
 class InternedColumn(Generic[T]):
     """One value per row, stored as the value's number.
 
-    Numbers of values that no row holds any more are given to new values, so that the table stays as small as
-    the cluster was ever diverse at one moment.
+    Numbers of values that no row holds any more are given to new values; once most are of the past, all are given anew,
+    so that the table stays as small as the cluster is diverse.
 
     Attributes:
         codes: int32, one per row: places in `values`.
@@ -54,8 +58,9 @@ class InternedColumn(Generic[T]):
         old = int(cells[row])
         if code != old:
             self._holders[code] += 1
-            self._release(old)
             cells[row] = code
+            self._release(old)
+            self._compact_if_sparse()
 
     def shown(self, length: int) -> Interned[T]:
         """Return the first `length` rows, as a snapshot has them."""
@@ -63,8 +68,10 @@ class InternedColumn(Generic[T]):
 
     def clear(self, row: int) -> None:
         """Put the initial value back into a row that goes away."""
-        self._release(int(self.codes.cells[row]))
+        old = int(self.codes.cells[row])
         self.codes.cells[row] = 0
+        self._release(old)
+        self._compact_if_sparse()
 
     def _new_code(self, value: T) -> int:
         if self._free:
@@ -85,6 +92,21 @@ class InternedColumn(Generic[T]):
         if self._holders[code] == 0:
             del self.code_of[self.values[code]]
             self._free.append(code)
+
+    def _compact_if_sparse(self) -> None:
+        if len(self._free) > max(_MOST_FREE, len(self.values) // 2):
+            self._compact()
+
+    def _compact(self) -> None:
+        """Let go of the values of the past."""
+        kept = sorted(self.code_of.values())
+        new_code = np.zeros(len(self.values), dtype=np.int32)
+        new_code[kept] = np.arange(len(kept))
+        self.codes.cells[:] = new_code[self.codes.cells]
+        self.values = [self.values[code] for code in kept]
+        self.code_of = {value: code for code, value in enumerate(self.values)}
+        self._holders = [self._holders[code] for code in kept]
+        self._free = []
 
 
 @dataclass(frozen=True, slots=True)

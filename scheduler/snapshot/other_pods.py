@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from scheduler.snapshot.affinity_index import ChangedTerms
 from scheduler.snapshot.arrays import wrapped
 from scheduler.snapshot.interning import Interned
@@ -13,6 +11,7 @@ from scheduler.snapshot.storage_index import ChangedStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from scheduler.objects.host_ports import HostPort
     from scheduler.objects.node import NodeObject
@@ -41,7 +40,7 @@ class OtherPods:
         self.n_nodes, self.node_changes, self.row_of = base.n_nodes, base.node_changes, base.row_of
         self.allocatable, self.unschedulable, self.taints = base.allocatable, base.unschedulable, base.taints
         self.declared_features, self.label, self.image = base.declared_features, base.label, base.image
-        self.objects = base.objects
+        self.resources, self.has_label, self.objects = base.resources, base.has_label, base.objects
         self._pods: dict[int, dict[str, PodInfo]] = {}  # changed row -> pod uid -> pod
         self._requested_on: dict[int, dict[str, int]] = {}  # changed row -> resource -> amount
         self._nonzero_on: dict[int, list[int]] = {}  # changed row -> milliCPU and bytes
@@ -51,6 +50,9 @@ class OtherPods:
         self._added: dict[int, dict[str, PodInfo]] = {}  # row -> pod uid -> pods with ports that came to it
         self._changes: list[tuple[int, PodInfo, int]] = []  # row, pod, 1 if it came and -1 if it went
         self._storage = ChangedStorage(base.storage())
+        self._overdrawn: set[str] = (
+            set()
+        )  # resources of which the pods on a changed row asked for less than nothing
 
     # Changing.
 
@@ -90,6 +92,8 @@ class OtherPods:
             total = wrapped(requested.get(resource, 0) + sign * amount)
             if total:
                 requested[resource] = total
+                if total < 0:
+                    self._overdrawn.add(resource)
             else:
                 requested.pop(resource, None)
             if resource in copied:
@@ -138,17 +142,16 @@ class OtherPods:
         changed = self._nonzero_on.get(row)
         return self._base.nonzero_requested_on(row) if changed is None else changed
 
-    def resources(self) -> frozenset[str]:
-        return self._base.resources().union(*self._requested_on.values())
+    def overdrawn(self) -> AbstractSet[str]:
+        return self._base.overdrawn() | self._overdrawn
 
-    def requested(self, resource: str) -> Int64s | None:
-        def base() -> Int64s:
-            column = self._base.requested(resource)
-            return np.zeros(self.n_nodes, dtype=np.int64) if column is None else column
-
+    def requested(self, resource: str) -> Int64s:
         rows = self._requested_on.items
         return self._column(
-            _REQUESTED, resource, base, lambda: {row: there.get(resource, 0) for row, there in rows()}
+            _REQUESTED,
+            resource,
+            lambda: self._base.requested(resource),
+            lambda: {row: there.get(resource, 0) for row, there in rows()},
         )
 
     def nonzero_requested(self, resource: str) -> Int64s:

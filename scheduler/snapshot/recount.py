@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scheduler.snapshot.affinity_index import AffinityIndex, TermKind
+from scheduler.snapshot.names_in_use import NamesInUse
 from scheduler.snapshot.table import ClusterTable
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def wrong_rows(table: ClusterTable, rows: Sequence[int]) -> Iterator[tuple[int, 
         place = fresh.add_node(table.nodes[row])
         for pod in table.pods_on(row).values():
             fresh.add_pod(place, pod)
-    kept, resources = table.kept_columns, table.resources() | fresh.resources()
+    kept = table.kept_columns
+    resources = {*kept.resources, *fresh.resources()}
     here, places = list(rows), list(range(len(rows)))
     found, wanted = (_columns(each, at, kept, resources) for each, at in ((table, here), (fresh, places)))
     for (name, values), (_, counted) in zip(found, wanted, strict=True):
@@ -38,7 +40,7 @@ def wrong_rows(table: ClusterTable, rows: Sequence[int]) -> Iterator[tuple[int, 
 
 def wrong_terms(table: ClusterTable) -> Iterator[str]:
     """Yield the affinity terms that are not held where the index of the pods on nodes has them."""
-    fresh = AffinityIndex()
+    fresh = AffinityIndex(NamesInUse())
     for row in range(
         table.n_nodes
     ):  # over all nodes, and of their pods those with terms: nobody waits for it

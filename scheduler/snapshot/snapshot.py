@@ -16,6 +16,7 @@ from scheduler.snapshot.taken_rows import TakenRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from scheduler.objects.host_ports import HostPort
     from scheduler.objects.node import NodeObject
@@ -38,20 +39,24 @@ S = TypeVar("S", bound=np.generic)
 class ResourceArrays:
     """Resource name -> int64 (n_nodes,): cpu in milli, bytes, or a count; zeros for what nobody has."""
 
-    __slots__ = ("_arrays", "_n_nodes", "_read")
+    __slots__ = ("_arrays", "_n_nodes", "_offered", "_read")
 
-    def __init__(self, read: Callable[[str], Int64s | None], n_nodes: int) -> None:
+    def __init__(
+        self, read: Callable[[str], Int64s | None], n_nodes: int, offered: Callable[[], AbstractSet[str]]
+    ) -> None:
         self._read = read
         self._n_nodes = n_nodes
+        self._offered = offered
         self._arrays: dict[str, Int64s] = {}
 
     def __getitem__(self, resource: str) -> Int64s:
         array = self._arrays.get(resource)
         if array is None:
             array = self._read(resource)
-            if array is None:  # not kept: the resource may come with the next pod or node
+            if array is None:
                 return _zeros(self._n_nodes)
-            self._arrays[resource] = array
+            if resource in self._offered():  # others are without number, and may come with the next node
+                self._arrays[resource] = array
         return array
 
 
@@ -69,9 +74,10 @@ class Snapshot:
     def __init__(self, source: Source) -> None:
         self._source = source
         self.n_nodes = source.n_nodes
-        self.allocatable = ResourceArrays(source.allocatable, self.n_nodes)
-        self.requested = ResourceArrays(source.requested, self.n_nodes)
-        self.nonzero_requested = ResourceArrays(source.nonzero_requested, self.n_nodes)
+        self.allocatable, self.requested, self.nonzero_requested = (
+            ResourceArrays(read, self.n_nodes, source.resources)
+            for read in (source.allocatable, source.requested, source.nonzero_requested)
+        )
         self._all_rows: Rows | None = None
         self._names: tuple[str, ...] | None = None
 
@@ -134,9 +140,18 @@ class Snapshot:
         return self._source.declared_features()
 
     @property
-    def resources(self) -> frozenset[str]:
-        """The names of all resources that nodes offer or pods hold."""
+    def resources(self) -> AbstractSet[str]:
+        """The names of all resources that nodes offer; of another, `allocatable` is 0 everywhere."""
         return self._source.resources()
+
+    @property
+    def overdrawn(self) -> AbstractSet[str]:
+        """The names of the resources of which the pods on some node may ask for less than nothing, or for more than fits int64."""
+        return self._source.overdrawn()
+
+    def has_label(self, key: str) -> bool:
+        """Say whether any node may have a label of this key."""
+        return self._source.has_label(key)
 
     def label(self, key: str) -> Interned[str | None]:
         """Each node's value of one label; None where it has none."""

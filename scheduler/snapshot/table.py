@@ -1,4 +1,4 @@
-"""The columns of the cluster, kept up to date row by row.
+"""The columns of the cluster, kept up to date row by row: of what nodes have, not of what pods name.
 
 Only `scheduler.state` writes here. A removed node's row is taken by the last one, so columns stay without
 holes. Every row that changes, and the one that moves, is noted in a log, which is how those who keep verdicts
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from scheduler.errors import ObjectError
 from scheduler.snapshot.affinity_index import AffinityIndex
 from scheduler.snapshot.arrays import Column, wrapped
 from scheduler.snapshot.change_log import ChangeLog
 from scheduler.snapshot.images import ImageColumn
 from scheduler.snapshot.interning import InternedColumn
+from scheduler.snapshot.names_in_use import NamesInUse
 from scheduler.snapshot.object_store import ObjectStore
 from scheduler.snapshot.pod_counts import PodCounts
 from scheduler.snapshot.snapshot import Snapshot
@@ -24,6 +26,7 @@ from scheduler.snapshot.storage_index import StorageIndex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from typing import Any
 
     from scheduler.objects.host_ports import HostPort
@@ -37,16 +40,20 @@ if TYPE_CHECKING:
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
 
-_LABEL_COLUMNS = 256
+_LABEL_COLUMNS = 1024
 """Label keys that are kept as columns at once; the one not asked for the longest goes first."""
 
 _IMAGE_COLUMNS = 256
 """Images that are kept as columns at once; likewise."""
 
+_OTHER_RESOURCES = 64
+"""Resources that no node offers and somebody asked what pods hold of them, kept as columns at once; likewise."""
+
 
 class KeptColumns(NamedTuple):
     """What has a column of its own only while it is asked for."""
 
+    resources: tuple[str, ...]
     labels: tuple[str, ...]
     images: tuple[str, ...]
     queries: tuple[PodQuery, ...]
@@ -60,7 +67,10 @@ class ClusterTable:
         self._row_of: dict[str, int] = {}  # node name -> row
         self._pods: list[dict[str, PodInfo]] = []  # by row: pod uid -> pod
         self._allocatable: dict[str, Column[np.int64]] = {}  # by resource
-        self._requested: dict[str, Column[np.int64]] = {}  # by resource
+        self._requested: dict[str, Column[np.int64]] = {}  # by resource: those offered, and the other ones
+        self._offered = NamesInUse()
+        self._other_resources: OrderedDict[str, None] = OrderedDict()
+        self._overdrawn: dict[str, int] = {}  # resource -> rows where pods ask for less than nothing in all
         self._nonzero_milli_cpu: Column[np.int64] = Column(np.int64)
         self._nonzero_memory_bytes: Column[np.int64] = Column(np.int64)
         self._pod_count: Column[np.int64] = Column(np.int64)
@@ -68,10 +78,14 @@ class ClusterTable:
         self._taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(())
         self._declared_features: InternedColumn[frozenset[str]] = InternedColumn(frozenset())
         self._labels: OrderedDict[str, InternedColumn[str | None]] = OrderedDict()  # by label key
+        self._label_keys = NamesInUse()
+        self._no_label: InternedColumn[str | None] = InternedColumn(None)
         self._used_ports: InternedColumn[frozenset[HostPort]] = InternedColumn(frozenset())
         self._images: OrderedDict[str, ImageColumn] = OrderedDict()  # by image name
+        self._image_names: NamesInUse | None = None  # nodes' lists are read once somebody asks
+        self._no_image = ImageColumn(0)
         self._pod_counts = PodCounts()
-        self._affinity = AffinityIndex()
+        self._affinity = AffinityIndex(self._label_keys)
         self._storage = StorageIndex()
         self._objects: dict[str, ObjectStore] = {}  # by kind
         self._requested_on: list[dict[str, int]] = []  # by row: resource -> amount, without zeros
@@ -105,12 +119,19 @@ class ClusterTable:
     def allocatable(self, resource: str) -> Int64s | None:
         return self._view(self._allocatable.get(resource))
 
-    def requested(self, resource: str) -> Int64s | None:
-        return self._view(self._requested.get(resource))
+    def requested(self, resource: str) -> Int64s:
+        column = self._requested.get(resource)
+        if column is None:
+            column = self._other_resource(resource)
+        elif resource in self._other_resources:
+            self._other_resources.move_to_end(resource)
+        return column.view(self.n_nodes)
 
-    def resources(self) -> frozenset[str]:
-        """Every resource that a node offers or a pod on a node holds, now or in the past."""
-        return frozenset(self._allocatable) | frozenset(self._requested)
+    def resources(self) -> AbstractSet[str]:
+        return self._allocatable.keys()
+
+    def overdrawn(self) -> AbstractSet[str]:
+        return self._overdrawn.keys()
 
     def nonzero_requested(self, resource: str) -> Int64s:
         column = self._nonzero_milli_cpu if resource == "cpu" else self._nonzero_memory_bytes
@@ -142,7 +163,12 @@ class ClusterTable:
     def declared_features(self) -> Interned[frozenset[str]]:
         return self._declared_features.shown(self.n_nodes)
 
+    def has_label(self, key: str) -> bool:
+        return key in self._label_keys
+
     def label(self, key: str) -> Interned[str | None]:
+        if key not in self._label_keys:
+            return self._no_label.shown(self.n_nodes)
         column = self._labels.get(key)
         if column is None:
             column = self._new_label_column(key)
@@ -153,6 +179,12 @@ class ClusterTable:
         return self._used_ports.shown(self.n_nodes)
 
     def image(self, name: str) -> ImageState:
+        if self._image_names is None:
+            self._image_names = NamesInUse()
+            for node in self._nodes:
+                self._image_names.add(_images(node))
+        if name not in self._image_names:
+            return self._no_image.state(self.n_nodes)
         column = self._images.get(name)
         if column is None:
             column = self._new_image_column(name)
@@ -174,15 +206,39 @@ class ClusterTable:
     @property
     def kept_columns(self) -> KeptColumns:
         """What has a column at present of those that come and go."""
-        return KeptColumns(tuple(self._labels), tuple(self._images), self._pod_counts.queries)
+        return KeptColumns(
+            tuple(self._requested), tuple(self._labels), tuple(self._images), self._pod_counts.queries
+        )
 
     def _view(self, column: Column[np.int64] | None) -> Int64s | None:
         return None if column is None else column.view(self.n_nodes)
 
+    def _other_resource(self, resource: str) -> Column[np.int64]:
+        """Return what pods hold of a resource that no node offers, which somebody may ask for all the same."""
+        column = self._new_requested_column(resource)
+        self._other_resources[resource] = None
+        if len(self._other_resources) > _OTHER_RESOURCES:
+            self._drop_requested(next(iter(self._other_resources)))
+        return column
+
+    def _new_requested_column(self, resource: str) -> Column[np.int64]:
+        column = self._requested[resource] = Column(np.int64, self.n_nodes)
+        # A loop over nodes, once for each resource that nodes begin to offer or somebody asks for.
+        for row, there in enumerate(self._requested_on):
+            if resource in there:
+                column.cells[row] = there[resource]
+        self._layout_changed()
+        return column
+
+    def _drop_requested(self, resource: str) -> None:
+        del self._requested[resource]
+        self._other_resources.pop(resource, None)
+        self._layout_changed()
+
     def _new_label_column(self, key: str) -> InternedColumn[str | None]:
         column: InternedColumn[str | None] = InternedColumn(None)
         column.codes.reserve(self.n_nodes)
-        # A loop over nodes, once for each label key that a pod or plugin asks for.
+        # A loop over nodes, once for each label key that a pod or plugin asks for and nodes have.
         for row, node in enumerate(self._nodes):
             column.set(row, node.labels.get(key))
         self._labels[key] = column
@@ -192,9 +248,9 @@ class ClusterTable:
 
     def _new_image_column(self, name: str) -> ImageColumn:
         column = ImageColumn(self.n_nodes)
-        # A loop over nodes, once for each image that a pod brings.
+        # A loop over nodes, once for each image that a pod asks for and nodes have.
         for row, node in enumerate(self._nodes):
-            column.set(row, node.images.get(name))
+            column.set(row, _images(node).get(name))
         self._images[name] = column
         if len(self._images) > _IMAGE_COLUMNS:
             self._images.popitem(last=False)
@@ -213,6 +269,7 @@ class ClusterTable:
         self._row_of[node.name] = row
         for column in self._columns():
             column.reserve(row + 1)
+        self._note_names(None, node)
         self._write_node(row, node)
         self._layout_changed()
         return row
@@ -227,9 +284,10 @@ class ClusterTable:
         before, self._nodes[row] = self._nodes[row], node
         if node.is_heartbeat_of(before):
             return False
+        self._note_names(before, node)
         # Resources the node no longer offers become zero.
         for resource in before.allocatable:
-            if resource not in node.allocatable:
+            if resource not in node.allocatable and resource in self._allocatable:
                 self._allocatable[resource].cells[row] = 0
         self._write_node(row, node)
         return True
@@ -238,6 +296,9 @@ class ClusterTable:
         """Take a node and the pods on it out; the last row moves into its place."""
         row = self._row_of.pop(node_name)
         last = len(self._nodes) - 1
+        self._note_names(self._nodes[row], None)
+        for resource, amount in self._requested_on[row].items():
+            self._note_overdrawn(resource, amount, 0)
         self._index_pods(row, row, -1)
         self._pod_counts.move(self._pods[row].values(), start=row, end=None)
         if row != last:
@@ -274,16 +335,47 @@ class ClusterTable:
         if pod.storage_volumes:
             self._storage.count(row, pod, sign, self.n_nodes)
 
+    def _note_names(self, before: NodeObject | None, after: NodeObject | None) -> None:
+        """Make columns for what only this node has, and give back those of what no node has any more."""
+        nothing: Mapping[str, Any] = {}
+        old, new = (nothing if node is None else node.allocatable for node in (before, after))
+        if old.keys() != new.keys():
+            for resource in self._offered.add(new.keys() - old.keys()):
+                self._offer(resource)
+            for resource in self._offered.remove(old.keys() - new.keys()):
+                del self._allocatable[resource]
+                self._drop_requested(resource)
+        old, new = (nothing if node is None else node.labels for node in (before, after))
+        if old.keys() != new.keys():
+            for key in self._label_keys.add(new.keys() - old.keys()):
+                self._affinity.show(key)
+            for key in self._label_keys.remove(old.keys() - new.keys()):
+                self._affinity.hide(key)
+                self._labels.pop(key, None)
+        if self._image_names is not None:
+            old, new = (nothing if node is None else _images(node) for node in (before, after))
+            self._image_names.add(new.keys() - old.keys())
+            for name in self._image_names.remove(old.keys() - new.keys()):
+                self._images.pop(name, None)
+
+    def _offer(self, resource: str) -> None:
+        self._allocatable[resource] = Column(np.int64, self.n_nodes)
+        if resource in self._other_resources:
+            del self._other_resources[resource]
+        else:
+            self._new_requested_column(resource)
+        self._layout_changed()
+
     def _write_node(self, row: int, node: NodeObject) -> None:
         for resource, amount in node.allocatable.items():
-            self._resource_column(self._allocatable, resource).cells[row] = amount
+            self._allocatable[resource].cells[row] = amount
         self._unschedulable.cells[row] = node.unschedulable
         self._taints.set(row, node.taints)
         self._declared_features.set(row, node.declared_features)
         for key, column in self._labels.items():
             column.set(row, node.labels.get(key))
         for name, image in self._images.items():
-            image.set(row, node.images.get(name))
+            image.set(row, _images(node).get(name))
         self._node_changed(row)
 
     # Pods on nodes.
@@ -317,12 +409,17 @@ class ClusterTable:
     def _count(self, row: int, pod: PodInfo, sign: int) -> None:
         resources, requested = pod.resources, self._requested_on[row]
         for resource, amount in resources.taken.items():
-            total = wrapped(requested.get(resource, 0) + sign * amount)
+            before = requested.get(resource, 0)
+            total = wrapped(before + sign * amount)
             if total:
                 requested[resource] = total
             else:
                 requested.pop(resource, None)
-            self._resource_column(self._requested, resource).cells[row] = total
+            if total < 0 or before < 0:
+                self._note_overdrawn(resource, before, total)
+            column = self._requested.get(resource)
+            if column is not None:
+                column.cells[row] = total
         nonzero = self._nonzero_on[row]
         nonzero[0] = wrapped(nonzero[0] + sign * resources.nonzero_milli_cpu)
         nonzero[1] = wrapped(nonzero[1] + sign * resources.nonzero_memory_bytes)
@@ -348,6 +445,13 @@ class ClusterTable:
         # In place: the table has readers for life. Its logs of changes are others now, so they look at all rows.
         vars(self).update(vars(fresh))
 
+    def _note_overdrawn(self, resource: str, before: int, after: int) -> None:
+        rows = self._overdrawn.get(resource, 0) + (after < 0) - (before < 0)
+        if rows:
+            self._overdrawn[resource] = rows
+        else:
+            self._overdrawn.pop(resource, None)
+
     # Objects of other kinds, for the plugins that need them.
 
     def watch_kind(self, kind: str) -> ObjectStore:
@@ -356,15 +460,9 @@ class ClusterTable:
 
     # The layout.
 
-    def _resource_column(self, columns: dict[str, Column[np.int64]], resource: str) -> Column[np.int64]:
-        column = columns.get(resource)
-        if column is None:
-            column = columns[resource] = Column(np.int64, len(self._nodes))
-            self._layout_changed()
-        return column
-
     def _interned(self) -> tuple[InternedColumn[Any], ...]:
-        return (self._taints, self._declared_features, self._used_ports, *self._labels.values())
+        labels = (self._no_label, *self._labels.values())
+        return (self._taints, self._declared_features, self._used_ports, *labels)
 
     def _columns(self) -> tuple[Column[Any], ...]:
         return (
@@ -375,7 +473,7 @@ class ClusterTable:
             self._pod_count,
             self._unschedulable,
             *(interned.codes for interned in self._interned()),
-            *(image.present for image in self._images.values()),
+            *(image.present for image in (self._no_image, *self._images.values())),
             *self._pod_counts.columns(),
         )
 
@@ -388,3 +486,11 @@ class ClusterTable:
 
     def _layout_changed(self) -> None:
         self._snapshot = None
+
+
+def _images(node: NodeObject) -> Mapping[str, int]:
+    """Return the images on a node, with their sizes; none where its list cannot be read."""
+    try:
+        return node.images
+    except ObjectError:
+        return {}

@@ -36,7 +36,8 @@ class TakenRows:
         self._base = base
         self._rows = rows
         self.n_nodes = len(rows)
-        self.resources, self.objects = base.resources, base.objects
+        self.resources, self.overdrawn = base.resources, base.overdrawn
+        self.has_label, self.objects = base.has_label, base.objects
         self._nodes: list[NodeObject] | None = None
         self._row_of: dict[str, int] | None = None
 
@@ -56,10 +57,11 @@ class TakenRows:
         return self._base.pods_on(int(self._rows[row]))
 
     def allocatable(self, resource: str) -> Int64s | None:
-        return self._some(self._base.allocatable(resource))
+        array = self._base.allocatable(resource)
+        return None if array is None else array[self._rows]
 
-    def requested(self, resource: str) -> Int64s | None:
-        return self._some(self._base.requested(resource))
+    def requested(self, resource: str) -> Int64s:
+        return self._base.requested(resource)[self._rows]
 
     def nonzero_requested(self, resource: str) -> Int64s:
         return self._base.nonzero_requested(resource)[self._rows]
@@ -101,6 +103,3 @@ class TakenRows:
 
     def storage(self) -> StorageInUse:
         return TakenStorage(self._base.storage(), self._rows)
-
-    def _some(self, array: Int64s | None) -> Int64s | None:
-        return None if array is None else array[self._rows]

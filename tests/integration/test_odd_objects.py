@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scheduler.testing.storage import claim
 from tests import virtual_time
@@ -172,3 +172,52 @@ def test_a_pod_bound_to_a_node_that_comes_later_counts_once_it_is_there(tmp_path
             assert it.condition("web")["message"].startswith("0/1 nodes are available: 1 Insufficient cpu. ")
 
     virtual_time.run(scenario())
+
+
+_DEEP = b'{"f:a":' * 5000 + b"{}" + b"}" * 5000
+
+
+def test_objects_whose_managed_fields_nest_as_deep_as_a_server_stores_them_disturb_nobody(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it:
+            version = b'"resourceVersion":'
+            it.garbled[version] = b'"managedFields":[{"fieldsV1":' + _DEEP + b"}]," + version
+            it.add_nodes(node_object("n1", cpu="16"))
+            it.add_pods(pod_object("before"))
+            for name in ("first", "second"):  # it also starts again
+                async with it.daemon() as daemon:
+                    it.server.store.create("services", service(name))
+                    it.add_pods(pod_object(name))
+                    await it.until(lambda name=name: it.node_of("before") and it.node_of(name))
+                    known = daemon.parts.cache.table.objects("v1/services")
+                    assert known is not None
+                    await it.until(lambda known=known, name=name: f"default/{name}" in known)
+                    assert "managedFields" not in known[f"default/{name}"]["metadata"]
+
+    virtual_time.run(scenario())
+
+
+def test_a_pod_that_nests_too_deep_is_told_so_and_bound_once_it_does_not(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon():
+            it.garbled[b'"odd":"7"'] = b'"odd":' + _DEEP
+            it.add_nodes(node_object("n1"))
+            it.add_pods(pod_object("web", labels={"odd": "7"}), pod_object("other"))
+
+            await it.until(lambda: it.node_of("other") == "n1")
+            await it.until(lambda: it.condition("web").get("reason") == "SchedulerError")
+            assert it.condition("web")["message"] == "Pod default/web: nests too deeply"
+            assert it.notes("web", "FailedScheduling") == ["Pod default/web: nests too deeply"]
+
+            it.label_pod("web", odd="8")
+
+            await it.until(lambda: it.node_of("web") == "n1")
+
+    virtual_time.run(scenario())
+
+
+def service(name: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from plugins.node_affinity import NodeAffinity, NodeAffinityArgs
 from scheduler.framework import CycleState, PreFilterResult, Status
-from tests.clusters import Cluster, node_affinities, wild_clusters, wild_pods
+from scheduler.snapshot import nodes_required
+from tests.builders import pod
+from tests.clusters import Cluster, many_node_selector_terms, node_affinities, wild_clusters, wild_pods
 from tests.reference.go import default_normalize_score
 from tests.reference.one_node import PASSES, filtered, scored
 
@@ -209,3 +211,35 @@ def test_the_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo):
         assert found == "Error"
     elif cluster.nodes:  # without nodes the loop looks at no term
         assert found == default_normalize_score(scores, reverse=False)
+
+
+@given(wild_clusters("labels"), many_node_selector_terms)
+def test_very_many_terms_mean_what_each_of_them_means(cluster: Cluster, terms: list[dict]):
+    required = pod(
+        "many", nodeSelector={}, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
+    )
+    snapshot = cluster.snapshot()
+    expected = [required_matches(required, node) for node in cluster.nodes]
+
+    assert nodes_required(snapshot, required.required_node_affinity).tolist() == expected
+    affinity = required.required_node_affinity
+    assert [affinity.matches(node.name, node.labels) for node in cluster.nodes] == expected
+
+
+@given(wild_clusters("labels"), st.data())
+def test_very_many_preferences_are_worth_what_each_of_them_is(cluster: Cluster, data: st.DataObject):
+    terms = []
+    for term in data.draw(many_node_selector_terms):
+        try:
+            for node in cluster.nodes:
+                term_matches(term, node)
+        except ParseError:
+            continue
+        terms.append({"weight": data.draw(st.integers(0, 100)), "preference": term})
+    assume(cluster.nodes and terms)
+
+    preferring = pod("many", affinity={"nodeAffinity": {PREFERRED: terms}})
+
+    scores = [preferred_score(terms, node) for node in cluster.nodes]
+    expected = default_normalize_score(scores, reverse=False)
+    assert scored(NodeAffinity(args=NodeAffinityArgs()), preferring, cluster.snapshot()) == expected

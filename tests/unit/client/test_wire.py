@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from scheduler.client.wire import (
     ObjectIdentity,
     answer_error,
+    decode_identity,
     decode_list_page,
     decode_watch_event,
     event_error,
 )
+from scheduler.objects.decode import decode_object
 
 OBJECT = {
     "kind": "Pod",
@@ -126,3 +128,59 @@ def test_a_server_is_not_waited_for_longer_than_half_a_minute(
     assert answer_error("GET /", 503, header, body).retry_after_seconds == seconds
     if header is None:
         assert event_error("GET /", body).retry_after_seconds == seconds
+
+
+def deep(levels: int) -> bytes:
+    return b'{"f:a":' * levels + b"{}" + b"}" * levels
+
+
+def managed(metadata: dict[str, Any], levels: int) -> bytes:
+    """Return an object whose managedFields nest."""
+    found = {"metadata": {**metadata, "managedFields": [{"fieldsV1": "@"}]}, "spec": {"x": "}]"}}
+    return json.dumps(found, separators=(",", ":")).encode().replace(b'"@"', deep(levels))
+
+
+METADATA = {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "7"}
+
+
+@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
+@pytest.mark.parametrize("levels", [*range(970, 1000), 1100, 10_000])
+@pytest.mark.parametrize("written", [b'{"type":"%b","object":%b}', b'{"object": %b, "type": "%b"}'])
+def test_a_line_is_read_however_deep_its_object_nests(kind: str, levels: int, written: bytes):
+    obj = managed(METADATA, levels)
+    parts = (kind.encode(), obj) if written.startswith(b'{"type') else (obj, kind.encode())
+
+    event = decode_watch_event(written % parts)
+
+    assert (event.type, event.identity) == (kind, IDENTITY)
+    assert decode_object(event.object)["spec"] == {"x": "}]"}
+
+
+@pytest.mark.parametrize(
+    "bad", [deep(1100), b'"\xff"', b'"\\ud800"'], ids=["deep", "no UTF-8", "half a character"]
+)
+@pytest.mark.parametrize("place", ["metadata", "spec"])
+def test_a_line_whose_object_nobody_can_read_says_which_it_is(place: str, bad: bytes):
+    obj = {"metadata": METADATA, "spec": {}}
+    obj[place] = {**obj[place], "more": {"odd": "@"}}
+    line = json.dumps({"type": "ADDED", "object": obj}).encode().replace(b'"@"', bad)
+
+    assert decode_watch_event(line).identity == IDENTITY
+
+
+@pytest.mark.parametrize("levels", [10, 1100, 10_000])
+def test_a_list_is_read_however_deep_its_objects_nest(levels: int):
+    body = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9","continue":"c"},"items":[%b, %b]}'
+    page = decode_list_page(body % (managed(METADATA, levels), managed({"name": "b"}, 1)))
+
+    assert (page.metadata.resource_version, page.metadata.continue_token) == ("9", "c")
+    objects = list(page.objects())
+    assert [decode_identity(each).key for each in objects] == ["ns/a", "b"]
+    assert [decode_object(each)["kind"] for each in objects] == ["Pod", "Pod"]
+
+
+def test_a_deep_line_that_is_cut_off_is_none():
+    line = b'{"type":"ADDED","object":' + managed(METADATA, 1100) + b"}"
+
+    with pytest.raises(msgspec.DecodeError):
+        decode_watch_event(line[:-1])

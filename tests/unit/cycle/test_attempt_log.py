@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING
@@ -11,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.cycle.attempt import Decision
-from scheduler.cycle.attempt_log import AttemptLog
+from scheduler.cycle.attempt_log import PLACED_BYTES, AttemptLog
 from scheduler.cycle.explanation import explain
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, Diagnosis
 from scheduler.framework.outcomes import PASS, Outcome
 from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.objects.pod import PodInfo
 from scheduler.runtime.scoring import PluginScores, Scores
 from scheduler.state.cache import Cache
 from tests.builders import node, pod
@@ -212,3 +214,25 @@ def test_names_stay_with_their_rows_when_nodes_come_and_go() -> None:
     last = log.last("default/web")
     assert last is not None
     assert list(last.names) == ["n0", "n1", "n2"]
+
+
+def test_a_huge_pod_counts_with_what_it_takes_as_objects() -> None:
+    log, snapshot = AttemptLog(), cluster(3).snapshot()
+    for number in range(100):
+        made = decision(f"huge-{number}", 3, "n1")
+        log.note(replace(made, pod=PodInfo(made.pod.pod, b" " * 2**20)), snapshot, number=1, at=NOW)
+
+    assert log.kept_bytes < PLACED_BYTES
+    assert sum(log.last(f"default/huge-{number}") is not None for number in range(100)) == 1
+
+
+def test_very_many_reasons_count() -> None:
+    log, snapshot = AttemptLog(), cluster(3).snapshot()
+    for name, count in (("few", 1), ("many", 20_000)):
+        before = log.kept_bytes
+        made = decision(name, 3)
+        reasons = tuple(f"Insufficient x.io/{number}" for number in range(count))
+        table = (PASS, Outcome(Code.UNSCHEDULABLE, reasons))
+        made.diagnosis.reject("Fit", table, np.ones(3, dtype=np.uint16), np.arange(3))
+        log.note(made, snapshot, number=1, at=NOW)
+        assert (log.kept_bytes - before > 20_000 * 100) == (name == "many")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler.objects.selectors import (
     LabelSelector,
@@ -188,3 +190,35 @@ def test_node_selectors_take_values_as_they_are():
 
     assert affinity.labels == (Requirement("zone", Operator.IN, frozenset({"not a label value!"})),)
     assert affinity.matches("n", {"zone": "not a label value!"})
+
+
+VALUES = ["a", "b", "c", "0", "3", "7", "12"]
+
+
+@given(
+    st.sampled_from(["In", "NotIn", "Gt", "Lt", "Exists", "DoesNotExist"]),
+    st.lists(st.frozensets(st.sampled_from(VALUES), min_size=5), min_size=1, max_size=3).map(
+        lambda some: some * 17
+    ),
+    st.sampled_from([None, *VALUES]),
+)
+def test_very_many_requirements_about_a_label_hold_where_each_does(
+    operator: str, sets: list[frozenset[str]], value: str | None
+):
+    def values(some: frozenset[str]) -> tuple[str, ...]:
+        if operator in {"Gt", "Lt"}:
+            return (min(some & {"0", "3", "7", "12"}),)
+        return tuple(some) if operator in {"In", "NotIn"} else ()
+
+    written = [SelectorRequirement("k", operator, values(some)) for some in sets]
+    labels = {} if value is None else {"k": value}
+    one_by_one = [
+        parse_node_term(NodeSelectorTerm((requirement,))).matches("n", labels) for requirement in written
+    ]
+
+    all_at_once = parse_node_term(NodeSelectorTerm(tuple(written)))
+    any_of_them = node_rules(NodeSelector(tuple(NodeSelectorTerm((each,)) for each in written)))
+
+    assert len(all_at_once.labels) == len(any_of_them) == 1
+    assert all_at_once.matches("n", labels) == all(one_by_one)
+    assert any_of_them[0].matches("n", labels) == any(one_by_one)

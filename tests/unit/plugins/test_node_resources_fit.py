@@ -111,6 +111,21 @@ def test_many_kinds_of_lack_are_told_apart_node_by_node():
     }
 
 
+def test_a_resource_that_no_node_offers_fits_only_where_pods_there_ask_for_less_than_nothing():
+    nodes = cluster(
+        node("a"),
+        node("b"),
+        pods=[pod("odd", node="b", requests={"example.com/foo": -3, "example.com/bar": 2})],
+    )
+
+    assert reasons(fit(), pod("p", requests={"example.com/foo": 3}), nodes) == {
+        "a": ("Insufficient example.com/foo",)
+    }
+    assert reasons(
+        fit(), pod("p", requests={"example.com/bar": 1, "example.com/foo": 4}), nodes
+    ) == dict.fromkeys("ab", ("Insufficient example.com/bar", "Insufficient example.com/foo"))
+
+
 def test_ignored_resources_are_not_looked_at_if_they_are_extended():
     nodes = cluster(node("n", cpu="1"))
     each = pod("p", cpu="2", requests={GPU: 1, "example.com/a": 1, "example.com/b": 1, "other.io/c": 1})

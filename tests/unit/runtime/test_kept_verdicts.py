@@ -563,3 +563,11 @@ def test_a_plugin_after_the_one_that_gave_a_pod_up_has_written_nothing_for_any_p
     assert [left_by(name) for name in ("web-0", "web-1", "web-2")] == [True, True, True]
     first.answer = hopeless
     assert [left_by(name) for name in ("web-3", "web-4")] == [False, False]
+
+
+def test_of_a_very_large_pod_nothing_is_kept(judge: Judge):
+    plugin, cache = KeptFilter(), cache_of(["n0", "n1"])
+    framework = framework_of(plugin)
+    for number in range(3):
+        judge(framework, of_class(f"p{number}", annotations={"long": "x" * 40_000}), cache.snapshot())
+        assert asked(plugin) == ["n0", "n1"]

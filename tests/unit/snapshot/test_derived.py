@@ -164,7 +164,7 @@ def test_what_one_node_has_is_what_the_columns_say(base: Cluster, data: st.DataO
 
     for snapshot in (base.snapshot(), overlay, overlay.take(rows), base.snapshot().take(rows[1:])):
         for row in range(snapshot.n_nodes):
-            columns = {name: int(snapshot.requested[name][row]) for name in snapshot.resources}
+            columns = {name: int(snapshot.requested[name][row]) for name in {*snapshot.resources, *RESOURCES}}
             nonzero = [int(snapshot.nonzero_requested[name][row]) for name in ("cpu", "memory")]
             assert snapshot.requested_on(row) == {name: amount for name, amount in columns.items() if amount}
             assert list(snapshot.nonzero_requested_on(row)) == nonzero

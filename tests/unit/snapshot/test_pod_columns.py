@@ -104,11 +104,20 @@ def check(snapshot: Snapshot) -> None:
             )
             matching = found.matching(namespace, labels, namespace_labels)
             assert len(set(matching)) == len(matching)
-            assert expected_terms == {
+            held = {
                 (term, row): count
                 for term in matching
                 for row, count in zip(*map(np.ndarray.tolist, found.holders(term)), strict=True)
             }
+            assert held.items() <= expected_terms.items()
+            # Terms about a label that no node has need not be found.
+            keys = {key for node in snapshot.nodes for key in node.labels}
+            assert {
+                (term, row) for term, row in expected_terms if term.term.topology_key in keys
+            } <= held.keys()
+
+
+NODE_LABELS = st.dictionaries(st.sampled_from(["zone", "host"]), st.sampled_from(["a", "b"]), max_size=2)
 
 
 class History(RuleBasedStateMachine):
@@ -119,10 +128,16 @@ class History(RuleBasedStateMachine):
         for number in range(self.nodes):
             self.table.add_node(builders.node(f"node-{number}"))
 
-    @rule()
-    def add_node(self) -> None:
+    @rule(labels=NODE_LABELS)
+    def add_node(self, labels: dict[str, str]) -> None:
         self.nodes += 1
-        self.table.add_node(builders.node(f"node-{self.nodes}"))
+        self.table.add_node(builders.node(f"node-{self.nodes}", labels=labels))
+
+    @precondition(lambda self: self.table.n_nodes)
+    @rule(data=st.data(), labels=NODE_LABELS)
+    def label_node(self, data: st.DataObject, labels: dict[str, str]) -> None:
+        name = data.draw(st.sampled_from(self.table.nodes)).name
+        self.table.update_node(builders.node(name, labels=labels))
 
     @precondition(lambda self: self.table.n_nodes)
     @rule(data=st.data())
@@ -155,6 +170,14 @@ class History(RuleBasedStateMachine):
         check(other.overlay(remove=add, add=gone))
         rows = data.draw(st.permutations(range(snapshot.n_nodes)))
         check(other.take(np.array(rows[: data.draw(st.integers(0, len(rows)))], dtype=np.intp)))
+
+    @invariant()
+    def terms_about_a_label_that_no_node_has_cost_nothing(self) -> None:
+        keys = {key for node in self.table.nodes for key in node.labels}
+        for kind in TermKind:
+            terms = self.table.snapshot().affinity_terms(kind)
+            for incoming in INCOMING:
+                assert {term.term.topology_key for term in terms.matching(*incoming)} <= keys
 
     @invariant()
     def columns_equal_a_count_from_scratch(self) -> None:
@@ -195,7 +218,7 @@ def test_pods_that_are_being_deleted_count_only_where_a_description_says_so() ->
 def test_terms_move_with_the_row_of_their_pods() -> None:
     table = ClusterTable()
     for name in ("gone", "between", "last"):
-        table.add_node(builders.node(name))
+        table.add_node(builders.node(name, labels={"zone": "z"}))
     table.add_pod(0, builders.pod("a", affinity=affinity([0], [])))
     table.add_pod(2, builders.pod("b", affinity=affinity([0], [])))
     table.remove_node("gone")
@@ -208,7 +231,7 @@ def test_a_term_that_very_many_nodes_hold_is_found_on_all_of_them() -> None:
     table = ClusterTable()
     spec = affinity([0], [])
     for row in range(600):
-        table.add_node(builders.node(f"node-{row}"))
+        table.add_node(builders.node(f"node-{row}", labels={"zone": "z"}))
         table.add_pod(row, builders.pod(f"pod-{row}", labels={"app": "a"}, affinity=spec))
     for row in range(0, 600, 2):
         table.remove_pod(row, next(iter(table.pods_on(row))))

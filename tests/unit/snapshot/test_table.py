@@ -66,7 +66,8 @@ def compare(model: Model, snapshot: Snapshot) -> None:
             assert snapshot.requested[resource][row] == model.requested(name, resource)
         nonzero = snapshot.nonzero_requested
         assert (nonzero["cpu"][row], nonzero["memory"][row]) == model.nonzero(name)
-        requested = {resource: model.requested(name, resource) for resource in snapshot.resources}
+        held = {resource for each in pods.values() for resource in each.resources.taken}
+        requested = {resource: model.requested(name, resource) for resource in held}
         assert snapshot.requested_on(row) == {resource: some for resource, some in requested.items() if some}
         assert tuple(snapshot.nonzero_requested_on(row)) == model.nonzero(name)
         assert snapshot.pod_count[row] == len(pods)
@@ -84,6 +85,12 @@ def compare(model: Model, snapshot: Snapshot) -> None:
         for image in IMAGES:
             assert snapshot.image(image).present[row] == (image in expected.images)
         assert list(snapshot.storage.pods_on(row)) == [each for each in pods.values() if each.storage_volumes]
+    assert set(snapshot.resources) == {name for each in model.nodes.values() for name in each.allocatable}
+    assert set(snapshot.overdrawn) == {
+        resource for name in model.nodes for resource in RESOURCES if model.requested(name, resource) < 0
+    }
+    for key in LABELS:
+        assert snapshot.has_label(key) == any(key in each.labels for each in model.nodes.values())
     with_storage = {
         name for name, pods in model.pods.items() if any(p.storage_volumes for p in pods.values())
     }
@@ -260,14 +267,63 @@ def test_a_thousand_values_one_after_another_need_no_thousand_places():
 
 def test_the_label_not_asked_for_the_longest_gives_way_and_comes_back_right():
     table = ClusterTable()
-    table.add_node(node("n", labels={"zone": "a"}))
+    keys = [f"key-{number}" for number in range(1200)]
+    table.add_node(node("n", labels={"zone": "a", **dict.fromkeys(keys, "b")}))
 
-    for number in range(300):
-        table.label(f"key-{number}")
+    for key in ("zone", *keys):
+        table.label(key)
 
-    assert len(table._labels) == 256
+    assert len(table._labels) == 1024
     label = table.label("zone")
     assert label.values[label.codes[0]] == "a"
+
+
+def test_what_pods_only_name_has_no_column():
+    table = ClusterTable()
+    table.add_node(node("n", labels={"zone": "a"}, images=[{"names": ["a:1"], "sizeBytes": 5}]))
+    before = len(table._columns())
+    requests = {f"example.com/{number}": "1" for number in range(1000)}
+    evil = pod("evil", node="n", containers=[{"name": "c", "resources": {"requests": requests}}])
+
+    table.add_pod(0, evil)
+    for number in range(1000):
+        assert table.label(f"key-{number}").values == [None]
+        assert table.image(f"image:{number}").num_nodes == 0
+        assert table.requested(f"example.com/{number}").tolist() == [1]
+
+    assert len(table._columns()) <= before + 64
+    assert not table.overdrawn()
+
+
+def test_what_a_node_brought_goes_with_it():
+    table = ClusterTable()
+    table.add_node(node("a", labels={"zone": "x"}))
+    names = len(table._columns())
+    fields = {"labels": {"disk": "y"}, "allocatable": {"example.com/foo": "3"}}
+    for _ in range(3):
+        table.add_node(node("b", **fields, images=[{"names": ["a:1"], "sizeBytes": 5}]))
+        assert table.label("disk").judge(lambda value: value == "y").tolist() == [False, True]
+        assert table.image("a:1").num_nodes == 1
+        assert len(table._columns()) > names
+        table.remove_node("b")
+        assert len(table._columns()) == names
+        assert set(table.resources()) == set(table.nodes[0].allocatable)
+
+
+def test_most_values_of_the_past_are_let_go_of():
+    table = ClusterTable()
+    table.add_node(node("n", labels={"zone": "z"}))
+    shown = [node(f"n{number}", labels={"zone": f"z{number}"}) for number in range(300)]
+    table.label("zone")
+    for each in shown:
+        table.add_node(each)
+    for each in shown[:250]:
+        table.remove_node(each.name)
+        label = table.label("zone")
+        for row, there in enumerate(table.nodes):
+            assert label.values[label.codes[row]] == there.labels["zone"]
+
+    assert len(table.label("zone").values) <= 2 * table.n_nodes + 64
 
 
 def test_a_snapshot_cannot_be_written_to():
@@ -295,13 +351,14 @@ def test_the_same_snapshot_is_handed_out_until_the_layout_changes():
     table = ClusterTable()
     table.add_node(node("a"))
     before = table.snapshot()
-    table.add_pod(0, pod("p", cpu="1", node="a"))
-    grown = table.snapshot()  # cpu is asked for, the first time
+    table.add_node(node("b"))
+    grown = table.snapshot()
 
     assert grown is not before
+    table.add_pod(0, pod("p", cpu="1", node="a"))
     table.add_pod(0, pod("q", cpu="1", node="a"))
     assert table.snapshot() is grown
-    assert grown.requested["cpu"].tolist() == [2000]
+    assert grown.requested["cpu"].tolist() == [2000, 0]
 
 
 def test_a_port_that_two_pods_hold_is_used_until_both_are_gone():
