@@ -11,7 +11,7 @@ from tests.faults.actors.nodes import HOSTNAME
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
 
-_DEPTH = 10
+_DEPTH = 3000
 _DEEP = b'"annotations":{"monster":"deep"}'
 _MOST = 8
 
