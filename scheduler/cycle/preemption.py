@@ -120,14 +120,9 @@ class PreemptionExecutor:
             # No event may come that would bring the preemptor back.
             await asyncio.sleep(_REST_SECONDS)
             self._bus.activate([preemptor.uid])
-        elif self._queue.place_of(preemptor.uid) is Place.GATED and not any(map(self._is_on_a_node, victims)):
-            # What would have brought it back came while it was shut out, and was the last that came.
+        elif self._queue.place_of(preemptor.uid) is Place.GATED:
+            # What would have brought it back came while it was shut out; perhaps nothing that helps comes any more.
             self._bus.activate([preemptor.uid])
-
-    def _is_on_a_node(self, victim: PodInfo) -> bool:
-        """Whether a pod is still to be seen leaving."""
-        newest = self._newest(victim.key)
-        return newest is not None and newest.uid == victim.uid and bool(newest.node_name)
 
     async def _make_room(
         self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str

@@ -15,6 +15,7 @@ from scheduler.queue.places import Place
 from scheduler.simulator.apimachinery.objects import is_terminating
 from scheduler.simulator.controllers.resource_claims import CLAIMS
 from scheduler.state.pod_states import PodState
+from tests.faults.actors.configurations import Configurations
 from tests.faults.actors.machine import WallClocks
 from tests.faults.picture import cache_from, differences
 from tests.faults.stage import has_ended, is_pending
@@ -64,10 +65,11 @@ async def check_state(stage: Stage, life: Life) -> None:
     """Let a daemon look at itself: what it knows follows from what its watches have shown, at any moment."""
     if life.has_ended or not life.daemon.has_synced:
         return
+    goes_wrong = stage.plan.troubles or Configurations in stage.plan.actors
     for finding in await life.daemon.consistency.look(_NotAsWatched(stage, life)):
         # A pod that was bound a moment ago holds its room until the watch shows that; and of a plugin that goes wrong at
         # random nothing can be kept.
-        if finding.what is not What.ASSUMED and not (finding.what is What.VERDICT and stage.plan.troubles):
+        if finding.what is not What.ASSUMED and not (finding.what is What.VERDICT and goes_wrong):
             stage.find(f"{life.name} finds {finding}")
 
 

@@ -116,8 +116,8 @@ class TroubledPreFilter(Troubled, PreFilterPlugin):
     def pre_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot
     ) -> PreFilterResult | Status | None:
-        if self.mood.strikes():
-            names = [node.name for node in snapshot.nodes]
+        names = [node.name for node in snapshot.nodes]
+        if names and self.mood.strikes():
             return PreFilterResult(
                 frozenset(self.mood.random.sample(names, self.mood.random.randint(1, len(names))))
             )
