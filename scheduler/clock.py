@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
 
@@ -19,11 +20,19 @@ class Clock(Protocol):
         ...
 
 
+_since_boot = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
+
+
 class SystemClock:
-    """The machine's own clocks."""
+    """The machine's own clocks; where the system has one, a monotonic clock that runs on while the machine is suspended.
+
+    Others take a lease over by their clocks while this machine sleeps: when it wakes, its own clock must show that.
+    """
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return _since_boot()
 
     def utc_now(self) -> datetime:
         return datetime.now(UTC)

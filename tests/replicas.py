@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugins.registry import IN_TREE
 from scheduler.client.connection import ApiConnection
-from scheduler.configuration.load import default
+from scheduler.configuration.load import default, parse
 from scheduler.configuration.overrides import with_leader_election
 from tests.freezing import Freezer
 from tests.granted import GrantedDaemon
@@ -90,6 +90,7 @@ async def replica(
     name: str,
     *,
     plugins: Mapping[str, type[Plugin]] | None = None,
+    configuration: str = "",
     **election: Any,
 ) -> AsyncIterator[Replica]:
     """Run a daemon with leader election; what is left of it at the end is killed.
@@ -98,6 +99,7 @@ async def replica(
         cluster: where.
         name: of this replica.
         plugins: in-tree plugins beside the real ones.
+        configuration: YAML; the defaults if empty.
         election: fields of `LeaderElection` that differ from the defaults.
     """
     account = cluster.account()
@@ -105,7 +107,9 @@ async def replica(
         connection.user_agent = name
         daemon = GrantedDaemon(
             connection,
-            with_leader_election(default(), leader_elect=True, **election),
+            with_leader_election(
+                parse(configuration) if configuration else default(), leader_elect=True, **election
+            ),
             clock=LoopClock(),
             random=Random(name),
             in_tree={**IN_TREE, **(plugins or {})},

@@ -189,7 +189,7 @@ class Cycles:
         self.attempts = AttemptLog()
         self.reporter = Reporter(recorders, writer, is_leading=is_leading, newest=parts.pods.get)
         self.failures = FailureHandler(parts, self.reporter)
-        self.binding = BindingCycle(parts, self.reporter, self.failures, reader)
+        self.binding = BindingCycle(parts, self.reporter, self.failures, reader, is_leading=is_leading)
         self.preemptions = PreemptionExecutor(
             parts, binding=self.binding, writer=writer, reporter=self.reporter, spawn=tasks.spawn
         )

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.cycle.last_look import is_ours, last_look
-from scheduler.errors import ApiError, SchedulerError
+from scheduler.errors import ApiError, NotLeadingError, SchedulerError
 from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.changes import ASSIGNED_POD_DELETE
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.queue.places import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from scheduler.cycle.attempt import AssumedPod
     from scheduler.cycle.failure import FailureHandler
@@ -65,9 +65,23 @@ class _PreBind:
 
 
 class BindingCycle:
-    """Carries choices out."""
+    """Carries choices out.
 
-    def __init__(self, shared: Shared, reporter: Reporter, failures: FailureHandler, reader: PodGet) -> None:
+    Args:
+        reader: reads a pod past every cache.
+        is_leading: whether anything may be bound now. Requests of ours are held back by that up to their first byte; asked
+            here as well, it holds for Bind plugins that have other ways.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        reporter: Reporter,
+        failures: FailureHandler,
+        reader: PodGet,
+        *,
+        is_leading: Callable[[], bool],
+    ) -> None:
         self._cache, self._queue, self._waiting_pods = shared.cache, shared.queue, shared.waiting_pods
         self._bus, self._freeze = shared.bus, shared.freeze
         self._clock, self._observer = shared.clock, shared.observer
@@ -75,6 +89,7 @@ class BindingCycle:
         self._reporter = reporter
         self._failures = failures
         self._reader = reader
+        self._is_leading = is_leading
         self._pre_binding: dict[str, _PreBind] = {}  # pod uid -> what its PreBind plugins are at
         self._under_way = Counter[int]()  # id of a profile -> bindings of its pods
         self._ended = asyncio.Event()
@@ -166,6 +181,8 @@ class BindingCycle:
         return status if status.is_success else replace(status, plugin="")
 
     async def _bind(self, assumed: AssumedPod) -> Status:
+        if not self._is_leading():
+            return Status.failed("not leading any more: nobody was asked to bind the pod")
         extenders = assumed.attempt.extenders
         if extenders is not None:
             try:
@@ -175,6 +192,8 @@ class BindingCycle:
                 # It may have bound the pod before it failed.
                 failed = ApiError(0, "ExtenderFailed", str(error))
                 return await self._find_out(assumed, Status.failed(str(error), failed), failed)
+            except NotLeadingError as error:
+                return Status.failed(str(error), error)
         status = await assumed.attempt.framework.run_bind(assumed.state, assumed.pod, assumed.node_name)
         if isinstance(status.error, ApiError) and status.error.status in UNCLEAR:
             return await self._find_out(assumed, status, status.error)

@@ -62,12 +62,25 @@ class ExtenderObserver(Protocol):
 class Extenders:
     """The extenders of a configuration, in order.
 
+    Args:
+        settings: of each.
+        observer: hears of those that fail.
+        check_leading: is called right before one is asked to bind, and raises when nothing may be bound from here.
+
     Raises:
         ConfigurationError: certificates cannot be read.
     """
 
-    def __init__(self, settings: Sequence[Extender], observer: ExtenderObserver) -> None:
-        made = [HttpExtender(extender, f"extenders[{place}]") for place, extender in enumerate(settings)]
+    def __init__(
+        self,
+        settings: Sequence[Extender],
+        observer: ExtenderObserver,
+        check_leading: Callable[[], None] = lambda: None,
+    ) -> None:
+        made = [
+            HttpExtender(extender, f"extenders[{place}]", check_leading)
+            for place, extender in enumerate(settings)
+        ]
         self._extenders = sorted(made, key=lambda extender: extender.ignorable)
         self._observer = observer
 
@@ -133,6 +146,7 @@ class Extenders:
 
         Raises:
             ExtenderError: one that is not ignorable failed, in which case it may have bound the pod all the same.
+            NotLeadingError: none was asked, for we lead no more.
         """
         for extender in self._interested(pod, lambda settings: settings.bind_verb):
             try:

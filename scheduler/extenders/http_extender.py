@@ -17,6 +17,7 @@ from scheduler.extenders.wire import ExtenderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from types import SimpleNamespace
 
     import aiohttp
 
@@ -40,6 +41,7 @@ class HttpExtender:
     Args:
         settings: what the configuration says of it.
         path: where that stands, for messages.
+        check_leading: see `Extenders`.
 
     Attributes:
         name: its URL prefix, as in kube-scheduler's messages.
@@ -49,8 +51,9 @@ class HttpExtender:
         ConfigurationError: its certificates cannot be read.
     """
 
-    def __init__(self, settings: Extender, path: str) -> None:
+    def __init__(self, settings: Extender, path: str, check_leading: Callable[[], None]) -> None:
         self.settings = settings
+        self._check_leading = check_leading
         self.name = settings.url_prefix
         self.ignorable = settings.ignorable
         self._server_name = (settings.tls_config.server_name if settings.tls_config else "") or None
@@ -123,10 +126,13 @@ class HttpExtender:
                 # Not packed: what is unpacked has no bound that is known beforehand.
                 headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
                 auto_decompress=False,
+                trace_configs=[self._checked()],
                 timeout=aiohttp.ClientTimeout(total=self._seconds),
             )
         try:
-            async with self._session.post(url, data=body, server_hostname=self._server_name) as answer:
+            async with self._session.post(
+                url, data=body, server_hostname=self._server_name, trace_request_ctx=verb
+            ) as answer:
                 if answer.status != 200:
                     raise ExtenderError(f"failed {verb} with extender at URL {url}, code {answer.status}")
                 return await _body(answer, len(body) + _LONGEST_ANSWER_BYTES)
@@ -134,6 +140,22 @@ class HttpExtender:
             raise ExtenderError(f"POST {url}: no answer within {self._seconds:g} s") from error
         except aiohttp.ClientError as error:
             raise ExtenderError(f"POST {url}: {error}") from error
+
+    def _checked(self) -> aiohttp.TraceConfig:
+        """Have the right to bind asked for when a connection is there, and right before the first byte is written.
+
+        Headers wait for the body, and where its turn comes later than theirs, it is asked twice.
+        """
+        import aiohttp
+
+        async def check(_session: object, context: SimpleNamespace, _sent: object) -> None:
+            if context.trace_request_ctx == self.settings.bind_verb:
+                self._check_leading()
+
+        trace = aiohttp.TraceConfig()
+        trace.on_request_headers_sent.append(check)
+        trace.on_request_chunk_sent.append(check)
+        return trace
 
 
 async def _body(answer: aiohttp.ClientResponse, longest: int) -> bytes:
