@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from scheduler.client.connection import ApiConnection
+    from scheduler.client.requests import Requests
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
 
@@ -137,7 +137,7 @@ class ConfigMapSource:
         return ConfigurationError([FieldError("", problem)], self.where.source)
 
 
-async def read_config_map(connection: ApiConnection, where: ConfigMapKey) -> ConfigMap:
+async def read_config_map(connection: Requests, where: ConfigMapKey) -> ConfigMap:
     """Ask for a ConfigMap.
 
     Raises:
@@ -157,7 +157,7 @@ async def read_config_map(connection: ApiConnection, where: ConfigMapKey) -> Con
 async def with_policies(
     read: Callable[[], Configuration],
     policies: MutableMapping[PolicyConfigMap, str],
-    connecting: Callable[[str], AbstractAsyncContextManager[ApiConnection]],
+    connecting: Callable[[str], AbstractAsyncContextManager[Requests]],
 ) -> Configuration:
     """Read a configuration, and the policy first if it is in a ConfigMap.
 
@@ -179,7 +179,7 @@ async def with_policies(
     return read()
 
 
-async def _read_policy(connection: ApiConnection, where: PolicyConfigMap) -> str:
+async def _read_policy(connection: Requests, where: PolicyConfigMap) -> str:
     config_map = await read_config_map(connection, ConfigMapKey(where.namespace, where.name))
     if POLICY_KEY not in config_map.data:
         has = ", ".join(sorted(config_map.data)) or "none"

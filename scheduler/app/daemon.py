@@ -128,6 +128,7 @@ class Daemon:
             random=random,
             needs=first.needs,
         )
+        self.watches.outages.when_over(self.leadership.wake)
         self.generations = Generations(
             first,
             self._build,
@@ -200,7 +201,7 @@ class Daemon:
             },
             registry,
         )
-        extenders = Extenders(configuration.settings.extenders, self.cycles.failures)
+        extenders = Extenders(configuration.settings.extenders, self.cycles.failures, self.leadership.check)
         needs = together(
             [needs_of(frameworks.values()), Needs(bound_pod_objects=extenders.want_victims_whole)]
         )
@@ -281,6 +282,6 @@ class Daemon:
             extra={"nodes": self.parts.cache.table.n_nodes, "profiles": sorted(self.frameworks)},
         )
         self.cycles.reporter.catch_up()
-        await self.cycles.scheduler.run()
+        await self.cycles.scheduler.run(self.watches.picture)
         await self._background.drain(_DRAIN_SECONDS)
         await self.writer.drain(_DRAIN_SECONDS)

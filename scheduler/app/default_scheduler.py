@@ -12,8 +12,8 @@ from scheduler.client.resources import LEASES
 from scheduler.errors import ApiError, ConfigurationError, FieldError
 
 if TYPE_CHECKING:
-    from scheduler.client.connection import ApiConnection
     from scheduler.client.lease_record import LeaseRecord
+    from scheduler.client.requests import Requests
     from scheduler.configuration.load import Configuration
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _USUAL_LEASE_SECONDS = 15
 _ASK_SECONDS = 1.0
 
 
-async def refuse_beside_default_scheduler(connection: ApiConnection, configuration: Configuration) -> None:
+async def refuse_beside_default_scheduler(connection: Requests, configuration: Configuration) -> None:
     """Return if no profile is called default-scheduler, or if nobody else is at work under that name.
 
     Whether the holder of kube-scheduler's lease is alive shows in whether it renews it; no clock is compared. A lease
@@ -56,7 +56,7 @@ async def refuse_beside_default_scheduler(connection: ApiConnection, configurati
             raise ConfigurationError([FieldError(path, problem)], configuration.source)
 
 
-async def _read(connection: ApiConnection) -> LeaseRecord | None:
+async def _read(connection: Requests) -> LeaseRecord | None:
     try:
         answer = await connection.send(Request("GET", LEASES.path(_NAMESPACE, _NAME)))
     except ApiError as error:

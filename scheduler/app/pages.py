@@ -124,6 +124,27 @@ async def serving_pages(
         yield
 
 
+@asynccontextmanager
+async def waiting_pages(where: Serving) -> AsyncIterator[None]:
+    """Serve what there is to say while nothing can begin, as long as the block runs: that it lives, and is not ready.
+
+    Raises:
+        ConfigurationError: as of `serving_pages`.
+    """
+    waiting = application(
+        metrics=lambda _: (b"", {}),
+        live={},
+        ready={"api-server": lambda: "waiting for the API server"},
+    )
+    async with AsyncExitStack() as stack:
+        if where.secure_port:
+            tls = await stack.enter_async_context(tls_context(where.key_pair))
+            await listen(stack, waiting, where.host, where.secure_port, tls)
+        if where.http_port:
+            await listen(stack, waiting, where.host, where.http_port)
+        yield
+
+
 def readiness(stop: asyncio.Event, has_synced: Callable[[], bool]) -> dict[str, Check]:
     """Return the checks of whoever watches a cluster, under kube-scheduler's names."""
     return {

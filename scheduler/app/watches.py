@@ -7,6 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scheduler.app.needs import PodDecoder, resource_of
+from scheduler.client.outages import Outages
+from scheduler.client.picture import Picture
 from scheduler.client.reflector import Reflector
 from scheduler.client.resources import NODES, PODS
 from scheduler.cycle.event_handlers import NodeHandler
@@ -42,6 +44,8 @@ class Watches:
     Attributes:
         pods: who reads them.
         nodes: likewise.
+        outages: whether the server is away.
+        picture: whether what was read is known to be behind.
     """
 
     def __init__(
@@ -55,12 +59,19 @@ class Watches:
         needs: Needs,
     ) -> None:
         self._parts = parts
+        self.outages = Outages(connection)
+        self.picture = Picture(self.outages)
         self._spawn: Spawn | None = None
         self._tasks: dict[Reflector[Any], asyncio.Task[None]] = {}
         self._restarting = asyncio.Lock()
         self._decode_pod = PodDecoder(needs)
         self._reflector: Callable[..., Reflector[Any]] = partial(
-            Reflector, connection, random=random, observer=metrics
+            Reflector,
+            connection,
+            random=random,
+            observer=metrics,
+            pause=self.outages.pause,
+            followed=self.picture,
         )
         self.pods: Reflector[PodInfo] = self._reflector(
             PODS,
@@ -87,6 +98,7 @@ class Watches:
     def start(self, spawn: Spawn) -> None:
         """Begin to watch, in tasks that end with the daemon."""
         self._spawn = spawn
+        spawn(self.outages.run(), "outages")
         for reflector in self:
             self._start(reflector)
 
@@ -155,6 +167,7 @@ class Watches:
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
+        self.picture.complete(str(reflector.resource))
 
     def _reflector_of(self, kind: str) -> Reflector[dict[str, Any]]:
         resource, handler = resource_of(kind)[0], self._parts.object_handler(kind)

@@ -6,7 +6,7 @@ import logging
 import random
 import signal
 import sys
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from scheduler.cli.process import (
     stop_on_signals,
 )
 from scheduler.client.connect import connect
+from scheduler.client.patience import PatientRequests, StoppedError
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
 from scheduler.configuration.types import API_VERSION
@@ -44,9 +45,10 @@ from scheduler.errors import ConfigurationError, FieldError, LeadershipLostError
 from scheduler.logs import configure_logging, level_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from scheduler.client.connection import ApiConnection
+    from scheduler.client.requests import Requests
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
     from scheduler.logs import LogFormat
@@ -133,6 +135,8 @@ def run(
     except LeadershipLostError as lost:
         logger.error(str(lost))  # noqa: TRY400 - how it came to that was logged where it happened
         sys.exit(1)
+    except StoppedError:
+        logger.info("Stopped")
 
 
 def _write(configuration: Configuration, path: Path) -> None:
@@ -162,8 +166,20 @@ class _Origin:
         return self.file or self.config_map
 
 
+@asynccontextmanager
+async def _showing_that_it_waits(serving: Serving) -> AsyncIterator[None]:
+    from scheduler.app.pages import waiting_pages  # see below
+
+    async with waiting_pages(serving):
+        yield
+
+
 async def _origin(
-    config: Path | None, config_map: ConfigMapKey | None, kubeconfig: str | None, stack: AsyncExitStack
+    config: Path | None,
+    config_map: ConfigMapKey | None,
+    kubeconfig: str | None,
+    stack: AsyncExitStack,
+    patient: Callable[[ApiConnection], PatientRequests],
 ) -> _Origin:
     policies: dict[PolicyConfigMap, str] = {}
     if config_map is not None:
@@ -172,17 +188,21 @@ async def _origin(
         source = ConfigMapSource(config_map, Path(folder), policies)
 
         async def read_map() -> Configuration:
-            first = partial(source.first, await read_config_map(connection, config_map))
-            return await with_policies(first, policies, lambda _: nullcontext(connection))
+            requests = patient(connection)
+            first = partial(source.first, await read_config_map(requests, config_map))
+            return await with_policies(first, policies, lambda _: nullcontext(requests))
 
         return _Origin(read_map, config_map.source, config_map=source, connection=connection)
     if config is not None:
         file = ConfigFile(config, policies)
 
+        @asynccontextmanager
+        async def connecting(named: str) -> AsyncIterator[Requests]:
+            async with connect(kubeconfig or named or None) as connection:
+                yield patient(connection)
+
         async def read_file() -> Configuration:
-            return await with_policies(
-                file.load, policies, lambda named: connect(kubeconfig or named or None)
-            )
+            return await with_policies(file.load, policies, connecting)
 
         return _Origin(read_file, str(config), file=file)
 
@@ -251,18 +271,18 @@ async def _run(
 ) -> None:
     stop = stop_on_signals()
     async with AsyncExitStack() as stack:
-        origin = await _origin(config, config_map, kubeconfig, stack)
+        patient = partial(PatientRequests, stop=stop, meanwhile=partial(_showing_that_it_waits, serving))
+        origin = await _origin(config, config_map, kubeconfig, stack, patient)
         if write_config_to is not None:
             _write(overriding(await origin.read()), write_config_to)
             return
         clock = SystemClock()
         connection = origin.connection
 
-        async def settle(read: Configuration) -> Configuration:
+        async def settle(read: Configuration, requests: Requests) -> Configuration:
             settled = overriding(read)
             if not may_replace:
-                assert connection is not None
-                await refuse_beside_default_scheduler(connection, settled)
+                await refuse_beside_default_scheduler(requests, settled)
             return settled
 
         async def build(read: Configuration) -> Daemon:
@@ -270,7 +290,7 @@ async def _run(
             if connection is None:
                 named = kubeconfig or overriding(read).settings.client_connection.kubeconfig or None
                 connection = await stack.enter_async_context(connect(named))
-            settled = await settle(read)
+            settled = await settle(read, patient(connection))
             await try_out(settled)
             return Daemon(
                 connection,
@@ -297,7 +317,11 @@ async def _run(
                 serving_pages(daemon, configuration, serving, connection=connection, stop=stop, clock=clock)
             )
         reloader = Reloader(
-            daemon, settle=settle, clock=clock, try_out=try_out, keep=None if kept is None else kept.keep
+            daemon,
+            settle=partial(settle, requests=PatientRequests(connection, stop)),
+            clock=clock,
+            try_out=try_out,
+            keep=None if kept is None else kept.keep,
         )
         if follow and origin.file is not None:
             await stack.enter_async_context(following_file(daemon, reloader, origin.file))

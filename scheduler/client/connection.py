@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol, Self
 from urllib.parse import quote, urlencode
 
@@ -71,6 +72,7 @@ class ApiConnection:
 
     Attributes:
         observer: is told of every request, once it is set.
+        in_trouble: is called whenever the server did not answer, or with a 5xx.
         user_agent: what this client calls itself; to be set before the first request.
     """
 
@@ -82,6 +84,7 @@ class ApiConnection:
             authorization: None where the server asks for none, or client certificates do.
         """
         self.observer: RequestObserver | None = None
+        self.in_trouble: Callable[[], None] = _ignore
         self.user_agent = USER_AGENT
         self._pool = ConnectionPool(endpoint)
         self._host = endpoint.host
@@ -100,6 +103,19 @@ class ApiConnection:
         """Where new requests go."""
         return self._pool.endpoint
 
+    @property
+    def silent_since(self) -> float | None:
+        """The loop's time when something was heard last; None where no stream is open."""
+        return self._pool.silent_since
+
+    def close_idle(self) -> None:
+        """Open new connections for what is asked from now on."""
+        self._pool.close_idle()
+
+    def cut_streams(self, silent_since: float) -> None:
+        """Have streams end as cut off that brought nothing since then, by the loop's time."""
+        self._pool.cut_streams(silent_since)
+
     async def close(self) -> None:
         """Close all connections; what is under way fails."""
         await self._pool.close()
@@ -109,15 +125,17 @@ class ApiConnection:
         self._pool.replace_endpoint(endpoint)
         self._head = None
 
-    async def send(self, request: Request, *, before_sending: Callable[[], None] | None = None) -> Response:
-        """Ask as `requests.Requests.send`.
+    async def send(
+        self, request: Request, *, before_sending: Callable[[], None] | None = None, anew: bool = False
+    ) -> Response:
+        """Ask as `requests.Requests.send`, with `anew` over a connection that is opened for it.
 
         `before_sending` is called before a connection is opened, and when nothing is left to wait for, right before the
         request is written; what it raises is raised here, with nothing sent.
         """
         began = time.perf_counter()
         try:
-            connection = await self._exchange(request, before_sending)
+            connection = await self._exchange(request, before_sending, anew=anew)
         except ApiError as error:
             if not error.status:
                 self._observe(request, 0, time.perf_counter() - began)
@@ -131,6 +149,8 @@ class ApiConnection:
 
     async def stream(self, request: Request, *, silence_seconds: float) -> AsyncGenerator[list[bytes], None]:
         """Ask for a watch and yield its lines, without their ends and of any length, as many as are there.
+
+        The first to come is an empty list: the server agreed.
 
         The end of the iteration is the server's orderly end; a last line it did not finish is yielded as is.
 
@@ -151,16 +171,23 @@ class ApiConnection:
             if connection.status != 200:
                 pieces = [piece async for piece in _pieces(connection)]
                 raise self._refusal(request, connection, b"".join(pieces))
+            yield []
             async with aclosing(_lines(connection)) as batches:
                 async for lines in batches:
                     yield lines
         except OSError as error:
+            self.in_trouble()
             raise _no_answer(request, error) from error
         finally:
             self._pool.give_back(connection)
 
     async def _exchange(
-        self, request: Request, check: Callable[[], None] | None, *, silence_seconds: float | None = None
+        self,
+        request: Request,
+        check: Callable[[], None] | None,
+        *,
+        silence_seconds: float | None = None,
+        anew: bool = False,
     ) -> HttpProtocol:
         """Send, and return a connection with the whole answer, or, with `silence_seconds`, with its head.
 
@@ -172,7 +199,8 @@ class ApiConnection:
         may_repeat = request.method in _SENT_TWICE
         while True:
             try:
-                connection = self._pool.take() or await self._open(request, deadline, check)
+                kept = None if anew else self._pool.take()
+                connection = kept or await self._open(request, deadline, check)
                 if check is not None:
                     self._check(check, connection)
             except Exception:
@@ -245,6 +273,8 @@ class ApiConnection:
         return endpoint.target_prefix, constant
 
     def _observe(self, request: Request, status: int, seconds: float | None) -> None:
+        if not status or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            self.in_trouble()
         if self.observer is not None:
             self.observer.requested(self._host, request.method, status, seconds)
 
@@ -252,6 +282,10 @@ class ApiConnection:
         if connection.status == 401 and self._authorization is not None:
             self._authorization.rejected()
         return answer_error(str(request), connection.status, connection.header(b"retry-after"), body)
+
+
+def _ignore() -> None:
+    return
 
 
 def _no_answer(request: Request, error: OSError, reason: str = "") -> ApiError:

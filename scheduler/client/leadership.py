@@ -22,6 +22,9 @@ class Leadership:
             NotLeadingError: we are not, or not any more.
         """
 
+    def wake(self) -> None:
+        """Let a candidate try at once: the server is back."""
+
     async def acquire(self) -> None:
         """Wait until we lead; what goes wrong is logged and tried again."""
 

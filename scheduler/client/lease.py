@@ -1,6 +1,7 @@
 """Leader election by a Lease: of several schedulers one works, and the others wait for it to fall silent.
 
-Two clocks keep two leaders apart, and both are monotonic clocks of the machine they are read on. A candidate waits for
+Two clocks keep two leaders apart, and both are monotonic clocks of the machine they are read on, which run on while it is
+suspended. A candidate waits for
 the whole lease duration since it saw the record change last, which a watch shows it at once; a leader stops a good while
 sooner, when the renew deadline has passed since it sent its last renewal that succeeded. The times written into the
 Lease are for people: nobody's clock is compared with anybody else's.
@@ -47,6 +48,7 @@ _NEVER = float("-inf")
 _RELEASE_SECONDS = 5.0
 _WATCH_SECONDS = 300
 _WATCH_AGAIN_SECONDS = 60.0
+_REFUSAL_TOLD_SECONDS = 4.0  # a server that has just begun refuses everything until it has read its roles
 
 
 def new_identity() -> str:
@@ -93,6 +95,7 @@ class LeaderElector(Leadership):
         self._may_hold = False  # a claim was sent, whatever became of it
         self._changed = asyncio.Event()
         self._told: tuple[int, str] | None = None  # the error last complained about
+        self._refused_since: float | None = None
 
     @property
     def holder(self) -> str:
@@ -105,6 +108,9 @@ class LeaderElector(Leadership):
     def check(self) -> None:
         if not self.is_leading():
             raise NotLeadingError(self._key)
+
+    def wake(self) -> None:
+        self._changed.set()
 
     async def acquire(self) -> None:
         logger.info("Attempting to acquire leader lease", extra=self._fields())
@@ -199,13 +205,14 @@ class LeaderElector(Leadership):
             async with asyncio.timeout(seconds):
                 await self._acquire_or_renew()
         except TimeoutError:
+            self._connection.in_trouble()
             self._complain(ApiError(0, TIMEOUT, f"lease {self._key}: no answer within {seconds:.3g} s"))
         except ApiError as error:
             self._complain(error)
         except ObjectError as error:
             self._complain(ApiError(0, "Unreadable", str(error)))
         else:
-            self._told = None
+            self._told = self._refused_since = None
         return self.is_leading()
 
     async def _acquire_or_renew(self) -> None:
@@ -282,7 +289,7 @@ class LeaderElector(Leadership):
             left = self._leading_until - self._clock.monotonic()
             logger.warning("Lease could not be renewed", extra={**fields, "seconds_left": round(left, 3)})
             return
-        if self._told == (error.status, error.reason):
+        if self._told == (error.status, error.reason) or self._is_new_refusal(error):
             return
         self._told = (error.status, error.reason)
         if error.status in {401, 403}:
@@ -297,6 +304,15 @@ class LeaderElector(Leadership):
             logger.debug("Another candidate was quicker", extra=fields)
         else:
             logger.warning("Lease could not be acquired; trying again", extra=fields)
+
+    def _is_new_refusal(self, error: ApiError) -> bool:
+        if error.status not in {401, 403}:
+            self._refused_since = None
+            return False
+        now = self._clock.monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+        return now - self._refused_since < _REFUSAL_TOLD_SECONDS
 
     def _fields(self) -> dict[str, object]:
         return {"lease": self._key, "identity": self.identity}

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_ASKED_AGAIN = frozenset({0, 429, 500, 503, 504})
+_ASKED_AGAIN = frozenset({0, 429, 500, 502, 503, 504})
+_REFUSALS = frozenset({401, 403})
+"""Believed after some tries: until it has read its roles, a server that has just begun refuses everything."""
 _MAXIMUM_SECONDS = 5.0
 _TRIES_UNTIL_TOLD = 5
 
@@ -50,7 +52,9 @@ class ApiPodReader:
             except ApiError as error:
                 if error.status == 404:
                     return None
-                if error.status not in _ASKED_AGAIN:
+                if error.status not in _ASKED_AGAIN and not (
+                    error.status in _REFUSALS and tries < _TRIES_UNTIL_TOLD
+                ):
                     raise
                 if tries == _TRIES_UNTIL_TOLD:
                     fields = {"pod": f"{namespace}/{name}", "status": error.status, "error": str(error)}

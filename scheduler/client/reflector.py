@@ -3,9 +3,10 @@
 Every way a watch can end, and how long to wait before the next:
 
     in order, or silent          go on from the last version, at once
-    cut off, server in trouble   go on from the last version, after a growing wait
-    410, version too old         list again, and tell the difference
-    401, 403, 404                say once what to do about it, ask again slowly
+    cut off, server in trouble   go on from the last version, after a growing wait, or when an outage is over
+    410, version too old         list again at once, and tell the difference
+    401, 403, 404                ask again soon, for a server that has just begun says that too; if it lasts, say once what
+                                 to do about it and ask slowly
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from scheduler.client.watch import list_into, watch
 from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from random import Random
 
     from scheduler.client.connection import ApiConnection
@@ -38,9 +39,13 @@ T = TypeVar("T")
 WATCH_SECONDS = (300, 600)
 """How long the server is asked to keep a watch open: a random time between, as client-go."""
 REFUSED_SECONDS = 30.0
-"""How often to ask again for what one may not read, or is not there."""
+"""How often to ask again for what one may not read, or is not there, in the end."""
+REFUSAL_TOLD_SECONDS = 4.0
+"""How long a refusal lasts before it is said: until it has read its roles, a server refuses everything."""
 STEADY_SECONDS = 60.0
 """A watch that lived this long was no failure, even if nothing happened in it."""
+TOLD_AGAIN_SECONDS = 10.0
+"""A wait so long is said, though a failure of that watch was said before."""
 SHORT_SECONDS = 1.0
 """A watch that ended sooner is not followed by the next at once, whatever it brought."""
 _REFUSALS_BEFORE_LIST = 5
@@ -57,6 +62,27 @@ class ReflectorObserver(Protocol):
     def watch_ended(self, resource: Resource, reason: str) -> None:
         """Count the end of a watch: `closed`, `stalled`, `expired`, or `error`."""
         ...
+
+
+class Followed(Protocol):
+    """Who wants to know how far what is known can be trusted; what they are given is the resource's name."""
+
+    def broke(self, kind: str) -> None:
+        """Note that a kind is not followed any more."""
+        ...
+
+    def resumed(self, kind: str) -> None:
+        """Note that a kind is followed again, from where that ended."""
+        ...
+
+    def complete(self, kind: str) -> None:
+        """Note that everything of a kind is known."""
+        ...
+
+
+async def _sleep(seconds: float) -> bool:
+    await asyncio.sleep(seconds)
+    return False
 
 
 class Reflector(Generic[T]):
@@ -76,6 +102,8 @@ class Reflector(Generic[T]):
         random: Random,
         objects: dict[str, T] | None = None,
         observer: ReflectorObserver | None = None,
+        pause: Callable[[float], Awaitable[bool]] = _sleep,
+        followed: Followed | None = None,
         field_selector: str = "",
         optional: bool = False,
     ) -> None:
@@ -89,6 +117,8 @@ class Reflector(Generic[T]):
             random: for jitter.
             objects: where they are kept, for who is to see them before this is built; a new dictionary if not given.
             observer: counts lists and ends of watches.
+            pause: waits for so many seconds, or until the server is back, and says whether it is: see `Outages.pause`.
+            followed: is told when this is behind.
             field_selector: as in `status.phase!=Failed`.
             optional: a server that lacks the kind (404) is taken to have no objects of it, instead of
                 holding up whoever waits for the first list.
@@ -97,6 +127,8 @@ class Reflector(Generic[T]):
         self._connection = connection
         self._random = random
         self._observer = observer
+        self._pause = pause
+        self._followed = followed
         self._optional = optional
         self._path = resource.path()
         self._selectors = {"fieldSelector": field_selector} if field_selector else {}
@@ -109,6 +141,10 @@ class Reflector(Generic[T]):
         self._listed = asyncio.Event()
         self._progressed = False
         self._refusals = 0
+        self._failures = 0  # since it worked
+        self._refused_since: float | None = None  # the loop's time
+        self._refusal_backoff = Backoff(random, initial_seconds=1.0, maximum_seconds=REFUSED_SECONDS)
+        self._expired_in_vain = False  # and nothing came since
         self._lists_once = False  # plainly, because the server could not stream the list for now
         self._complained_of: int | None = None  # a status
 
@@ -169,7 +205,8 @@ class Reflector(Generic[T]):
         """List and watch until cancelled."""
         while True:
             seconds = await self._watch_until_it_ends()
-            await asyncio.sleep(seconds)
+            if await self._pause(seconds):
+                self._backoff.reset()
 
     async def _watch_until_it_ends(self) -> float:
         """Go on from what is known, once; return the seconds to wait before the next time."""
@@ -184,13 +221,16 @@ class Reflector(Generic[T]):
         lived = loop.time() - started
         if self._progressed or lived >= STEADY_SECONDS:
             self._backoff.reset()
-            self._refusals = 0
+            self._refusals = self._failures = 0
             at_once = lived >= SHORT_SECONDS
         else:
             at_once = False
         if failure is None:
             self._count_end("closed")
             return 0.0 if at_once else self._backoff.next_seconds()
+        is_absent = failure.status == HTTPStatus.NOT_FOUND and not self._store.objects
+        if self._followed is not None and self._synced.is_set() and not is_absent:
+            self._followed.broke(str(self.resource))
         return self._after(failure, at_once=at_once)
 
     async def _list_then_watch(self) -> None:
@@ -213,6 +253,7 @@ class Reflector(Generic[T]):
             {**self._selectors, **params},
             self._take,
             seconds=self._random.randint(*WATCH_SECONDS),
+            opened=self._note_opened,
         )
         if self._is_listing:
             raise ApiError(0, CONNECTION_LOST, f"watch {self._path}: ended before all objects were sent")
@@ -233,6 +274,11 @@ class Reflector(Generic[T]):
             self._version = version or self._version
             self._note_progress()
 
+    def _note_opened(self) -> None:
+        self._refused_since = None
+        if self._followed is not None and not self._is_listing:
+            self._followed.resumed(str(self.resource))
+
     def _note_listed(self, version: str) -> None:
         self._version = version
         self._synced.set()
@@ -241,10 +287,14 @@ class Reflector(Generic[T]):
             self._streams_lists, self._lists_once = True, False
         if self._observer is not None:
             self._observer.listed(self.resource)
+        if self._followed is not None:
+            self._followed.complete(str(self.resource))
         self._note_progress()
 
     def _note_progress(self) -> None:
         self._progressed = True
+        self._expired_in_vain = False
+        self._refused_since = None
         self._complained_of = None
 
     def _after(self, error: ApiError, *, at_once: bool) -> float:
@@ -253,16 +303,11 @@ class Reflector(Generic[T]):
             self._count_end("expired")
             logger.info("Watch expired, listing again", extra=self._fields(error))
             self._version = ""
-            return 0.0 if at_once else self._backoff.next_seconds()
+            again, self._expired_in_vain = self._expired_in_vain, True
+            return self._backoff.next_seconds() if again else 0.0
         if error.status in {401, 403, 404}:
             self._count_end("error")
-            self._complain(error)
-            if error.status == 404 and self._optional:
-                self._store.begin_replace()
-                self._store.end_replace()
-                self._synced.set()
-                self._listed.set()
-            return max(REFUSED_SECONDS, error.retry_after_seconds or 0.0)
+            return max(self._after_refusal(error), error.retry_after_seconds or 0.0)
         if error.reason == TIMEOUT and error.status == 0:
             self._count_end("stalled")
             if not self._version:
@@ -272,7 +317,14 @@ class Reflector(Generic[T]):
             return 0.0 if at_once else self._backoff.next_seconds()
         self._count_end("error")
         seconds = max(0.0 if at_once else self._backoff.next_seconds(), error.retry_after_seconds or 0.0)
-        logger.warning("Watch failed", extra={**self._fields(error), "retry_seconds": round(seconds, 3)})
+        # Each try of each kind in a short outage would say the same.
+        is_news = not self._failures or seconds >= TOLD_AGAIN_SECONDS
+        self._failures += 1
+        logger.log(
+            logging.WARNING if is_news else logging.DEBUG,
+            "Watch failed",
+            extra={**self._fields(error), "retry_seconds": round(seconds, 3)},
+        )
         if not self._version and self._streams_lists:
             # As client-go: a server whose storage cannot stream lists says 500, also though it serves plain ones.
             self._streams_lists = error.status in {0, 429}
@@ -283,6 +335,23 @@ class Reflector(Generic[T]):
                 self._refusals = 0
                 self._version = ""
         return seconds
+
+    def _after_refusal(self, error: ApiError) -> float:
+        now = asyncio.get_running_loop().time()
+        if self._refused_since is None:
+            self._refused_since = now
+            self._refusal_backoff.reset()
+        lasts = now - self._refused_since >= REFUSAL_TOLD_SECONDS
+        if lasts:
+            self._complain(error)
+        if error.status == 404 and self._optional and (lasts or not self._synced.is_set()):
+            self._store.begin_replace()
+            self._store.end_replace()
+            self._synced.set()
+            self._listed.set()
+            if self._followed is not None:
+                self._followed.complete(str(self.resource))
+        return self._refusal_backoff.next_seconds()
 
     def _complain(self, error: ApiError) -> None:
         """Say once, until it works again, what has to be done."""

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 LIST_LIMIT = 500
 """Objects asked for at a time; as client-go."""
-SILENCE_SECONDS = 150.0
+SILENCE_SECONDS = 90.0
 """How long a watch may send nothing before it counts as lost; bookmarks come once a minute."""
 
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError)
@@ -40,8 +40,17 @@ async def watch(
     take: Callable[[WatchEvent], None],
     *,
     seconds: int,
+    opened: Callable[[], None] = lambda: None,
 ) -> None:
     """Open one watch and hand over its events until the server ends it in order, as it is asked to after `seconds`.
+
+    Args:
+        connection: to the API server.
+        path: of the kind.
+        params: the query.
+        take: is given each event.
+        seconds: how long the server is asked to keep it open.
+        opened: is called once the server agreed, before all events.
 
     Raises:
         ApiError: refused, cut off or silent; also for an ERROR event, with the status inside it.
@@ -51,6 +60,8 @@ async def watch(
     stream = connection.stream(Request("GET", path, params=params), silence_seconds=SILENCE_SECONDS)
     async with aclosing(stream):
         async for lines in stream:
+            if not lines:
+                opened()
             for line in lines:
                 try:
                     event = wire.decode_watch_event(line)

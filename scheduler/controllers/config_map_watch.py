@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 5.0
+_RETRIES = 60
+_CONNECT_SECONDS, _REQUEST_SECONDS = 5.0, 30.0
 _STEADY_SECONDS = 60.0
 """A run that lived this long was no failure to start."""
 _GRACE_SECONDS = 1.0
@@ -185,6 +187,10 @@ class ConfigMapWatch:
         settings.scanning.disabled = True
         # Otherwise it kills its thread, and the process with it, ten minutes after it died.
         settings.process.ultimate_exiting_timeout = None
+        # Once the server is back, the configuration is followed again a second later.
+        settings.networking.error_backoffs = [1.0] * _RETRIES
+        settings.networking.connect_timeout = settings.watching.connect_timeout = _CONNECT_SECONDS
+        settings.networking.request_timeout = _REQUEST_SECONDS
         settings.watching.field_selectors["configmaps"] = f"metadata.name={self._name}"
         return settings
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.cycle.scheduling import decide, nominated_others
@@ -36,6 +36,19 @@ _PLUGINS_MEASURED = 0.1
 """The share of cycles that are timed plugin by plugin. Source: kube-scheduler v1.36, schedule_one.go."""
 _FINISH_SECONDS = 10.0
 """How long `run` waits for bindings when it is to stop; whoever schedules next begins the others anew."""
+
+
+class Picture(Protocol):
+    """What is known of the cluster, as a whole."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether to `wait` before anything is decided by it."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait for a moment."""
+        ...
 
 
 class Scheduler:
@@ -80,11 +93,14 @@ class Scheduler:
         self._stopping = True
         self._bus.wake()
 
-    async def run(self) -> None:
-        """Place pods until `stop`, then finish the bindings under way."""
+    async def run(self, picture: Picture | None = None) -> None:
+        """Place pods until `stop`, then finish the bindings under way; none is begun with while the picture is behind."""
         bindings: set[asyncio.Task[None]] = set()
         try:
             while not self._stopping:
+                if picture is not None and picture.is_behind:
+                    await picture.wait()
+                    continue
                 self._queue.flush(self._clock.monotonic())
                 queued = self._queue.pop()
                 if queued is None:

@@ -35,7 +35,25 @@ class ConnectionPool:
     def replace_endpoint(self, endpoint: Endpoint) -> None:
         """Lead new requests elsewhere, or there with another certificate; what is under way goes on."""
         self.endpoint = endpoint
-        self._close_idle()
+        self.close_idle()
+
+    @property
+    def silent_since(self) -> float | None:
+        """The loop's time when something was heard last over any connection; None where no stream is open."""
+        if not any(connection.is_streaming for connection in self._busy):
+            return None
+        return max(connection.heard_at for connection in (*self._busy, *self._idle))
+
+    def close_idle(self) -> None:
+        """Close what is kept for the next request: it may lead nowhere."""
+        while self._idle:
+            self._idle.pop().abort()
+
+    def cut_streams(self, silent_since: float) -> None:
+        """Have streams fail that brought nothing since then, by the loop's time."""
+        for connection in list(self._busy):
+            if connection.is_streaming and connection.heard_at <= silent_since:
+                connection.abort()
 
     def take(self) -> HttpProtocol | None:
         """Hand out a connection that is there already, if there is one."""
@@ -82,7 +100,7 @@ class ConnectionPool:
     async def close(self) -> None:
         """Close all connections; what is under way fails, and so does what begins."""
         self._is_closed = True
-        self._close_idle()
+        self.close_idle()
         for connection in list(self._busy):
             connection.abort()
         if self._sweeper is not None:
@@ -93,10 +111,6 @@ class ConnectionPool:
     def _check_open(self) -> None:
         if self._is_closed:
             raise ConnectionAbortedError("closed on this side")
-
-    def _close_idle(self) -> None:
-        while self._idle:
-            self._idle.pop().abort()
 
     def _sweep(self) -> None:
         while self._idle and not self._is_fresh(self._idle[0]):

@@ -10,6 +10,22 @@ import httptools
 
 _READ_AHEAD_BYTES = 2**21
 
+UNACKNOWLEDGED_SECONDS = 5
+"""How long what was sent may stay without acknowledgement by the other side's system, before the connection is lost.
+
+What is lost with it is not delivered later. So a Binding of a leader that was cut off does not come through when another
+leads: between the renew deadline and the end of a lease there are as many seconds, as both are by default.
+"""
+_IDLE_SECONDS, _PROBE_SECONDS = 5, 2
+_DEAD_PEERS = {  # not every system has all of them
+    "SO_KEEPALIVE": (socket.SOL_SOCKET, 1),
+    "TCP_KEEPIDLE": (socket.IPPROTO_TCP, _IDLE_SECONDS),
+    "TCP_KEEPINTVL": (socket.IPPROTO_TCP, _PROBE_SECONDS),
+    "TCP_KEEPCNT": (socket.IPPROTO_TCP, 3),
+    "TCP_USER_TIMEOUT": (socket.IPPROTO_TCP, UNACKNOWLEDGED_SECONDS * 1000),
+}
+"""A peer that is gone without a word is noticed about ten seconds later, on a connection where nothing is sent as well."""
+
 
 class HttpProtocol(asyncio.Protocol):
     """One connection, with one request under way at a time.
@@ -22,6 +38,7 @@ class HttpProtocol(asyncio.Protocol):
         headers: of the answer, as they came.
         has_answered: whether any byte of an answer came.
         idle_since: the loop's time when the last request ended.
+        heard_at: the loop's time when something came last, or else when it was connected.
     """
 
     def __init__(self) -> None:
@@ -30,6 +47,7 @@ class HttpProtocol(asyncio.Protocol):
         self.has_answered = False
         self.idle_since = 0.0
         self._loop = asyncio.get_running_loop()
+        self.heard_at = self._loop.time()
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._error: Exception | None = None  # why nothing can be sent any more
@@ -43,6 +61,11 @@ class HttpProtocol(asyncio.Protocol):
         self._silence_seconds: float | None = None
         self._deadline = 0.0
         self._watchdog: asyncio.TimerHandle | None = None
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether an answer that may take for ever is taken as it comes."""
+        return self._is_busy and self._silence_seconds is not None
 
     @property
     def is_open(self) -> bool:
@@ -123,7 +146,9 @@ class HttpProtocol(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         connected = transport.get_extra_info("socket")
         if connected is not None and connected.family in {socket.AF_INET, socket.AF_INET6}:
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, (level, value) in _DEAD_PEERS.items():
+                if hasattr(socket, name):
+                    connected.setsockopt(level, getattr(socket, name), value)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_busy:
@@ -131,8 +156,9 @@ class HttpProtocol(asyncio.Protocol):
             self.abort()
             return
         self.has_answered = True
+        self.heard_at = self._loop.time()
         if self._silence_seconds is not None:
-            self._deadline = self._loop.time() + self._silence_seconds
+            self._deadline = self.heard_at + self._silence_seconds
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:

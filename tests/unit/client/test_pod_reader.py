@@ -57,9 +57,16 @@ async def test_it_is_asked_for_until_there_is_an_answer(trouble: Answer | NoAnsw
 
 
 @virtually
-async def test_a_refusal_is_told_at_once():
+async def test_a_refusal_by_a_server_that_has_just_begun_is_not_believed():
+    node, asked = await read(*[failure(403, "Forbidden")] * 3, BOUND)
+
+    assert (node, len(asked)) == ("n1", 4)
+
+
+@virtually
+async def test_a_refusal_that_lasts_is_told():
     with pytest.raises(ApiError) as caught:
-        await read(failure(403, "Forbidden"), BOUND)
+        await read(*[failure(403, "Forbidden")] * 5, BOUND)
 
     assert caught.value.status == 403
 

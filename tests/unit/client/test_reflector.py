@@ -57,7 +57,7 @@ def bookmark(version: int, *, ends: bool = False) -> dict[str, Any]:
 
 def quiet(version: int) -> list[Any]:
     """Four hundred seconds in which nothing happens."""
-    return [100.0, *[bookmark(version), 100.0] * 3]
+    return [80.0, *[bookmark(version), 80.0] * 4]
 
 
 def error(code: int, reason: str) -> dict[str, Any]:
@@ -212,7 +212,7 @@ async def test_a_silent_watch_is_dropped_and_resumed():
     async with case() as at:
         at.watch(*BEGINNING)
         at.watch(event("MODIFIED", "a", 10))
-        await asyncio.sleep(155.0)
+        await asyncio.sleep(95.0)
 
         assert at.versions == [None, "9"]
         assert at.told[2:] == ["a@5>a@10"]
@@ -222,8 +222,8 @@ async def test_a_silent_watch_is_dropped_and_resumed():
 @virtually
 async def test_bookmarks_keep_a_quiet_watch_alive():
     async with case() as at:
-        at.watch(*BEGINNING, 100.0, bookmark(20), 100.0, bookmark(30), 100.0)
-        await asyncio.sleep(290.0)
+        at.watch(*BEGINNING, 80.0, bookmark(20), 80.0, bookmark(30), 80.0)
+        await asyncio.sleep(230.0)
 
         assert len(at.asked) == 1
 
@@ -512,18 +512,126 @@ async def test_a_kind_that_may_not_be_read_is_complained_of_once_and_asked_for_s
     code: int, message: str, named: str | None, caplog: pytest.LogCaptureFixture
 ):
     async with case() as at:
-        at.script(*[failure(code)] * 4)
+        at.script(*[failure(code)] * 12)
         at.watch(*BEGINNING)
         await at.reflector.wait_synced()
 
-        assert [each.at for each in at.asked] == pytest.approx(
-            [REFUSED_SECONDS * n for n in range(5)], abs=0.1
-        )
+        waits = [after - before for before, after in itertools.pairwise(each.at for each in at.asked)]
+        for wait, ceiling in zip(waits, [1.0, 2.0, 4.0, 8.0, 16.0, *[REFUSED_SECONDS] * 7], strict=True):
+            assert ceiling / 2 <= wait <= ceiling + 0.1
         records = [record for record in caplog.records if record.levelno >= logging.WARNING]
         assert [record.message for record in records] == [message]
         assert records[0].resource == "replicasets.apps"
         if named is not None:
             assert named in records[0].fix
+
+
+@pytest.mark.parametrize("code", [401, 403, 404])
+@virtually
+async def test_a_server_that_refuses_everything_while_it_begins_is_asked_again_soon_and_nothing_is_said(
+    code: int, caplog: pytest.LogCaptureFixture
+):
+    async with case(optional=True) as at:
+        at.watch(*BEGINNING, 30.0, then="cut")
+        at.script(*[failure(code)] * 2)
+        at.watch(event("MODIFIED", "a", 10))
+        await asyncio.sleep(34.0)
+
+        assert at.asked[-1].at - 30.0 <= 3.1
+        assert at.told[2:] == ["a@5>a@10"]
+        assert not [record for record in caplog.records if "may" in record.message.lower()]
+
+
+@virtually
+async def test_what_is_optional_and_gone_for_good_is_dropped():
+    async with case(optional=True) as at:
+        at.watch(*BEGINNING, 30.0, then="cut")
+        at.script(*[failure(404)] * 20)
+        await asyncio.sleep(60.0)
+
+        assert at.told[2:] == ["-a@5", "-b@3"]
+
+
+@virtually
+async def test_an_expired_version_is_listed_again_at_once_however_long_the_server_was_in_trouble():
+    async with case() as at:
+        at.watch(*BEGINNING, 30.0, then="cut")
+        at.script(*[failure(502)] * 4, failure(410, "Expired"))
+        at.watch(event("ADDED", "c", 40), bookmark(60, ends=True))
+        await asyncio.sleep(60.0)
+
+        assert at.asked[6].at - at.asked[5].at < 0.1
+        assert sorted(at.reflector.store) == ["ns/c"]
+
+
+@virtually
+async def test_lists_that_expire_again_and_again_are_not_asked_for_at_once():
+    async with case() as at:
+        at.watch(*BEGINNING, 30.0, then="close")
+        at.script(*[failure(410, "Expired")] * 100)
+        await asyncio.sleep(60.0)
+
+        assert len(at.asked) < 10
+
+
+@virtually
+async def test_the_end_of_an_outage_ends_the_wait_and_the_next_waits_are_short_again():
+    over = asyncio.Event()
+
+    async def pause(seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                return await over.wait()
+        except TimeoutError:
+            return False
+
+    async with case(pause=pause) as at:
+        at.script(*[failure(503)] * 7)
+        await asyncio.sleep(60.0)
+        assert len(at.asked) == 7
+        at.script(failure(503), listing(9, obj("a", 5)))
+        asyncio.get_running_loop().call_later(0.2, over.clear)
+        over.set()
+        ended = asyncio.get_running_loop().time()
+        await asyncio.sleep(5.0)
+
+        assert at.asked[7].at == ended
+        assert at.asked[8].at - ended <= 0.9
+        assert at.reflector.has_synced
+
+
+@virtually
+async def test_who_follows_is_told_when_a_kind_is_behind():
+    class Followed:
+        def __init__(self) -> None:
+            self.told: list[tuple[str, float]] = []
+
+        def broke(self, kind: str) -> None:
+            self.told.append((f"broke {kind}", round(asyncio.get_running_loop().time())))
+
+        def resumed(self, kind: str) -> None:
+            self.told.append((f"resumed {kind}", round(asyncio.get_running_loop().time())))
+
+        def complete(self, kind: str) -> None:
+            self.told.append((f"complete {kind}", round(asyncio.get_running_loop().time())))
+
+    followed = Followed()
+    async with case(followed=followed) as at:
+        at.script(failure(500))  # not yet behind, for nothing was known
+        at.script(listing(9, obj("a", 5)))
+        at.watch(30.0, bookmark(10), then="close")
+        at.watch(30.0, bookmark(11), then="cut")
+        at.watch(30.0, EXPIRED)
+        at.watch(event("ADDED", "a", 5), bookmark(60, ends=True))
+        await asyncio.sleep(110.0)
+
+    what = [told.split()[0] for told, _ in followed.told]
+    assert what == [
+        "complete", "resumed",  # listed, then watched
+        "resumed",  # after an end in order
+        "broke", "resumed",
+        "broke", "complete",
+    ]  # fmt: skip
 
 
 @virtually

@@ -1,0 +1,102 @@
+"""Asking for what must be known before anything can begin: a server that is away is waited for, not a reason to end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from scheduler.errors import ApiError, SchedulerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.client.http.request import Request, Response
+    from scheduler.client.requests import Requests
+
+logger = logging.getLogger(__name__)
+
+ASK_SECONDS = 1.0
+REFUSAL_SECONDS = 10.0
+"""How long a refusal is not believed: until it has read its roles, a server that has just begun refuses everything."""
+_TOLD_SECONDS = 30.0
+_ANSWER_SECONDS = 5.0  # where one is slower, the next may find another server
+_REFUSALS = frozenset({401, 403})
+
+
+class StoppedError(SchedulerError):
+    """The process was told to end while it waited."""
+
+
+class PatientRequests:
+    """Requests that are sent again until the server answers them, or refuses them for good.
+
+    Only for requests that may be carried out twice.
+
+    Args:
+        requests: where they go.
+        stop: once it is set, nobody waits any more.
+        meanwhile: what is done while a server is waited for.
+    """
+
+    def __init__(
+        self,
+        requests: Requests,
+        stop: asyncio.Event,
+        *,
+        meanwhile: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
+    ) -> None:
+        self._requests = requests
+        self._stop = stop
+        self._meanwhile = meanwhile
+
+    async def send(self, request: Request) -> Response:
+        """Ask as `Requests.send`.
+
+        Raises:
+            ApiError: refused.
+            StoppedError: the process is to end.
+        """
+        try:
+            return await self._requests.send(request)
+        except ApiError as error:
+            if not _may_pass(error):
+                raise
+            first = error
+        async with self._meanwhile():
+            return await self._ask_on(request, first)
+
+    async def _ask_on(self, request: Request, error: ApiError) -> Response:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        tell_at = began
+        while True:
+            waited = loop.time() - began
+            if not _may_pass(error) or (error.status in _REFUSALS and waited >= REFUSAL_SECONDS):
+                raise error
+            if loop.time() >= tell_at:
+                tell_at = loop.time() + _TOLD_SECONDS
+                logger.warning(
+                    "Waiting for the API server", extra={"error": str(error), "waited_seconds": round(waited)}
+                )
+            await self._pause(max(ASK_SECONDS, error.retry_after_seconds or 0.0))
+            try:
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    return await self._requests.send(request)
+            except TimeoutError:
+                error = ApiError(0, "Timeout", f"{request}: no answer within {_ANSWER_SECONDS:g} s")
+            except ApiError as again:
+                error = again
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            return
+        raise StoppedError("told to end while waiting for the API server")
+
+
+def _may_pass(error: ApiError) -> bool:
+    return error.status in {0, 429, *_REFUSALS} or error.status >= 500
