@@ -41,6 +41,7 @@ class Outages:
     def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
         self._suspected = asyncio.Event()
+        self._asked_at = 0.0  # the loop's time
         self._since: float | None = None  # the loop's time, of an outage that lasts
         self._over = asyncio.Event()  # replaced by another once it is set
         self._callbacks: list[Callable[[], None]] = []
@@ -67,20 +68,23 @@ class Outages:
         """Follow it until cancelled; without, no outage is ever seen."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(SILENCE_SECONDS):
+                async with asyncio.timeout(self._silence_left()):
                     await self._suspected.wait()
-            if self._suspected.is_set() or self._is_silent():
+            if self._suspected.is_set() or self._silence_left() <= 0:
                 await self._ask_until_well()
                 # What fails while the server is well is no reason to ask it all the time.
                 await asyncio.sleep(ASK_SECONDS)
                 self._suspected.clear()
 
-    def _is_silent(self) -> bool:
+    def _silence_left(self) -> float:
+        """Return after how many more seconds without a byte to ask."""
         since = self._connection.silent_since
-        return since is not None and asyncio.get_running_loop().time() - since >= SILENCE_SECONDS
+        if since is None:
+            return SILENCE_SECONDS
+        return max(since, self._asked_at) + SILENCE_SECONDS - asyncio.get_running_loop().time()
 
     async def _ask_until_well(self) -> None:
-        began = asyncio.get_running_loop().time()
+        began = self._asked_at = asyncio.get_running_loop().time()
         while (problem := await self._problem()) is not None:
             if self._since is None:
                 self._since = began

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 5.0
-_RETRIES = 60
+_RETRIES = 8
+"""Of a request, one a second; then kopf ends, which is told, and is begun anew."""
 _CONNECT_SECONDS, _REQUEST_SECONDS = 5.0, 30.0
 _STEADY_SECONDS = 60.0
 """A run that lived this long was no failure to start."""
@@ -79,7 +80,7 @@ class ConfigMapWatch:
         """Begin."""
         # What it says of its own course is of no use here; that it ended, and why, is said below.
         logging.getLogger("kopf").setLevel(logging.WARNING)
-        for name in ("kopf.activities", "kopf._core.reactor.running"):
+        for name in ("kopf.activities", "kopf._core.reactor.running", "kopf._cogs.clients"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._thread.start()
 

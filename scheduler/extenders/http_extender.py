@@ -51,7 +51,9 @@ class HttpExtender:
         ConfigurationError: its certificates cannot be read.
     """
 
-    def __init__(self, settings: Extender, path: str, check_leading: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Extender, path: str, check_leading: Callable[[], None] = lambda: None
+    ) -> None:
         self.settings = settings
         self._check_leading = check_leading
         self.name = settings.url_prefix

@@ -262,6 +262,8 @@ def _informed_judge(stage: Stage, life: Life) -> Daemon:
     """Return a daemon that knows what the server says of nodes and pods, and of all else what this life knows."""
     judge = life.judge()
     judge.cache = cache_from(stage.store)
+    # Room that a preemption would make is for the daemon to make; a pod may sleep until the next flush before it tries.
+    judge.cycles.preemptions.start = lambda *_: None  # type: ignore[method-assign]
     for kind in needs_of(judge.frameworks.values()).kinds:
         known = life.daemon.parts.cache.table.objects(kind) or {}
         for table in (judge.cache.table, judge.parts.cache.table):  # plugins ask the second for objects

@@ -1,0 +1,121 @@
+"""A daemon that begins while the API server is away, as a process: it waits, and says so."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from scheduler.simulator.kubeconfig import write_kubeconfig
+from scheduler.simulator.server import ApiServer
+from tests.builders import node_object, pod_object
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+    from pathlib import Path
+
+PATIENCE_SECONDS = 60.0
+CONFIGURATION = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@asynccontextmanager
+async def daemon(folder: Path, server_port: int, pages: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    kubeconfig = write_kubeconfig(folder / "kubeconfig", f"http://127.0.0.1:{server_port}", None, "admin")
+    with (folder / "log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "scheduler", "run", "--kubeconfig", str(kubeconfig),
+            "--config-map", "default/custom-scheduler", "--secure-port=0", f"--http-port={pages}",
+            "--bind-address=127.0.0.1", "--leader-elect=false", stderr=log,
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def page(pages: int, path: str) -> tuple[int, str]:
+    """What a page says; status 0 where nobody serves it."""
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{pages}{path}") as answer,
+        ):
+            return answer.status, await answer.text()
+    except aiohttp.ClientError:
+        return 0, ""
+
+
+async def until(holds: Callable[[], Coroutine[None, None, bool]]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await holds():  # noqa: ASYNC110 - it is in another process
+            await asyncio.sleep(0.05)
+
+
+def test_it_waits_lives_is_not_ready_and_places_pods_once_the_server_is_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        server_port, pages = free_port(), free_port()
+
+        async def is_ready() -> bool:
+            return (await page(pages, "/readyz"))[0] == 200
+
+        async with daemon(tmp_path, server_port, pages) as process:
+
+            async def lives() -> bool:
+                return (await page(pages, "/livez"))[0] == 200
+
+            await until(lives)
+            assert (await page(pages, "/readyz"))[0] == 500
+            assert "waiting for the API server" in (await page(pages, "/readyz/api-server"))[1]
+            assert process.returncode is None
+
+            async with ApiServer(port=server_port) as server:
+                server.store.create(
+                    "configmaps",
+                    {
+                        "metadata": {"name": "custom-scheduler", "namespace": "default"},
+                        "data": {"config.yaml": CONFIGURATION},
+                    },
+                )
+                server.store.create("nodes", node_object("n1"))
+                server.store.create("pods", pod_object("web"))
+
+                async def is_placed() -> bool:
+                    return bool(server.store.get("pods", "web")["spec"].get("nodeName"))
+
+                await until(is_placed)
+                await until(is_ready)
+                process.send_signal(signal.SIGTERM)
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    assert await process.wait() == 0
+
+    asyncio.run(scenario())
+    assert "Waiting for the API server" in (tmp_path / "log").read_text()
+
+
+def test_who_is_told_to_end_while_it_waits_ends_in_order(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        pages = free_port()
+        async with daemon(tmp_path, free_port(), pages) as process:
+
+            async def lives() -> bool:
+                return (await page(pages, "/livez"))[0] == 200
+
+            await until(lives)
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                assert await process.wait() == 0
+
+    asyncio.run(scenario())
+    assert "Traceback" not in (tmp_path / "log").read_text()
