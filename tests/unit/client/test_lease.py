@@ -479,3 +479,18 @@ async def test_an_answer_nobody_understands_is_a_failed_try(tmp_path: Path, capl
 
         async with asyncio.timeout(20):
             await acquiring
+
+
+@virtually
+async def test_a_candidate_that_is_woken_tries_at_once(tmp_path: Path):
+    async with candidates(tmp_path) as at:
+        at.hold("somebody", leaseDurationSeconds=300)
+        async with at.candidate("a", retry_period=100.0, renew_deadline=200.0, lease_duration=300.0) as a:
+            await asyncio.sleep(20.0)
+            with at.refused():
+                at.hold("")
+                await asyncio.sleep(30.0)
+            assert not a.led
+            a.elector.wake()
+
+            await until(lambda: a.led, seconds=0.1)

@@ -217,3 +217,28 @@ async def test_a_server_that_is_well_is_not_asked_more_often_however_much_fails(
             await asyncio.sleep(0.01)
 
         assert len(at.asked) <= 21
+
+
+@virtually
+async def test_a_connection_that_is_kept_proves_nothing_so_another_is_opened():
+    async with case() as at:
+        at.server.script("GET", "/x", Answer())
+        await at.connection.send(Request("GET", "/x"))
+        at.server.script("GET", READY, Answer())
+        at.connection.in_trouble()
+        await asyncio.sleep(1.0)
+
+        assert len(at.asked) == 1
+        assert len(at.connection._pool._idle) == 2
+
+
+@virtually
+async def test_a_stream_that_is_cut_off_makes_it_ask():
+    async with case() as at:
+        at.server.script("GET", "/w", Stream([b"one\n"], "cut"))
+        with suppress(ApiError):
+            async for _ in at.connection.stream(Request("GET", "/w"), silence_seconds=300.0):
+                pass
+        await asyncio.sleep(1.0)
+
+        assert len(at.asked) == 1
