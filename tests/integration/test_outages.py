@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.objects.durations import Duration
 from scheduler.simulator.faults import requests
 from tests import freezing
 from tests.builders import node_object, pod_object
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from scheduler.app.daemon import Daemon
 
 WITHIN_SECONDS = 5.0
-LEASE_SECONDS = 15.0
+
+
+def seconds(count: int) -> Duration:
+    return Duration(count * 1_000_000_000)
 
 
 def now() -> float:
@@ -54,12 +58,12 @@ async def until_followed(it: Cluster, *daemons: Daemon) -> None:
 
 
 @asynccontextmanager
-async def two(folder: Path) -> AsyncIterator[tuple[Cluster, Replica, Replica]]:
+async def two(folder: Path, **election: Any) -> AsyncIterator[tuple[Cluster, Replica, Replica]]:
     async with cluster(folder) as it:
         it.add_nodes(node_object("n1", cpu="64", pods=1000))
-        async with replica(it, "first") as first:
+        async with replica(it, "first", **election) as first:
             await it.until(lambda: first.is_leading)
-            async with replica(it, "second") as second:
+            async with replica(it, "second", **election) as second:
                 await it.until(lambda: second.daemon.has_synced)
                 await asyncio.sleep(10.0)
                 yield it, first, second
@@ -114,6 +118,17 @@ def test_a_standby_takes_over_as_soon_as_the_server_is_back_from_a_long_outage(t
 
             await it.until(lambda: it.node_of("web"), seconds=WITHIN_SECONDS)
             assert len(second.binds()) == 1
+
+    freezing.run(scenario())
+
+
+def test_it_does_not_wait_for_its_next_try(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        slow = {"lease_duration": seconds(90), "renew_deadline": seconds(80), "retry_period": seconds(60)}
+        async with two(tmp_path, **slow) as (it, _, second):
+            await restart(it, away_seconds=150.0)
+
+            await it.until(lambda: second.is_leading, seconds=WITHIN_SECONDS)
 
     freezing.run(scenario())
 

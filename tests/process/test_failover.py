@@ -22,7 +22,6 @@ TAKEN_OVER = SHORT.lease + BUSY_MACHINE_SECONDS
     [
         ("killed", 3, TAKEN_OVER),
         ("stood still", 2, TAKEN_OVER),
-        ("cut off", 2, TAKEN_OVER),
         ("eaten", 2, TAKEN_OVER),
         ("server restarted", 2, 5.0 + BUSY_MACHINE_SECONDS),
         ("server away", 2, 5.0 + BUSY_MACHINE_SECONDS),

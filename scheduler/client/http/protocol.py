@@ -203,6 +203,8 @@ class HttpProtocol(asyncio.Protocol):
         self.status = 0
         self.headers = []
         self.has_answered = False
+        self._body.clear()  # who was cancelled as an answer came has not taken it
+        self._ahead_bytes = 0
         self._is_busy = True
         self._waiter = self._loop.create_future()
         self._transport.write(request)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
 from scheduler.client.connection import CONNECTION_LOST, NOT_CONNECTED, ApiConnection
 from scheduler.client.http.endpoint import Endpoint
 from scheduler.client.http.pool import CONNECT_SECONDS, IDLE_SECONDS
+from scheduler.client.http.protocol import HttpProtocol
 from scheduler.client.http.request import Request
 from scheduler.errors import ApiError, NotLeadingError
 from tests.unit.client.http.raw_server import OK, Visit, always_ok, raw_server
+from tests.unit.client.scripted_server import Answer, scripted_server
 from tests.virtually import virtually
 
 GET = Request("GET", "/a")
@@ -210,3 +213,26 @@ async def test_closing_ends_what_is_under_way_and_nothing_begins_any_more(reques
             await connection.send(request_)
         assert len(server.requests) == 1
         assert asyncio.get_running_loop().time() == pytest.approx(1.0)
+
+
+@virtually
+async def test_an_answer_nobody_waited_for_any_more_is_not_the_beginning_of_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    complete = HttpProtocol._complete
+
+    def complete_and_cancel(protocol: HttpProtocol) -> None:
+        complete(protocol)
+        asking.cancel()
+
+    async with scripted_server() as server, server.connection() as connection:
+        server.script("GET", "/x", Answer(body={"a": 1}), Answer(body={"b": 2}))
+        asking = asyncio.create_task(connection.send(Request("GET", "/x")))
+        with monkeypatch.context() as patch:
+            patch.setattr(HttpProtocol, "_complete", complete_and_cancel)
+            await asyncio.wait({asking})
+        assert asking.cancelled()
+
+        answer = await connection.send(Request("GET", "/x"))
+
+        assert json.loads(answer.body) == {"b": 2}
