@@ -73,6 +73,7 @@ class FreezableLoop(VirtualTimeLoop):
             if timeout is None:
                 raise RuntimeError("deadlock: every task waits and no timer is set")
             self._now += timeout
+            self._reach_next_timer()
             return ready
 
         self._selector.select = select  # type: ignore[attr-defined]

@@ -45,6 +45,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                 raise RuntimeError("deadlock: every task waits and no timer is set")
             if not ready and timeout:
                 self._now += timeout
+            self._reach_next_timer()
             return ready
 
         self._selector.select = select  # type: ignore[attr-defined]
@@ -55,6 +56,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def stall(self, seconds: float) -> None:
         """Let time pass in the middle of a turn, as when the process was stopped or something held the loop."""
         self._now += seconds
+
+    def _reach_next_timer(self) -> None:
+        """Let a timer that is due within the clock's resolution be due: asyncio calls it, and who looks at the clock then and
+        finds it is too early would wait again, at the same time for ever.
+        """
+        timers = self._scheduled  # type: ignore[attr-defined]
+        if timers and 0.0 < timers[0].when() - self._now < self._clock_resolution:  # type: ignore[attr-defined]
+            self._now = timers[0].when()
 
 
 class LoopClock:
