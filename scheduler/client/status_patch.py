@@ -61,8 +61,9 @@ def _new_condition(wanted: PodCondition, now: datetime) -> dict[str, Any]:
 
 def _changed_condition(old: PodCondition, wanted: PodCondition, now: datetime) -> dict[str, Any]:
     before, after = msgspec.to_builtins(old), msgspec.to_builtins(wanted)
-    # What is empty is in neither, as Go omits it, and so removed.
-    patch = {name: after.get(name) for name in before | after if before.get(name) != after.get(name)}
+    # What is empty is in neither, as Go omits it, and so removed. What has not changed is said again, which kube-scheduler
+    # does not: an answer may have been lost, and the server may hold other words than the pod as last seen.
+    patch = {name: after.get(name) for name in before | after}
     if old.status != wanted.status:
         patch["lastTransitionTime"] = rfc3339(now)
-    return {**patch, "type": wanted.type}
+    return patch
