@@ -62,6 +62,7 @@ class Store(Generic[T]):
             for that; None where it must be.
 
     Attributes:
+        kind: what they are.
         objects: `namespace/name`, or `name` -> the last version that could be read. Not to be changed.
     """
 
@@ -73,7 +74,7 @@ class Store(Generic[T]):
         objects: dict[str, T] | None = None,
         next_version: Callable[[T, bytes, str], T | None] | None = None,
     ) -> None:
-        self._kind = kind
+        self.kind = kind
         self._decode = decode
         self._next_version = next_version
         self._handler = handler
@@ -129,8 +130,8 @@ class Store(Generic[T]):
             self._tell(self._handler.on_undecodable, key, identity, error)
             return
         except Exception as error:
-            logger.exception("Decoder failed", extra={"kind": self._kind, "object": key})
-            reported = ObjectError(self._kind, key, "", f"decoder failed: {error!r}")
+            logger.exception("Decoder failed", extra={"kind": self.kind, "object": key})
+            reported = ObjectError(self.kind, key, "", f"decoder failed: {error!r}")
             self._tell(self._handler.on_undecodable, key, identity, reported)
             return
         self._objects[key] = new
@@ -163,5 +164,5 @@ class Store(Generic[T]):
         try:
             method(*arguments)
         except Exception:
-            fields = {"kind": self._kind, "object": key, "handler": method.__name__}
+            fields = {"kind": self.kind, "object": key, "handler": method.__name__}
             logger.exception("Event handler failed", extra=fields)

@@ -317,6 +317,11 @@ class SchedulingQueue(QueueView):
             elif place in {Place.UNSCHEDULABLE, Place.GATED}:
                 self._requeue(self._contents.pods[uid], Strategy.IMMEDIATELY, label, at=at)
 
+    @property
+    def backlog(self) -> int:
+        """How many events some of the waiting pods have not been shown yet."""
+        return len(self._backlog)
+
     def work(self, now: float) -> None:
         """Go on with what is to be done, for one slice: pods whose time has come, then events, in their order."""
         self.flush(now, until=now + self._slice_seconds)
