@@ -120,13 +120,15 @@ def _marked(raw: bytes, resource_version: str) -> tuple[bytes, bytes, list[bytes
     if not (found and status_key) or metadata.count(version) != 1:
         return None
     if b"managedFields" in found:
-        _, key, spec = spec.partition(b',"spec":{')
-        if not key:
+        fields, key, spec = spec.partition(b',"spec":{')
+        if not (key and fields.endswith(b"}]}")):  # the last of the metadata
             return None
-    first, *beats = status.split(b'"lastHeartbeatTime":"')
-    if not all(_TIME.match(beat) for beat in beats):
-        return None
-    return metadata.replace(version, b""), spec, [first, *(beat[_TIME_LENGTH:] for beat in beats)]
+    parts = status.split(b'"lastHeartbeatTime":"')
+    for number in range(1, len(parts)):
+        if _TIME.match(parts[number]) is None:
+            return None
+        parts[number] = parts[number][_TIME_LENGTH:]
+    return metadata.replace(version, b""), spec, parts
 
 
 def _without_heartbeat(raw: bytes) -> object:
