@@ -138,7 +138,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
     def _awaited_of_pods(self, pod: PodInfo) -> set[Hashable]:
         """Return the labels of which others in the namespace must have one to be counted, or that they be there."""
-        anybody = {(pod.namespace, ANYBODY)}
+        anybody: set[Hashable] = {(pod.namespace, ANYBODY)}
         if self._may_change(pod):
             return anybody
         try:
