@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import WeightedTerm
 
+_ANYBODY: Final = ""  # what every pod brings, whatever its labels are
 _OWN: Final = "own"  # of a label: of the waiting pod
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -81,6 +82,7 @@ def brought_by_pod(old: PodInfo | None, new: PodInfo | None) -> set[Hashable] | 
         if each is not None:
             if not _is_placed(each):
                 return set()
+            keys.add(_ANYBODY)  # some await that a label is not there
             keys.update(keys_of_labels(each.labels))
     if old is not None and new is None:
         others = old.affinity_terms

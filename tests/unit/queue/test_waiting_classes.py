@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -120,7 +121,7 @@ def pods(draw: st.DrawFn, name: str, *, on: str = "") -> Any:
     }
     return pod(
         name,
-        namespace=draw(st.sampled_from(["n1", "n2"])),
+        namespace=draw(st.sampled_from(["n1", "n1", "n1", "n2"])),
         node=on,
         uid=name,
         labels=draw(LABELS),
@@ -133,9 +134,9 @@ def pods(draw: st.DrawFn, name: str, *, on: str = "") -> Any:
 
 
 @st.composite
-def nodes(draw: st.DrawFn) -> Any:
+def nodes(draw: st.DrawFn, name: str) -> Any:
     return node(
-        draw(st.sampled_from(["n0", "n1"])),
+        name,
         labels=draw(LABELS),
         cpu=draw(st.sampled_from(["1", "4"])),
         taints=draw(st.sampled_from([[], ["t=1:NoSchedule"]])),
@@ -145,23 +146,18 @@ def nodes(draw: st.DrawFn) -> Any:
 
 
 @st.composite
-def events(draw: st.DrawFn) -> Any:
-    kind = draw(st.sampled_from(["node", "pod"]))
-    if kind == "node":
-        old, new = draw(nodes()), draw(nodes())
-        return draw(
-            st.sampled_from(
-                [(NODE_ADD, None, new), (NODE_DELETE, old, None)]
-                + [(each, old, new) for each in node_changes(old, new)]
-            )
-        )
+def node_events(draw: st.DrawFn) -> Any:
+    name = draw(st.sampled_from(["n0", "n1"]))
+    old, new = draw(nodes(name)), draw(nodes(name))
+    changes = [(each, old, new) for each in node_changes(old, new)]
+    return draw(st.sampled_from([(NODE_ADD, None, new), (NODE_DELETE, old, None), *changes]))
+
+
+@st.composite
+def pod_events(draw: st.DrawFn) -> Any:
     old, new = draw(pods("other", on="n0")), draw(pods("other", on="n0"))
-    return draw(
-        st.sampled_from(
-            [(ASSIGNED_POD_ADD, None, new), (ASSIGNED_POD_DELETE, old, None)]
-            + [(each, old, new) for each in pod_changes(old, new)]
-        )
-    )
+    changes = [(each, old, new) for each in pod_changes(old, new)]
+    return draw(st.sampled_from([(ASSIGNED_POD_ADD, None, new), (ASSIGNED_POD_DELETE, old, None), *changes]))
 
 
 def profile() -> Parts:
@@ -171,45 +167,50 @@ def profile() -> Parts:
 
 
 PARTS = profile()
-REJECTORS = st.sets(
-    st.sampled_from(sorted(PARTS.profiles.events("custom-scheduler"))), min_size=1, max_size=2
-)
+EVENTS = {
+    "InterPodAffinity": st.one_of(pod_events(), pod_events(), node_events()),
+    "NodeAffinity": node_events(),
+    "NodePorts": pod_events(),
+    "NodeResourcesFit": st.one_of(pod_events(), node_events()),
+    "PodTopologySpread": st.one_of(pod_events(), node_events()),
+    "TaintToleration": node_events(),
+}
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
-@given(
-    waiting=st.lists(
-        st.tuples(st.integers(0, 3).flatmap(lambda n: pods(f"w{n}")), REJECTORS), min_size=1, max_size=5
-    ),
-    happened=st.lists(events(), min_size=1, max_size=4),
-)
-def test_an_event_wakes_whom_asking_about_every_pod_would_wake(waiting: Any, happened: Any) -> None:
-    parts = Parts(ManualClock(1000.0), NoObserver(), IN_TREE)
-    parts.profiles.swap(PARTS.profiles.frameworks)
-    queue = parts.queue
-    for number, (each, rejectors) in enumerate(waiting):
-        own = pod_of(each, f"{each.uid}-{number}")
-        queue.add(own)
-        queued = queue.pop()
-        assert queued is not None
-        queue.add_unschedulable(queued, unschedulable_plugins=rejectors)
+def is_waiting(parts: Parts, uid: str) -> bool:
+    return parts.queue.place_of(uid) is Place.UNSCHEDULABLE
+
+
+@pytest.mark.parametrize("plugin", EVENTS)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=st.data(), waiting=st.lists(pods("waiting"), min_size=2, max_size=4))
+def test_an_event_wakes_whom_asking_about_every_pod_would_wake(
+    plugin: str, data: st.DataObject, waiting: Any
+) -> None:
+    happened = data.draw(st.lists(EVENTS[plugin], min_size=3, max_size=6))
     for event, old, new in happened:
+        parts = Parts(ManualClock(1000.0), NoObserver(), IN_TREE)
+        parts.profiles.swap(PARTS.profiles.frameworks)
+        queue, uids = parts.queue, [f"w{number}" for number in range(len(waiting))]
+        for uid, each in zip(uids, waiting, strict=True):
+            queue.add(renamed(each, uid))
+            queued = queue.pop()
+            assert queued is not None
+            queue.add_unschedulable(queued, unschedulable_plugins=[plugin])
+        asked = [(uid, queue.get(uid)) for uid in uids]
         helped = {
-            queued.pod.uid
-            for queued in queue.pods()
-            if queue.place_of(queued.pod.uid) is Place.UNSCHEDULABLE
-            and queue._hints.strategy(queued, event, old, new) is not Strategy.SKIP
+            uid
+            for uid, queued in asked
+            if queued and queue._hints.strategy(queued, event, old, new) is not Strategy.SKIP
         }
-        before = {
-            each.pod.uid for each in queue.pods() if queue.place_of(each.pod.uid) is Place.UNSCHEDULABLE
-        }
+
         queue.move_all(event, old, new)
+
         queue.check()
-        after = {each.pod.uid for each in queue.pods() if queue.place_of(each.pod.uid) is Place.UNSCHEDULABLE}
-        assert before - after == helped
+        assert {uid for uid in uids if not is_waiting(parts, uid)} == helped
 
 
-def pod_of(written: Any, uid: str) -> Any:
+def renamed(written: Any, uid: str) -> Any:
     fields = dict(written.object)
     fields["metadata"] = {**fields["metadata"], "uid": uid, "name": uid}
 
