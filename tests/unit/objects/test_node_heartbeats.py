@@ -83,7 +83,7 @@ def test_without_managed_fields_it_is_seen_as_well() -> None:
         {"spec__podCIDR": "10.0.1.0/24"},
         {"status__conditions__0__status": "False"},
         {"status__conditions__0__lastTransitionTime": "2026-01-01T00:00:10Z"},
-        {"status__conditions__1__lastHeartbeatTime": "soon"},
+        {"status__conditions__1__lastHeartbeatTime": "no time, as long too"},
         {"status__conditions__1__lastHeartbeatTime": None},
         {"status__allocatable__cpu": "5"},
         {"status__images": [{"names": ["a"], "sizeBytes": 1}]},
