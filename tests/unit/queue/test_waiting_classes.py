@@ -215,3 +215,34 @@ def renamed(written: Any, uid: str) -> Any:
     fields["metadata"] = {**fields["metadata"], "uid": uid, "name": uid}
 
     return decode_pod(msgspec.json.encode(fields))
+
+
+@pytest.mark.parametrize(
+    ("selector", "woken"),
+    [
+        pytest.param({"matchLabels": {"x": "a"}}, {"kept-away"}, id="a value"),
+        pytest.param(
+            {"matchExpressions": [{"key": "x", "operator": "Exists"}]}, {"kept-away"}, id="any value"
+        ),
+        pytest.param(
+            {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]},
+            {"other"},
+            id="without the label",
+        ),
+    ],
+)
+def test_a_pod_that_left_wakes_those_that_it_kept_away(selector: Any, woken: set[str]) -> None:
+    parts = Parts(ManualClock(1000.0), NoObserver(), IN_TREE)
+    parts.profiles.swap(PARTS.profiles.frameworks)
+    labels = {"kept-away": {"x": "a"}, "other": {"y": "b"}}
+    for name, own in labels.items():
+        parts.queue.add(pod(name, namespace="n1", labels=own, uid=name))
+        queued = parts.queue.pop()
+        assert queued is not None
+        parts.queue.add_unschedulable(queued, unschedulable_plugins=["InterPodAffinity"])
+    apart = required([{"labelSelector": selector, "topologyKey": "zone"}])
+    left = pod("left", namespace="n1", node="n0", affinity={"podAntiAffinity": apart})
+
+    parts.queue.move_all(ASSIGNED_POD_DELETE, left, None)
+
+    assert {name for name in labels if not is_waiting(parts, name)} == woken
