@@ -86,6 +86,7 @@ class WaitingClasses:
         self._by_plugin: dict[str, _Classes] = {}
         self._wishes: dict[int, _Wish] = {}  # id of a wish of `registered`
         self._kinds: dict[Hashable, _Kind] = {}
+        self._failed: set[int] = set()  # ids of what failed: it was told once
 
     def key_of(self, queued: QueuedPodInfo) -> tuple[Hashable, frozenset[str]]:
         """Return which class a pod belongs to as it is now, and whose word could wake it."""
@@ -94,7 +95,7 @@ class WaitingClasses:
         kind = self._kinds.get(who)
         if kind is None:
             kind = self._kinds[who] = self._kind(rejectors | pending, queued.gating_plugin)
-        return (who, _read(kind.alike, queued.pod)), kind.plugins
+        return (who, self._read(kind, queued)), kind.plugins
 
     def of(self, queued: QueuedPodInfo) -> WaitingClass:
         """Return the class of a pod, which is to be a member then."""
@@ -141,7 +142,7 @@ class WaitingClasses:
             if classes is None:
                 continue
             for wish in wishes:
-                brought = _brought(plugin, wish, old, new)
+                brought = self._brought(plugin, wish, old, new)
                 if brought is None or (brought and wish.awaits is None):
                     found.update(classes)
                 elif brought and (filed := self._wishes.get(id(wish))) is not None:
@@ -170,13 +171,59 @@ class WaitingClasses:
 
     def _file(self, found: WaitingClass, wish: EventWithHint, pod: PodInfo) -> None:
         filed = self._wishes.setdefault(id(wish), _Wish())
-        keys = _awaited(wish, pod)
+        keys = self._awaited(wish, pod)
         if keys is None:
             filed.of_any[found] = None
         else:
             for key in keys:
                 filed.by_key.setdefault(key, {})[found] = None
         found.places.append((filed, keys))
+
+    def _read(self, kind: _Kind, queued: QueuedPodInfo) -> Hashable:
+        """Return all that hints read of a pod; the pod itself where that is not known."""
+        pod = queued.pod
+        if kind.alike is None:
+            return pod.uid
+        try:
+            read = tuple([each(pod) for each in kind.alike])
+            hash(read)
+        except Exception:
+            if id(kind.alike) not in self._failed:
+                self._failed.add(id(kind.alike))
+                logger.exception(
+                    "What hints read of a pod is not known; it is asked about alone",
+                    extra={"pod": pod.key, "plugins": sorted(kind.plugins)},
+                )
+            return pod.uid
+        return read
+
+    def _brought(self, plugin: str, wish: EventWithHint, old: Any, new: Any) -> Collection[Hashable] | None:
+        if wish.brings is None or id(wish) in self._failed:
+            return None
+        try:
+            return wish.brings(old, new)
+        except Exception:
+            self._failed.add(id(wish))
+            logger.exception(
+                "What an event brings is not known; everybody is asked",
+                extra={"plugin": plugin, "event": wish.event.label},
+            )
+            return None
+
+    def _awaited(self, wish: EventWithHint, pod: PodInfo) -> Collection[Hashable] | None:
+        assert wish.awaits is not None
+        if id(wish) in self._failed:
+            return None
+        try:
+            keys = wish.awaits(pod)
+            return None if keys is None or len(keys) > _MOST_KEYS else frozenset(keys)
+        except Exception:
+            self._failed.add(id(wish))
+            logger.exception(
+                "What a pod awaits is not known; it is asked about at every event",
+                extra={"pod": pod.key, "event": wish.event.label},
+            )
+            return None
 
     def check(self) -> None:
         """Assert what always holds."""
@@ -192,44 +239,3 @@ class WaitingClasses:
                 astray = [found.key for found in classes if self._classes.get(found.key) is not found]
                 assert not astray, f"classes {astray} are filed and not there"
             assert all(wish.by_key.values()), "a key is kept without classes"
-
-
-def _read(alike: tuple[Callable[[PodInfo], Hashable], ...] | None, pod: PodInfo) -> Hashable:
-    """Return all that hints read of a pod; the pod itself where that is not known."""
-    if alike is None:
-        return pod.uid
-    try:
-        read = tuple([each(pod) for each in alike])
-        hash(read)
-    except Exception:
-        logger.exception(
-            "What a hint reads is not known; the pod is asked about alone", extra={"pod": pod.key}
-        )
-        return pod.uid
-    return read
-
-
-def _brought(plugin: str, wish: EventWithHint, old: Any, new: Any) -> Collection[Hashable] | None:
-    if wish.brings is None:
-        return None
-    try:
-        return wish.brings(old, new)
-    except Exception:
-        logger.exception(
-            "What an event brings is not known; everybody is asked",
-            extra={"plugin": plugin, "event": wish.event.label},
-        )
-        return None
-
-
-def _awaited(wish: EventWithHint, pod: PodInfo) -> Collection[Hashable] | None:
-    assert wish.awaits is not None
-    try:
-        keys = wish.awaits(pod)
-    except Exception:
-        logger.exception(
-            "What a pod awaits is not known; it is asked about at every event",
-            extra={"pod": pod.key, "event": wish.event.label},
-        )
-        return None
-    return None if keys is None or len(keys) > _MOST_KEYS else frozenset(keys)
