@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.in_flight import RecordedEvent
 
+_LONGEST_TURN_SECONDS = 0.1
 _MOST = 10_000
 """So many events wait at most; then the first is done at once, whatever it takes: whoever sends them has to wait."""
 
@@ -52,18 +53,22 @@ class Backlog:
         self._clock = clock
         self._slice_seconds = slice_seconds
         self._left = slice_seconds  # of the present turn
+        self._turn_began = clock.monotonic()
+        self._is_at_work = False
         self._works = deque[Work]()
 
     def do(self, work: Work) -> int:
         """Do it after all that came before, as far as this turn allows; return how many pods are tried again by that."""
         self._works.append(work)
-        if len(self._works) > _MOST:
-            return sum(self._works.popleft().steps)
-        return self._go_on() if len(self._works) == 1 else 0
+        if self._is_at_work:
+            return 0
+        if self._slice_seconds < inf and self._clock.monotonic() - self._turn_began > _LONGEST_TURN_SECONDS:
+            self._begin_turn()  # nobody takes turns: who stands by tries no pods
+        return self._go_on(at_least_the_first=len(self._works) > _MOST)
 
     def take_turn(self) -> int:
         """Begin the next turn, and use it; return how many pods are tried again by that."""
-        self._left = self._slice_seconds
+        self._begin_turn()
         return self._go_on() if self._works else 0
 
     def since(self, number: int) -> Iterable[Work]:
@@ -77,24 +82,40 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._works)
 
-    def _go_on(self) -> int:
+    def _begin_turn(self) -> None:
+        self._left = self._slice_seconds
+        if self._left < inf:
+            self._turn_began = self._clock.monotonic()
+
+    def _go_on(self, *, at_least_the_first: bool = False) -> int:
+        self._is_at_work = True
+        try:
+            if self._left == inf:
+                return self._do_all()
+            moved = sum(self._works.popleft().steps) if at_least_the_first else 0
+            return moved + (self._do_some() if self._left > 0 else 0)
+        finally:
+            self._is_at_work = False
+
+    def _do_all(self) -> int:
         moved = 0
-        if self._left == inf:
-            while self._works:
-                moved += sum(self._works[0].steps)
-                self._works.popleft()
-            return moved
-        if self._left <= 0:
-            return 0
-        began = self._clock.monotonic()
+        while self._works:
+            moved += sum(self._works[0].steps)
+            self._works.popleft()
+        return moved
+
+    def _do_some(self) -> int:
+        moved, began = 0, self._clock.monotonic()
         until, now = began + self._left, began
-        while self._works and now < until:
-            for has_moved in self._works[0].steps:
-                moved += has_moved
-                now = self._clock.monotonic()
-                if now >= until:
-                    break
-            else:
-                self._works.popleft()
-        self._left -= now - began
+        try:
+            while self._works and now < until:
+                for has_moved in self._works[0].steps:
+                    moved += has_moved
+                    now = self._clock.monotonic()
+                    if now >= until:
+                        break
+                else:
+                    self._works.popleft()
+        finally:
+            self._left -= now - began
         return moved

@@ -274,7 +274,7 @@ class SchedulingQueue(QueueView):
             How many pods went to activeQ or backoffQ; those that are left for `work` are not counted.
         """
         moved, waiting = 0, self._contents.unschedulable
-        if waiting:
+        if waiting or self._backlog:
             waiting.events += 1
             recorded = RecordedEvent(event, old, new)
             steps = self._waking.steps(recorded, waiting.events, pre_check)

@@ -257,3 +257,19 @@ def test_slices_wake_whom_doing_all_at_once_wakes(steps: int, first: Any, sizes:
         cluster.turns()
         found.append(cluster.retried())
     assert found[0] == found[1]
+
+
+def test_where_nobody_takes_turns_events_go_on_with_what_is_left() -> None:
+    """A daemon that stands by tries no pods, and keeps the gated ones."""
+    cluster = SlicedCluster(20)
+    waiting(cluster, 50, "Taints")
+    cluster.queue.move_all(NODE_TAINT, SMALL, LARGE)
+    left = cluster.queue.backlog
+
+    for _ in range(60):
+        cluster.clock.advance(0.2)
+        cluster.queue.move_all(CSI_NODE_ADD)
+
+    assert left == 1
+    assert cluster.queue.backlog == 0
+    assert len(cluster.retried()) == 50
