@@ -6,7 +6,7 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -30,8 +30,15 @@ from scheduler.framework import (
     Status,
     default_normalize_score,
 )
+from scheduler.objects.label_keys import (
+    keys_of_changes,
+    keys_of_labels,
+    keys_of_requirements,
+    keys_of_rule,
+)
 from scheduler.objects.selectors import (
     METADATA_NAME,
+    LabelRule,
     NodeRule,
     Operator,
     SelectorError,
@@ -48,6 +55,7 @@ if TYPE_CHECKING:
 
     from scheduler.errors import FieldError
     from scheduler.framework import CycleState
+    from scheduler.objects.label_keys import LabelKey
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import NodeSelectorTerm, PreferredSchedulingTerm
@@ -62,6 +70,7 @@ _TABLE = (
     Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (REASON_ENFORCED,)),
     Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (REASON_POD,)),
 )
+_NEW_NODE: Final = ""  # what a node brings that came, beside its labels
 _PRE_SCORE = "PreScoreNodeAffinity"
 
 
@@ -111,7 +120,7 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
 
     def events(self) -> Sequence[EventWithHint]:
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
-        return (EventWithHint(node, self._after_node_change),)
+        return (EventWithHint(node, self._after_node_change, self.signature, _brought, _awaited),)
 
     def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
         added = self._added_required
@@ -169,6 +178,32 @@ def _term_faults(term: NodeSelectorTerm, path: str) -> Iterator[FieldError]:
             parse_node_term(term, path)
         except SelectorError as error:
             yield from error.faults
+
+
+def _brought(old: NodeObject | None, new: NodeObject) -> set[LabelKey]:
+    """Return what of a node that came or got other labels may make it one that a pod demands."""
+    if old is not None:
+        return set(keys_of_changes(old.labels, new.labels))
+    return {_NEW_NODE, (METADATA_NAME, new.name), *keys_of_labels(new.labels)}
+
+
+def _awaited(pod: PodInfo) -> set[LabelKey]:
+    required = pod.required_node_affinity
+    keys = set(keys_of_requirements(required.labels))
+    if not required.labels and required.terms is None:
+        keys.add(_NEW_NODE)
+    for term in required.terms or ():
+        keys.update(keys_of_requirements(term.labels))
+        names = {
+            (METADATA_NAME, name)
+            for field in term.fields
+            if field.key == METADATA_NAME and field.operator is Operator.IN
+            for name in field.values
+        }
+        keys |= names
+        if not (names or required.labels) and keys_of_rule(LabelRule(term.labels)) is None:
+            keys.add(_NEW_NODE)
+    return keys
 
 
 def _preferred(pod: PodInfo) -> tuple[PreferredSchedulingTerm, ...]:

@@ -22,6 +22,8 @@ from scheduler.framework import (
     Outcomes,
     PreFilterPlugin,
     QueueingHint,
+    brings_nothing,
+    reads_nothing,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +56,10 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
     def events(self) -> Sequence[EventWithHint]:
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE)
         pod = ClusterEvent(EventResource.POD, ActionType.UPDATE)
-        return (EventWithHint(node, self._after_node_change), EventWithHint(pod, self._after_pod_update))
+        return (
+            EventWithHint(node, self._after_node_change, reads_nothing),
+            EventWithHint(pod, self._after_pod_update, reads_nothing, brings_nothing),
+        )
 
     def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
         """Wake after any change of what a node declares; whether it is what the pod lacks is left to Filter."""

@@ -45,7 +45,7 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
     def events(self) -> Sequence[EventWithHint]:
         pod = ClusterEvent(EventResource.POD, ActionType.DELETE)
         node = ClusterEvent(EventResource.NODE, ActionType.ADD)
-        return (EventWithHint(pod, self._after_pod_deleted), EventWithHint(node))
+        return (EventWithHint(pod, self._after_pod_deleted, self.signature, _brought), EventWithHint(node))
 
     def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> QueueingHint:
         """Wake a pod that wants a port which the deleted one held, on whatever node."""
@@ -64,3 +64,8 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
         wanted: tuple[HostPort, ...] = state.read(_PRE_FILTER, tuple)
         refused = snapshot.used_ports.judge(lambda used: any_conflict(wanted, used))
         return Outcomes.refuse(refused, REASON)
+
+
+def _brought(old: PodInfo, _new: None) -> Sequence[HostPort]:
+    """Return what a pod brings that left."""
+    return old.host_ports

@@ -18,7 +18,9 @@ from scheduler.framework import (
     PreScorePlugin,
     QueueingHint,
     ScorePlugin,
+    brings_nothing,
     default_normalize_score,
+    reads_nothing,
 )
 from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration, tolerated
 
@@ -49,8 +51,8 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)
         pod = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION)
         return (
-            EventWithHint(node, self._after_node_change),
-            EventWithHint(pod, self._after_toleration_change),
+            EventWithHint(node, self._after_node_change, self.signature),
+            EventWithHint(pod, self._after_toleration_change, reads_nothing, brings_nothing),
         )
 
     def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:

@@ -10,14 +10,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from scheduler.framework import QueueingHint
+from scheduler.objects.label_keys import keys_of_changes, keys_of_labels, keys_of_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
+    from scheduler.objects.label_keys import LabelKey
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import WeightedTerm
 
+_ANYBODY: Final = ""  # what every pod brings, whatever its labels are
+_OWN: Final = "own"  # of a label: of the waiting pod
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -64,6 +68,60 @@ def after_node_change(pod: PodInfo, old: NodeObject | None, new: NodeObject) -> 
             key in before and before[key] != after.get(key) for key in unwanted
         )
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def alike(pod: PodInfo) -> Hashable:
+    """Return all that the hints read of a waiting pod."""
+    return pod.affinity_terms, pod.namespace, frozenset(pod.labels.items())
+
+
+def brought_by_pod(old: PodInfo | None, new: PodInfo | None) -> set[Hashable] | None:
+    """Return what a pod brings that came, went or got other labels: its labels, and whom it kept away."""
+    keys: set[Hashable] = set()
+    for each in (old, new):
+        if each is not None:
+            if not _is_placed(each):
+                return set()
+            keys.add(_ANYBODY)  # some await that a label is not there
+            keys.update(keys_of_labels(each.labels))
+    if old is not None and new is None:
+        others = old.affinity_terms
+        if others.faults:
+            return None
+        if others.required_anti_affinity:
+            kept_away = keys_of_rule(others.required_anti_affinity[0].term.rule)
+            if kept_away is None:
+                return None
+            keys.update((_OWN, key) for key in kept_away)
+    return keys
+
+
+def awaited_of_pods(pod: PodInfo) -> set[Hashable] | None:
+    """Return the labels of which others must have one, and the pod's own, which others may keep away."""
+    terms = pod.affinity_terms
+    if terms.faults:
+        return None
+    keys: set[Hashable] = {(_OWN, key) for key in keys_of_labels(pod.labels)}
+    for some in (terms.required_affinity, terms.required_anti_affinity):
+        if some:  # all of them must mean the other pod, so the first
+            wanted = keys_of_rule(some[0].term.rule)
+            if wanted is None:
+                return None
+            keys |= wanted
+    return keys
+
+
+def brought_by_node(old: NodeObject | None, new: NodeObject) -> set[LabelKey] | None:
+    """Return the labels of a node that came or changed; a new one may help whoever keeps away from others."""
+    return None if old is None else set(keys_of_changes(old.labels, new.labels))
+
+
+def awaited_of_nodes(pod: PodInfo) -> set[LabelKey] | None:
+    """Return the topology keys of what a pod requires."""
+    terms = pod.affinity_terms
+    if terms.faults:
+        return None
+    return {each.term.topology_key for each in (*terms.required_affinity, *terms.required_anti_affinity)}
 
 
 def _is_placed(pod: PodInfo) -> bool:

@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plugins.inter_pod_affinity.filtering import AffinityState
-from plugins.inter_pod_affinity.hints import after_node_change, after_pod_change
+from plugins.inter_pod_affinity.hints import (
+    after_node_change,
+    after_pod_change,
+    alike,
+    awaited_of_nodes,
+    awaited_of_pods,
+    brought_by_node,
+    brought_by_pod,
+)
 from plugins.inter_pod_affinity.scoring import ScoreState, normalized
 from plugins.inter_pod_affinity.terms import NAMESPACES, TermReader
 from scheduler.errors import FieldError
@@ -79,7 +87,10 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._reader = TermReader()
 
     def events(self) -> Sequence[EventWithHint]:
-        return (EventWithHint(_POD_EVENT, after_pod_change), EventWithHint(_NODE_EVENT, after_node_change))
+        return (
+            EventWithHint(_POD_EVENT, after_pod_change, alike, brought_by_pod, awaited_of_pods),
+            EventWithHint(_NODE_EVENT, after_node_change, alike, brought_by_node, awaited_of_nodes),
+        )
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         terms = pod.affinity_terms

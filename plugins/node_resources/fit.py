@@ -132,9 +132,9 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE)
         device_class = ClusterEvent(EventResource.DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE)
         return (
-            EventWithHint(pod, self._after_pod_event),
-            EventWithHint(node, self._after_node_change),
-            EventWithHint(device_class, self._after_device_class_event),
+            EventWithHint(pod, self._after_pod_event, _amounts),
+            EventWithHint(node, self._after_node_change, _amounts),
+            EventWithHint(device_class, self._after_device_class_event, _amounts),
         )
 
     def _after_pod_event(self, pod: PodInfo, old: PodInfo, new: PodInfo | None) -> QueueingHint:
@@ -309,6 +309,11 @@ def _outcome(reasons: Sequence[str], lacking: Sequence[bool], hopeless: bool) ->
     if not given:
         return PASS
     return Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE, given)
+
+
+def _amounts(pod: PodInfo) -> Hashable:
+    """Return all that is read of a pod that waits for room."""
+    return tuple(pod.resources.requests.items()), tuple(pod.resources.taken.items())
 
 
 def _fits_empty(

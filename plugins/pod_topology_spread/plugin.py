@@ -12,6 +12,7 @@ from plugins.pod_topology_spread.args import PodTopologySpreadArgs
 from plugins.pod_topology_spread.constraints import ConstraintReader, has_keys
 from plugins.pod_topology_spread.default_selector import KINDS, DefaultSelectors
 from plugins.pod_topology_spread.filtering import SpreadState
+from plugins.pod_topology_spread.keys import ANYBODY, brought_by_node, brought_by_pod
 from plugins.pod_topology_spread.scoring import ScoreState
 from scheduler.framework import (
     SKIP,
@@ -27,11 +28,12 @@ from scheduler.framework import (
     ScorePlugin,
     Status,
 )
+from scheduler.objects.label_keys import keys_of_rule
 from scheduler.objects.selectors import SelectorError
 from scheduler.objects.topology_spread import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from plugins.pod_topology_spread.constraints import SpreadConstraint
     from scheduler.framework import CycleState, Outcomes
@@ -71,8 +73,12 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
     def events(self) -> Sequence[EventWithHint]:
         return (
-            EventWithHint(_POD_EVENT, self._after_pod_change),
-            EventWithHint(_NODE_EVENT, self._after_node_change),
+            EventWithHint(
+                _POD_EVENT, self._after_pod_change, self._alike, brought_by_pod, self._awaited_of_pods
+            ),
+            EventWithHint(
+                _NODE_EVENT, self._after_node_change, self._alike, brought_by_node, self._awaited_of_nodes
+            ),
         )
 
     def _after_pod_change(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> QueueingHint:
@@ -120,6 +126,42 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
                 )
             )
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+    def _alike(self, pod: PodInfo) -> Hashable:
+        """Return all that the hints read of a waiting pod."""
+        if self._may_change(pod):
+            return pod.namespace, frozenset(pod.labels.items())
+        try:
+            return pod.namespace, self._constraints(pod, DO_NOT_SCHEDULE)
+        except SelectorError:
+            return pod.namespace, None
+
+    def _awaited_of_pods(self, pod: PodInfo) -> set[Hashable]:
+        """Return the labels of which others in the namespace must have one to be counted, or that they be there."""
+        anybody: set[Hashable] = {(pod.namespace, ANYBODY)}
+        if self._may_change(pod):
+            return anybody
+        try:
+            counted = [keys_of_rule(each.rule) for each in self._constraints(pod, DO_NOT_SCHEDULE)]
+        except SelectorError:
+            return anybody
+        if None in counted:
+            return anybody
+        return {(pod.namespace, key) for keys in counted for key in keys or ()}
+
+    def _awaited_of_nodes(self, pod: PodInfo) -> set[str] | None:
+        """Return the topology keys of a pod's constraints."""
+        try:
+            constraints = self._constraints(pod, DO_NOT_SCHEDULE)
+        except SelectorError:
+            return None
+        return None if self._may_change(pod) else {each.topology_key for each in constraints}
+
+    def _may_change(self, pod: PodInfo) -> bool:
+        """Whether a pod's constraints are deduced from objects that come and go."""
+        return not pod.pod.spec.topology_spread_constraints and any(
+            each.when_unsatisfiable == DO_NOT_SCHEDULE for each in self._defaults
+        )
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         self._selectors.look_at(snapshot)

@@ -30,6 +30,8 @@ from scheduler.framework import (
     PreEnqueuePlugin,
     QueueingHint,
     Status,
+    brings_nothing,
+    reads_nothing,
 )
 from scheduler.framework.preemption import (
     REPORT,
@@ -120,7 +122,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         The hint itself helps nobody: which pods leaving lets the pod fit is for those to say that refused it.
         """
         deleted = ClusterEvent(EventResource.POD, ActionType.DELETE)
-        return (EventWithHint(deleted, _helps_nobody),)
+        return (EventWithHint(deleted, _helps_nobody, reads_nothing, brings_nothing),)
 
     async def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.volume_binding.migration import MIGRATED_PLUGINS
+from plugins.volumes.storage import claims_awaited, key_brought
 from scheduler.framework import ActionType, ClusterEvent, EventResource, EventWithHint, QueueingHint
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
@@ -69,7 +70,12 @@ _ADD_OR_UPDATE = ActionType.ADD | ActionType.UPDATE
 
 EVENTS: Final[Sequence[EventWithHint]] = (
     EventWithHint(ClusterEvent(EventResource.STORAGE_CLASS, _ADD_OR_UPDATE), _after_class_change),
-    EventWithHint(ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _ADD_OR_UPDATE), _after_claim_change),
+    EventWithHint(
+        ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _ADD_OR_UPDATE),
+        _after_claim_change,
+        brings=key_brought,
+        awaits=claims_awaited,
+    ),
     EventWithHint(ClusterEvent(EventResource.PERSISTENT_VOLUME, _ADD_OR_UPDATE)),
     EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)),
     EventWithHint(ClusterEvent(EventResource.CSI_NODE, _ADD_OR_UPDATE), _after_csi_node_change),

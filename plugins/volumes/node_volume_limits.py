@@ -17,7 +17,16 @@ import numpy as np
 from plugins.volumes.attachable import UncountableError, Volumes, attachable_volumes
 from plugins.volumes.attached import AttachedVolumes
 from plugins.volumes.csi_migration import in_tree_plugin, inline_handle
-from plugins.volumes.storage import CLAIMS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUMES, Storage
+from plugins.volumes.storage import (
+    CLAIMS,
+    CSI_NODES,
+    STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
+    VOLUMES,
+    Storage,
+    claims_awaited,
+    key_brought,
+)
 from scheduler.framework import (
     PASS,
     SKIP,
@@ -67,15 +76,25 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         )  # claims and volumes change, and nothing would be asked again
 
     def events(self) -> Sequence[EventWithHint]:
-        def event(resource: EventResource, action: ActionType, hint: Any = None) -> EventWithHint:
-            return EventWithHint(ClusterEvent(resource, action), hint)
+        def event(
+            resource: EventResource, action: ActionType, hint: Any = None, **keys: Any
+        ) -> EventWithHint:
+            return EventWithHint(ClusterEvent(resource, action), hint, **keys)
 
         add, update, delete = ActionType.ADD, ActionType.UPDATE, ActionType.DELETE
         return (
             event(EventResource.CSI_NODE, add),
             event(EventResource.CSI_NODE, update, self._after_csi_node_updated),
-            event(EventResource.POD, delete, self._after_pod_deleted),
-            event(EventResource.PERSISTENT_VOLUME_CLAIM, add, self._after_claim_added),
+            event(
+                EventResource.POD, delete, self._after_pod_deleted, brings=lambda old, _: old.storage_volumes
+            ),
+            event(
+                EventResource.PERSISTENT_VOLUME_CLAIM,
+                add,
+                self._after_claim_added,
+                brings=key_brought,
+                awaits=claims_awaited,
+            ),
             event(EventResource.VOLUME_ATTACHMENT, delete, self._after_attachment_deleted),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from scheduler.objects.storage import (
     CSIDriver,
@@ -11,8 +11,11 @@ from scheduler.objects.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects
 
@@ -66,6 +69,16 @@ class Storage:
 def named_claims(pod: PodInfo) -> list[str]:
     """Return the names of the claims that volumes name themselves, unlike those made for the pod."""
     return [claim.name for claim in pod.claims if not claim.is_ephemeral]
+
+
+def claims_awaited(pod: PodInfo) -> set[str]:
+    """Return the keys of a pod's claims, one of which must change to help it."""
+    return {claim.key for claim in pod.claims}
+
+
+def key_brought(_old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> tuple[str]:
+    """Return the key of an object that came or changed."""
+    return (object_key(new),)
 
 
 def claim_not_found(name: str) -> str:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plugins.volumes.storage import CLAIMS, Storage, claim_not_found, named_claims
+from plugins.volumes.storage import (
+    CLAIMS,
+    Storage,
+    claim_not_found,
+    claims_awaited,
+    key_brought,
+    named_claims,
+)
 from scheduler.framework import (
     PASS,
     SKIP,
@@ -86,10 +93,17 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
     def events(self) -> Sequence[EventWithHint]:
         return (
-            EventWithHint(ClusterEvent(EventResource.POD, ActionType.DELETE), self._after_pod_deleted),
+            EventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.DELETE),
+                self._after_pod_deleted,
+                brings=lambda old, _: old.storage_uses or old.claims,
+            ),
             EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
             EventWithHint(
-                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), self._after_claim_added
+                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD),
+                self._after_claim_added,
+                brings=key_brought,
+                awaits=claims_awaited,
             ),
         )
 

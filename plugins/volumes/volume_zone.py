@@ -17,7 +17,9 @@ from plugins.volumes.storage import (
     VOLUMES,
     Storage,
     claim_not_found,
+    claims_awaited,
     class_not_found,
+    key_brought,
     named_claims,
     volume_not_found,
 )
@@ -76,7 +78,10 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             EventWithHint(ClusterEvent(EventResource.STORAGE_CLASS, add), self._after_class_added),
             EventWithHint(ClusterEvent(EventResource.NODE, add | ActionType.UPDATE_NODE_LABEL)),
             EventWithHint(
-                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, add | update), self._after_claim_change
+                ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, add | update),
+                self._after_claim_change,
+                brings=key_brought,
+                awaits=claims_awaited,
             ),
             EventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME, add | update), self._after_volume_change

@@ -76,8 +76,14 @@ class Parts(Shared):
         in_tree: Mapping[str, type[Plugin]],
         *,
         max_in_unschedulable_seconds: float = 300.0,
+        slice_seconds: float = math.inf,
     ) -> None:
-        super().__init__(clock, observer, max_in_unschedulable_seconds=max_in_unschedulable_seconds)
+        super().__init__(
+            clock,
+            observer,
+            max_in_unschedulable_seconds=max_in_unschedulable_seconds,
+            slice_seconds=slice_seconds,
+        )
         self.web = WebClient()
         self.guests = GuestLibrary()
         self._in_tree = in_tree

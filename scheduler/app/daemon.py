@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = 10.0
+_SLICE_SECONDS = 0.002
+"""How long the queue may be at work before the lease, the watches and the pages get their turn."""
 
 
 class Daemon:
@@ -93,7 +95,11 @@ class Daemon:
         self.metrics = Metrics()
         connection.observer = self.metrics.rest_client
         self.parts = Parts(
-            clock, self.metrics, in_tree, max_in_unschedulable_seconds=max_in_unschedulable_seconds
+            clock,
+            self.metrics,
+            in_tree,
+            max_in_unschedulable_seconds=max_in_unschedulable_seconds,
+            slice_seconds=_SLICE_SECONDS,
         )
         self.parts.configure(settings)
         self.leadership = Leadership()

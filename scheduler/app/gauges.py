@@ -46,6 +46,12 @@ def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:
         "event",
         lambda: {POD_POPPED: 0, **queue.in_flight_events},
     )
+    metrics.watch_gauges(
+        "custom_scheduler_waking_backlog_events",
+        "Number of events that some of the waiting pods have not been shown yet.",
+        (),
+        lambda: [((), float(queue.backlog))],
+    )
     metrics.watch_gauge(
         "scheduler_goroutines",
         "Number of running tasks split by the work they do.",

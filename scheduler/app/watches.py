@@ -15,6 +15,7 @@ from scheduler.cycle.event_handlers import NodeHandler
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.decode import decode_node, decode_object
 from scheduler.objects.kinds import STRUCTS
+from scheduler.objects.node import NodeObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from scheduler.cycle.pod_handlers import PodHandler
     from scheduler.framework.interface import Needs
     from scheduler.metrics import Metrics
-    from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
 
 _TERMINAL_PODS_LEFT_OUT = "status.phase!=Succeeded,status.phase!=Failed"
@@ -81,7 +81,7 @@ class Watches:
             field_selector=_TERMINAL_PODS_LEFT_OUT,
         )
         self.nodes: Reflector[NodeObject] = self._reflector(
-            NODES, decode=decode_node, handler=NodeHandler(parts)
+            NODES, decode=decode_node, handler=NodeHandler(parts), next_version=NodeObject.heartbeat
         )
         self._others = {kind: self._reflector_of(kind) for kind in sorted(needs.kinds)}
 

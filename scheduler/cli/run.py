@@ -20,6 +20,7 @@ from scheduler.app.daemon import Daemon
 from scheduler.app.default_scheduler import refuse_beside_default_scheduler
 from scheduler.app.following import following_config_map, following_file
 from scheduler.app.last_good import LastGood
+from scheduler.app.loop_watch import watching_loop
 from scheduler.app.memory import settle_memory
 from scheduler.app.reloader import Reloader
 from scheduler.app.serving import Serving
@@ -310,6 +311,7 @@ async def _run(
         daemon.parts.budget.take_clock()
         stack.callback(daemon.parts.budget.give_clock_back)
         call_on_signal(signal.SIGUSR2, daemon.consistency.ask)  # as kube-scheduler's cache debugger
+        await stack.enter_async_context(watching_loop(daemon.metrics.loop))
         if serving.secure_port or serving.http_port:
             from scheduler.app.pages import serving_pages  # an HTTP server takes half as long as all the rest
 

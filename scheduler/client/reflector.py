@@ -101,6 +101,7 @@ class Reflector(Generic[T]):
         handler: Handler[T],
         random: Random,
         objects: dict[str, T] | None = None,
+        next_version: Callable[[T, bytes, str], T | None] | None = None,
         observer: ReflectorObserver | None = None,
         pause: Callable[[float], Awaitable[bool]] = _sleep,
         followed: Followed | None = None,
@@ -116,6 +117,7 @@ class Reflector(Generic[T]):
             handler: told of every change, see `store.Handler`.
             random: for jitter.
             objects: where they are kept, for who is to see them before this is built; a new dictionary if not given.
+            next_version: makes an object's next version without decoding it where it can, see `store.Store`.
             observer: counts lists and ends of watches.
             pause: waits for so many seconds, or until the server is back, and says whether it is: see `Outages.pause`.
             followed: is told when this is behind.
@@ -132,7 +134,7 @@ class Reflector(Generic[T]):
         self._optional = optional
         self._path = resource.path()
         self._selectors = {"fieldSelector": field_selector} if field_selector else {}
-        self._store = Store(resource.kind, decode, handler, objects)
+        self._store = Store(resource.kind, decode, handler, objects, next_version)
         self._version = ""  # up to where everything is known; none when a full list is needed
         self._streams_lists = True  # whether the server is believed to begin a watch with all objects
         self._is_listing = False  # whether the events of the watch that is open are of those

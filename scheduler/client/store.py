@@ -53,7 +53,16 @@ class Handler(Protocol[T_contra]):
 class Store(Generic[T]):
     """All objects of one kind, by key.
 
+    Args:
+        kind: what they are.
+        decode: from an object's JSON; raises ObjectError.
+        handler: is told of every change.
+        objects: where they are kept; a new dictionary if not given.
+        next_version: makes the next version of an object, of its JSON and resourceVersion, where it need not be decoded
+            for that; None where it must be.
+
     Attributes:
+        kind: what they are.
         objects: `namespace/name`, or `name` -> the last version that could be read. Not to be changed.
     """
 
@@ -63,9 +72,11 @@ class Store(Generic[T]):
         decode: Callable[[bytes], T],
         handler: Handler[T],
         objects: dict[str, T] | None = None,
+        next_version: Callable[[T, bytes, str], T | None] | None = None,
     ) -> None:
-        self._kind = kind
+        self.kind = kind
         self._decode = decode
+        self._next_version = next_version
         self._handler = handler
         self._objects: dict[str, T] = {} if objects is None else objects
         # key -> (uid, resourceVersion) last seen, of objects that cannot be read too
@@ -112,22 +123,29 @@ class Store(Generic[T]):
         if known is not None and known[0] != identity.uid:
             self._remove(key)
         self._versions[key] = version
+        old = self._objects.get(key)
         try:
-            new = self._decode(raw)
+            new = self._decoded(old, raw, identity.resource_version)
         except ObjectError as error:
             self._tell(self._handler.on_undecodable, key, identity, error)
             return
         except Exception as error:
-            logger.exception("Decoder failed", extra={"kind": self._kind, "object": key})
-            reported = ObjectError(self._kind, key, "", f"decoder failed: {error!r}")
+            logger.exception("Decoder failed", extra={"kind": self.kind, "object": key})
+            reported = ObjectError(self.kind, key, "", f"decoder failed: {error!r}")
             self._tell(self._handler.on_undecodable, key, identity, reported)
             return
-        old = self._objects.get(key)
         self._objects[key] = new
         if old is None:
             self._tell(self._handler.on_add, key, new)
         else:
             self._tell(self._handler.on_update, key, old, new)
+
+    def _decoded(self, old: T | None, raw: bytes, version: str) -> T:
+        if old is not None and self._next_version is not None:
+            new = self._next_version(old, raw, version)
+            if new is not None:
+                return new
+        return self._decode(raw)
 
     def delete(self, identity: ObjectIdentity) -> None:
         """Take note that an object is gone."""
@@ -146,5 +164,5 @@ class Store(Generic[T]):
         try:
             method(*arguments)
         except Exception:
-            fields = {"kind": self._kind, "object": key, "handler": method.__name__}
+            fields = {"kind": self.kind, "object": key, "handler": method.__name__}
             logger.exception("Event handler failed", extra=fields)

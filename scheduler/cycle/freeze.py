@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
 logger = logging.getLogger(__name__)
+
+_SLICE_SECONDS = 0.005
+"""How long changes that had to wait are made before others have their turn: an extender may take minutes."""
 
 
 class ClusterFreeze:
@@ -42,24 +46,35 @@ class ClusterFreeze:
             await self._over.wait()
 
     def begin(self) -> None:
-        """Keep the cluster as it is until `end`; nothing if it is kept already."""
+        """Keep the cluster as it is until the block of `ended` is over; nothing if it is kept already."""
         self._over.clear()
 
-    def end(self) -> None:
-        """Make the changes that had to wait, if there was a freeze."""
-        if not self.is_on:
-            return
-        self._over.set()
-        while self._later:
-            _make(self._later.popleft())
-
-    @contextmanager
-    def ended(self) -> Iterator[None]:
-        """End the freeze that the block begins, if it does."""
+    @asynccontextmanager
+    async def ended(self) -> AsyncIterator[None]:
+        """End the freeze that the block begins, if it does: what had to wait is done, others having their turns between."""
         try:
             yield
         finally:
-            self.end()
+            if self.is_on:
+                await self._end()
+
+    async def _end(self) -> None:
+        try:
+            while self._make_some():
+                self._over.clear()  # what comes now comes after what is left
+                await asyncio.sleep(0)
+        finally:  # cancelled or not
+            self._over.set()
+            while self._later:
+                _make(self._later.popleft())
+
+    def _make_some(self) -> bool:
+        """Make changes for a while; whether some are left."""
+        self._over.set()
+        until = time.perf_counter() + _SLICE_SECONDS
+        while self._later and time.perf_counter() < until:
+            _make(self._later.popleft())
+        return bool(self._later)
 
 
 def _make(change: Callable[[], None]) -> None:

@@ -101,7 +101,7 @@ class Scheduler:
                 if picture is not None and picture.is_behind:
                     await picture.wait()
                     continue
-                self._queue.flush(self._clock.monotonic())
+                self._work_the_queue()
                 queued = self._queue.pop()
                 if queued is None:
                     await self._wait_for_work()
@@ -133,6 +133,14 @@ class Scheduler:
         if not self._in_hand[uid]:
             del self._in_hand[uid]
 
+    def _work_the_queue(self) -> None:
+        """Let the queue do a slice of what it has to do."""
+        try:
+            self._queue.work(self._clock.monotonic())
+        except Exception:
+            # A mistake of ours costs what one event meant for some pods; they are tried again in five minutes.
+            logger.exception("The queue could not do its work")
+
     async def _wait_for_work(self) -> None:
         now = self._clock.monotonic()
         deadline = self._queue.next_deadline(now)
@@ -142,7 +150,7 @@ class Scheduler:
 
     async def _attempt(self, queued: QueuedPodInfo) -> AssumedPod | None:
         try:
-            with self._freeze.ended():
+            async with self._freeze.ended():
                 return await self.schedule_one(queued)
         except Exception:
             # A mistake of ours costs this attempt only.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from scheduler.cycle.event_bus import EventBus
@@ -37,7 +38,12 @@ class Shared:
     """
 
     def __init__(
-        self, clock: Clock, observer: CycleObserver, *, max_in_unschedulable_seconds: float = 300.0
+        self,
+        clock: Clock,
+        observer: CycleObserver,
+        *,
+        max_in_unschedulable_seconds: float = 300.0,
+        slice_seconds: float = inf,
     ) -> None:
         self.clock = clock
         self.observer = observer
@@ -52,6 +58,7 @@ class Shared:
             clock=clock,
             observer=observer,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
+            slice_seconds=slice_seconds,
         )
         self.freeze = ClusterFreeze()
         self.bus = EventBus(self.queue)

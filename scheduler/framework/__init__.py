@@ -25,6 +25,8 @@ from scheduler.framework.events import (
     EventResource,
     EventWithHint,
     QueueingHint,
+    brings_nothing,
+    reads_nothing,
 )
 from scheduler.framework.interface import (
     API_VERSION,
@@ -104,8 +106,10 @@ __all__ = [
     "Wait",
     "WaitForEvent",
     "WaitingPods",
+    "brings_nothing",
     "default_normalize_score",
     "divide",
     "divide_one",
     "divide_small",
+    "reads_nothing",
 ]

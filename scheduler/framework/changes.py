@@ -67,6 +67,8 @@ def node_changes(old: NodeObject, new: NodeObject) -> list[ClusterEvent]:
     Source:
         kube-scheduler v1.36, framework/events.go, NodeSchedulingPropertiesChange.
     """
+    if old.node.status is new.node.status:
+        return []  # a heartbeat that was seen to be one
     actions: list[ActionType] = []
     if _offer_changed(old, new):
         actions.append(ActionType.UPDATE_NODE_ALLOCATABLE)

@@ -11,7 +11,7 @@ from enum import Enum, IntFlag, auto
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Hashable
 
     from scheduler.objects.pod import PodInfo
 
@@ -144,15 +144,36 @@ class QueueingHint(Enum):
 class EventWithHint:
     """An event that may help a pod the plugin rejected, and how to tell for one pod.
 
+    `alike`, `brings` and `awaits` spare the hint most of its calls where ten thousand pods wait; it need not have them.
+    A pod that they leave out is not asked about, so they may find too many pods, never too few.
+
     Attributes:
         event: what the plugin wants to hear of.
         hint: asked with (rejected pod, old object, new object); old is None for an addition, new for a deletion;
             objects are PodInfo and NodeObject, dicts for other kinds. None: every such event may help. One that
             raises counts as QUEUE, so that no pod sleeps for ever.
+        alike: all that the hint reads of a rejected pod, beside whether the event is about that pod itself. Where it is
+            equal, one pod is asked about for all. None: each pod is asked about.
+        brings: the keys, of the plugin's own making, that an event (old object, new object) brings. Without any it helps
+            at most the pod that it is about; None: it may help every pod.
+        awaits: the keys of which an event must bring one to help a pod; None: any event may that brings something.
+            Goes by what `alike` returns alone.
     """
 
     event: ClusterEvent
     hint: Callable[[PodInfo, Any, Any], QueueingHint] | None = None
+    alike: Callable[[PodInfo], Hashable] | None = None
+    brings: Callable[[Any, Any], Collection[Hashable] | None] | None = None
+    awaits: Callable[[PodInfo], Collection[Hashable] | None] | None = None
+
+
+def reads_nothing(_pod: PodInfo) -> None:
+    """Return what a hint reads of a pod that goes by the event alone: an `EventWithHint.alike`."""
+
+
+def brings_nothing(_old: Any, _new: Any) -> tuple[()]:
+    """Return what an event brings that helps at most the pod that it is about: an `EventWithHint.brings`."""
+    return ()
 
 
 EXTENDER = "Extender"

@@ -17,6 +17,7 @@ from scheduler.framework.status import Code
 from scheduler.metrics.configuration import ConfigurationMetrics
 from scheduler.metrics.consistency import ConsistencyMetrics
 from scheduler.metrics.families import Families, exponential_buckets
+from scheduler.metrics.loop import LoopMetrics
 from scheduler.metrics.plugin_refresh import RefreshMetrics
 from scheduler.metrics.rest_client import RestClientMetrics
 
@@ -52,6 +53,7 @@ class Metrics:
         families: all that is shown; others may add theirs.
         rest_client: is told of requests to the API server.
         configuration: is told of configurations that are offered while it runs.
+        loop: is told how late the main loop is.
         refreshes: is told of the background data of plugins.
         consistency: is told what comparisons with the API server found.
     """
@@ -60,6 +62,7 @@ class Metrics:
         self.families = Families()
         self.rest_client = RestClientMetrics(self.families)
         self.configuration = ConfigurationMetrics(self.families)
+        self.loop = LoopMetrics(self.families)
         self.refreshes = RefreshMetrics(self.families)
         self.consistency = ConsistencyMetrics(self.families)
         counters, histograms = self.families.counters, self.families.histograms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -75,8 +76,27 @@ class NodeObject:
         """The whole object as the API server sent it."""
         return msgspec.json.decode(self.raw)  # type: ignore[no-any-return]
 
+    def heartbeat(self, raw: bytes, resource_version: str) -> NodeObject | None:
+        """Return the next version if it is a heartbeat, which is seen without decoding it; None where that cannot be seen.
+
+        Args:
+            raw: the next version's JSON.
+            resource_version: what is said in it.
+        """
+        metadata = self.node.metadata
+        before = _marked(self.raw, metadata.resource_version)
+        if before is None or before != _marked(raw, resource_version):
+            return None
+        metadata = msgspec.structs.replace(metadata, resource_version=resource_version)
+        found = NodeObject(msgspec.structs.replace(self.node, metadata=metadata), raw)
+        known = ((name, self.__dict__[name]) for name in _THE_SAME if name in self.__dict__)
+        found.__dict__.update(known)
+        return found
+
     def is_heartbeat_of(self, earlier: NodeObject) -> bool:
         """Whether nothing happened since an earlier version: conditions were confirmed, with the time of it."""
+        if self.node.status is earlier.node.status:  # made by `heartbeat`
+            return True
         try:
             return _without_heartbeat(self.raw) == _without_heartbeat(earlier.raw)
         except (msgspec.DecodeError, RecursionError):
@@ -84,6 +104,31 @@ class NodeObject:
 
     def __repr__(self) -> str:
         return f"NodeObject({self.name})"
+
+
+def _marked(raw: bytes, resource_version: str) -> tuple[bytes, bytes, list[bytes]] | None:
+    """Return a node's bytes without what a heartbeat changes; None if they are not as Go writes them.
+
+    A key with an object or a list behind it is none of a label, annotation or resource, so it is found where it is
+    first written; a key in a text has a backslash before its quotes.
+    """
+    metadata, found, rest = raw.partition(b'"managedFields":[')
+    if not found:
+        metadata, found, rest = raw.partition(b',"spec":{')
+    version = b'"resourceVersion":"%b"' % resource_version.encode()
+    spec, status_key, status = rest.partition(b',"status":{')
+    if not (found and status_key) or metadata.count(version) != 1:
+        return None
+    if b"managedFields" in found:
+        fields, key, spec = spec.partition(b',"spec":{')
+        if not (key and fields.endswith(b"}]}")):  # the last of the metadata
+            return None
+    parts = status.split(b'"lastHeartbeatTime":"')
+    for number in range(1, len(parts)):
+        if _TIME.match(parts[number]) is None:
+            return None
+        parts[number] = parts[number][_TIME_LENGTH:]
+    return metadata.replace(version, b""), spec, parts
 
 
 def _without_heartbeat(raw: bytes) -> object:
@@ -104,6 +149,9 @@ class _Parts(msgspec.Struct):
     status: dict[str, msgspec.Raw] = {}
 
 
+_THE_SAME = ("allocatable", "images")
+_TIME = re.compile(rb'[0-9-]{10}T[0-9:]{8}Z"')
+_TIME_LENGTH = 20
 _CHANGES_ALWAYS = frozenset({"resourceVersion", "managedFields"})
 _PARTS = msgspec.json.Decoder(_Parts)
 _CONDITIONS = msgspec.json.Decoder(list[dict[str, Any]])

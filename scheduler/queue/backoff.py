@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from scheduler.queue.keyed_heap import KeyedHeap
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.queue.surroundings import QueuePlugins
 
@@ -83,17 +85,15 @@ class BackoffQueue:
         """Take out, before its time, the pod that comes next; never one that failed with an error."""
         return self._rejected.pop()
 
-    def pop_finished(self, now: float) -> list[str]:
-        """Take out all pods whose backoff is over, in the order they are to be tried."""
-        finished: list[str] = []
+    def finished(self, now: float) -> Iterator[str]:
+        """Take out the pods whose backoff is over, one by one, in the order they are to be tried."""
         for heap in (self._rejected, self._failed):
             while (first := heap.peek()) is not None and first[0][0] < _window(now):
                 heap.pop()
-                finished.append(first[1])
-        return finished
+                yield first[1]
 
     def next_deadline(self) -> float | None:
-        """Return when `pop_finished` next has something to take out; None when nobody waits."""
+        """Return when `finished` next has something to take out; None when nobody waits."""
         firsts = [first[0][0] for heap in (self._rejected, self._failed) if (first := heap.peek())]
         return min(firsts) + WINDOW_SECONDS if firsts else None
 

@@ -44,7 +44,7 @@ class Contents:
         self.places = Places()
         self.active = KeyedHeap()
         self.backoff = backoff
-        self.unschedulable = UnschedulablePods()
+        self.unschedulable = UnschedulablePods(plugins)
         self.in_flight = InFlight()
         self.rejections = Rejections()
         self._plugins = plugins
@@ -59,6 +59,7 @@ class Contents:
         label: str,
         why: str = "",
         flush_at: float | None = None,
+        shown: int | None = None,
     ) -> Place:
         """Take a pod to a place where it waits, from wherever it is; return that place.
 
@@ -69,6 +70,7 @@ class Contents:
             label: what metrics call the event.
             why: for people; the label if not given.
             flush_at: when an unschedulable or gated pod is tried again although nothing happened; None for never.
+            shown: the number of the event up to which such a pod was shown all; None for all there were.
         """
         uid = queued.pod.uid
         start = self.places.of(uid)
@@ -81,7 +83,7 @@ class Contents:
         elif place is Place.BACKOFF:
             self.backoff.put(queued)
         else:
-            self.unschedulable.put(queued, flush_at)
+            self.unschedulable.put(queued, flush_at, shown=shown)
         self.rejections.note(queued)
         if start is place:
             self.places.note(uid, at=at, why=why or label)

@@ -10,16 +10,15 @@ from scheduler.framework.events import QueueingHint
 from scheduler.objects.pod import PodInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from scheduler.clock import Clock
     from scheduler.framework.events import ClusterEvent, EventWithHint
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.queue.surroundings import QueueObserver, QueuePlugins
 
-    Hint = Callable[[PodInfo, Any, Any], QueueingHint]
     Registered = Mapping[str, Sequence[EventWithHint]]  # plugin -> what it registered for
-    Listeners = Mapping[str, Sequence[Hint | None]]  # plugin -> its hints for one event
+    Listeners = Mapping[str, Sequence[EventWithHint]]  # plugin -> what of that an event is
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ class Hints:
         self._listeners: dict[str, tuple[Registered, dict[ClusterEvent, Listeners]]] = {}
 
     def listeners(self, profile: str, event: ClusterEvent) -> Listeners:
-        """Return the plugins of a profile that registered for an event, with their hints."""
+        """Return the plugins of a profile that registered for an event, with what they registered for."""
         registered = self._plugins.events(profile)
         known, by_event = self._listeners.get(profile, (None, {}))
         if known is not registered:  # never seen, or the profile was reloaded
@@ -61,9 +60,9 @@ class Hints:
         listeners = by_event.get(event)
         if listeners is None:
             listeners = by_event[event] = {
-                plugin: hints
+                plugin: heard
                 for plugin, wishes in registered.items()
-                if (hints := [wish.hint for wish in wishes if wish.event.covers(event)])
+                if (heard := [wish for wish in wishes if wish.event.covers(event)])
             }
         return listeners
 
@@ -86,14 +85,15 @@ class Hints:
         if pending:  # first those whose word outweighs the others'
             asked.sort(key=lambda plugin: plugin not in pending)
         for plugin in asked:
-            for hint in listeners[plugin]:
-                if self._helps(plugin, hint, queued, event, old, new):
+            for wish in listeners[plugin]:
+                if self._helps(plugin, wish, queued, event, old, new):
                     return Strategy.IMMEDIATELY if plugin in pending else Strategy.AFTER_BACKOFF
         return Strategy.SKIP
 
     def _helps(
-        self, plugin: str, hint: Hint | None, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any
+        self, plugin: str, wish: EventWithHint, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any
     ) -> bool:
+        hint = wish.hint
         if hint is None:
             self._observer.hint_asked(plugin, event.label, QueueingHint.QUEUE.value, 0.0)
             return True

@@ -1,11 +1,12 @@
 """The pods to be scheduled: which is tried next, and when a rejected one is tried again.
 
-There is no loop and no waiting here: the owner calls `flush` when `next_deadline` says so, and `pop` when it has time.
+There is no loop and no waiting here: the owner calls `work` when `next_deadline` says so, and `pop` when it has time.
 """
 
 from __future__ import annotations
 
 import logging
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from scheduler.framework.changes import (
@@ -18,15 +19,18 @@ from scheduler.framework.changes import (
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.status import Code
+from scheduler.queue.backlog import Backlog, Work
 from scheduler.queue.backoff import BackoffQueue
 from scheduler.queue.contents import Contents
 from scheduler.queue.hints import Hints, Strategy
+from scheduler.queue.in_flight import RecordedEvent
 from scheduler.queue.places import Place
 from scheduler.queue.put_aside import is_another, pause_seconds, times_told
 from scheduler.queue.view import QueueView
+from scheduler.queue.waking import Waking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scheduler.clock import Clock
     from scheduler.framework.status import Status
@@ -54,6 +58,8 @@ class SchedulingQueue(QueueView):
         initial_backoff_seconds: the backoff after a first failure; doubles with each.
         max_backoff_seconds: the longest backoff; 0 turns backoff off.
         max_in_unschedulable_seconds: after which an unschedulable pod is tried again although nothing happened.
+        slice_seconds: how long the queue may be at work between two calls of `work`, and in one of them; what is left
+            waits for the next. By default everything is done at once.
         clock: what time it is.
         observer: is told of what cannot be read afterwards.
 
@@ -72,6 +78,7 @@ class SchedulingQueue(QueueView):
         initial_backoff_seconds: float = 1.0,
         max_backoff_seconds: float = 10.0,
         max_in_unschedulable_seconds: float = 300.0,
+        slice_seconds: float = inf,
     ) -> None:
         backoff = BackoffQueue(
             initial_seconds=initial_backoff_seconds, max_seconds=max_backoff_seconds, plugins=plugins
@@ -81,6 +88,9 @@ class SchedulingQueue(QueueView):
         self._nominator = nominator
         self._clock = clock
         self._hints = Hints(plugins, observer=observer, clock=clock)
+        self._waking = Waking(self._contents, self._hints, self._wake)
+        self._backlog = Backlog(clock, slice_seconds)
+        self._slice_seconds = slice_seconds
         self._max_in_unschedulable_seconds = max_in_unschedulable_seconds
 
     # What happens to pending pods.
@@ -261,17 +271,14 @@ class SchedulingQueue(QueueView):
             pre_check: leaves out pods for which it says False; does not concern pods in flight.
 
         Returns:
-            How many pods went to activeQ or backoffQ.
+            How many pods went to activeQ or backoffQ; those that are left for `work` are not counted.
         """
-        moved = 0
-        if self._contents.unschedulable:
-            at = self._clock.monotonic()
-            for queued in self._listening(event):
-                if pre_check is not None and not pre_check(queued.pod):
-                    continue
-                strategy = self._hints.strategy(queued, event, old, new)
-                if strategy is not Strategy.SKIP:
-                    moved += self._requeue(queued, strategy, event.label, at=at) in _RETRIED
+        moved, waiting = 0, self._contents.unschedulable
+        if waiting or self._backlog:
+            waiting.events += 1
+            recorded = RecordedEvent(event, old, new)
+            steps = self._waking.steps(recorded, waiting.events, pre_check)
+            moved = self._backlog.do(Work(steps, waiting.events, recorded, pre_check))
 
         in_flight = self._contents.in_flight
         if in_flight.profiles and any(
@@ -287,16 +294,15 @@ class SchedulingQueue(QueueView):
         again, and so are those in flight that come back. Pods of names that are served no longer must have been
         deleted before.
         """
-        contents, at, label = self._contents, self._clock.monotonic(), CONFIGURATION_RELOADED.label
+        contents, waiting = self._contents, self._contents.unschedulable
         contents.backoff.configure(initial_seconds=initial_backoff_seconds, max_seconds=max_backoff_seconds)
-        for uid in [uid for uid, move in contents.places.inside() if move.end is not Place.IN_FLIGHT]:
-            queued = contents.pods[uid]
-            is_due = self.place_of(uid) is Place.ACTIVE or queued.put_aside_seconds > 0
-            queued.put_aside_seconds, queued.over_budget_count = 0.0, 0
-            strategy = Strategy.IMMEDIATELY if is_due else Strategy.AFTER_BACKOFF
-            self._requeue(queued, strategy, label, at=at)
         if any(contents.in_flight.profiles):
             contents.in_flight.record(CONFIGURATION_RELOADED, None, None)
+        self._backlog.clear()  # whatever happened before, everybody is judged by how things are
+        waiting.events += 1
+        everyone = [uid for uid, move in contents.places.inside() if move.end is not Place.IN_FLIGHT]
+        recorded = RecordedEvent(CONFIGURATION_RELOADED, None, None)
+        self._backlog.do(Work(self._judge_anew(everyone, waiting.events), waiting.events, recorded))
 
     def activate(self, uids: Iterable[str]) -> None:
         """Try pods again without further backoff; those in flight, if they come back, after it."""
@@ -311,8 +317,22 @@ class SchedulingQueue(QueueView):
             elif place in {Place.UNSCHEDULABLE, Place.GATED}:
                 self._requeue(self._contents.pods[uid], Strategy.IMMEDIATELY, label, at=at)
 
-    def flush(self, now: float) -> int:
+    @property
+    def backlog(self) -> int:
+        """How many events some of the waiting pods have not been shown yet."""
+        return len(self._backlog)
+
+    def work(self, now: float) -> None:
+        """Go on with what is to be done, for one slice: pods whose time has come, then events, in their order."""
+        self.flush(now, until=now + self._slice_seconds)
+        self._backlog.take_turn()
+
+    def flush(self, now: float, *, until: float = inf) -> int:
         """Move on the pods whose time has come: backoff is over, or unschedulable for too long.
+
+        Args:
+            now: the time.
+            until: when to leave the rest for another time.
 
         Returns:
             How many pods went to activeQ or backoffQ.
@@ -321,19 +341,25 @@ class SchedulingQueue(QueueView):
             kube-scheduler v1.36, flushBackoffQCompleted and flushUnschedulablePodsLeftover; the latter runs there
             every 30 seconds, so a pod may wait that much longer.
         """
-        moved = 0
-        for uid in self._contents.backoff.pop_finished(now):
-            self._contents.put(self._contents.pods[uid], Place.ACTIVE, at=now, label=BACKOFF_COMPLETE)
+        moved, contents = 0, self._contents
+        for uid in contents.backoff.finished(now):
+            contents.put(contents.pods[uid], Place.ACTIVE, at=now, label=BACKOFF_COMPLETE)
             moved += 1
-        for uid in self._contents.unschedulable.due(now):
-            queued = self._contents.pods[uid]
+            if until < inf and self._clock.monotonic() >= until:
+                return moved
+        for uid in contents.unschedulable.due(now):
+            queued = contents.pods[uid]
             if self._requeue(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, at=now) in _RETRIED:
                 queued.was_flushed_from_unschedulable = True
                 moved += 1
+            if until < inf and self._clock.monotonic() >= until:
+                return moved
         return moved
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when `flush` next has something to do, not before `now`; None if only events can help."""
+        """Return when `work` next has something to do, not before `now`; None if only events can help."""
+        if self._backlog:
+            return now
         deadlines = (self._contents.backoff.next_deadline(), self._contents.unschedulable.next_deadline())
         known = [deadline for deadline in deadlines if deadline is not None]
         return max(now, min(known)) if known else None
@@ -361,7 +387,14 @@ class SchedulingQueue(QueueView):
         return False
 
     def _requeue(
-        self, queued: QueuedPodInfo, strategy: Strategy, label: str, *, at: float, why: str = ""
+        self,
+        queued: QueuedPodInfo,
+        strategy: Strategy,
+        label: str,
+        *,
+        at: float,
+        why: str = "",
+        shown: int | None = None,
     ) -> Place:
         """Put a pod where the strategy says, if PreEnqueue lets it; return the place."""
         if strategy is Strategy.SKIP:
@@ -374,7 +407,7 @@ class SchedulingQueue(QueueView):
         else:
             place = Place.ACTIVE
         flush_at = None if place in _RETRIED else self._flush_at(queued, at)
-        return self._contents.put(queued, place, at=at, label=label, why=why, flush_at=flush_at)
+        return self._contents.put(queued, place, at=at, label=label, why=why, flush_at=flush_at, shown=shown)
 
     def _refusal(self, queued: QueuedPodInfo) -> Status | None:
         """Ask PreEnqueue, and return the rejection that keeps a pod gated, which is noted in it; None lets it pass.
@@ -406,39 +439,48 @@ class SchedulingQueue(QueueView):
 
         A gated pod never, unless the plugin that gates it registered for everything.
         """
-        if queued.is_gated and not self._gate_hears_of(queued, UNSCHEDULABLE_TIMEOUT):
+        if queued.is_gated and not self._waking.hears_of(queued, UNSCHEDULABLE_TIMEOUT):
             return None
         return at + self._max_in_unschedulable_seconds
+
+    def _wake(self, queued: QueuedPodInfo, strategy: Strategy, event: ClusterEvent, *, shown: int) -> bool:
+        """Try a waiting pod again because of an event; whether PreEnqueue lets it."""
+        at = self._clock.monotonic()
+        return self._requeue(queued, strategy, event.label, at=at, shown=shown) in _RETRIED
 
     def _wake_by_its_update(
         self, queued: QueuedPodInfo, old: PodInfo, new: PodInfo, changes: Sequence[ClusterEvent]
     ) -> None:
-        at = self._clock.monotonic()
-        for event in changes:
-            strategy = self._hints.strategy(queued, event, old, new)
+        """Show a waiting pod its own changes, after what it has not been shown yet, which goes by its new version."""
+        waiting = self._contents.unschedulable
+        shown = waiting.shown(new.uid) or 0
+        missed = [
+            work.recorded
+            for work in self._backlog.since(shown)
+            if work.concerns(new) and self._waking.hears_of(queued, work.recorded.event)
+        ]
+        for recorded in (*missed, *(RecordedEvent(event, old, new) for event in changes)):
+            strategy = self._hints.strategy(queued, *recorded)
             if strategy is Strategy.SKIP:
                 continue
-            if self._requeue(queued, strategy, event.label, at=at) in _RETRIED:
+            if self._wake(queued, strategy, recorded.event, shown=waiting.events):
                 return
+        waiting.refile(queued)
+
+    def _judge_anew(self, uids: Iterable[str], number: int) -> Iterator[bool]:
+        """Give pods the places that the plugins now in force say, one by one."""
+        label, waiting = CONFIGURATION_RELOADED.label, self._contents.unschedulable
+        for uid in uids:
+            place = self.place_of(uid)
+            if place in {Place.OUTSIDE, Place.IN_FLIGHT} or (waiting.shown(uid) or 0) >= number:
+                continue  # something else happened to it since
+            queued, at = self._contents.pods[uid], self._clock.monotonic()
+            is_due = place is Place.ACTIVE or queued.put_aside_seconds > 0
+            queued.put_aside_seconds, queued.over_budget_count = 0.0, 0
+            strategy = Strategy.IMMEDIATELY if is_due else Strategy.AFTER_BACKOFF
+            yield self._requeue(queued, strategy, label, at=at, shown=number) in _RETRIED
 
     # Who hears of what.
-
-    def _listening(self, event: ClusterEvent) -> list[QueuedPodInfo]:
-        """Return the waiting pods for which an event is worth a question."""
-        pods, waiting = self._contents.pods, self._contents.unschedulable
-        if event.is_wildcard:
-            everyone = [pods[uid] for uid in waiting]
-            return [
-                queued for queued in everyone if not queued.is_gated or self._gate_hears_of(queued, event)
-            ]
-        return [
-            pods[uid]
-            for profile in waiting.profiles
-            for uid in waiting.waiting_for(profile, self._hints.listeners(profile, event))
-        ]
-
-    def _gate_hears_of(self, queued: QueuedPodInfo, event: ClusterEvent) -> bool:
-        return queued.gating_plugin in self._hints.listeners(queued.pod.scheduler_name, event)
 
     def _catch_up(self, queued: QueuedPodInfo) -> tuple[Strategy, ClusterEvent | None]:
         """Show a pod what happened while it was in flight; return what follows, and from which event."""

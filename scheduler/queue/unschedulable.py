@@ -1,116 +1,146 @@
 """The pods that wait for the cluster to change, found by what they wait for.
 
-With ten thousand pods waiting, most events help none of them. So pods are kept by the plugins whose word could wake
-them, and an event costs what the pods of the plugins that registered for it cost.
+With ten thousand pods waiting, most events help none of them. So an event costs what the classes of pods cost that it
+can touch, see `waiting_classes`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.queue.keyed_heap import KeyedHeap
+from scheduler.queue.waiting_classes import WaitingClasses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.queue.surroundings import QueuePlugins
+    from scheduler.queue.waiting_classes import WaitingClass
 
-_Uids = dict[str, None]  # an ordered set
+
+class _Waiting(NamedTuple):
+    queued: QueuedPodInfo
+    profile: str
+    found: WaitingClass
 
 
 class UnschedulablePods:
-    """Uids of unschedulable and gated pods, by profile and plugin.
+    """Unschedulable and gated pods, by profile and class.
 
     A gated pod is kept by the plugin that gates it alone: while that one says no, nobody else's word counts.
+
+    Attributes:
+        events: how many events there were; they are numbered from 1.
     """
 
-    def __init__(self) -> None:
-        self._awaited: dict[str, tuple[str, frozenset[str]]] = {}  # uid -> its profile, who could wake it
-        self._waiting: dict[str, dict[str, _Uids]] = {}  # profile -> plugin -> pods it could wake
+    def __init__(self, plugins: QueuePlugins) -> None:
+        self.events = 0
+        self._plugins = plugins
+        self._waiting: dict[str, _Waiting] = {}  # uid -> pod
+        self._profiles: dict[str, WaitingClasses] = {}
         self._deadlines = KeyedHeap()
 
-    def put(self, queued: QueuedPodInfo, flush_at: float | None) -> None:
-        """Add a pod, or note anew whom it waits for; without `flush_at` only events can help it."""
-        uid, profile = queued.pod.uid, queued.pod.scheduler_name
+    def put(self, queued: QueuedPodInfo, flush_at: float | None, *, shown: int | None = None) -> None:
+        """Add a pod, or note anew whom it waits for.
+
+        Args:
+            queued: the pod.
+            flush_at: when it is tried again although nothing happened; None for never.
+            shown: the number of the event up to which it was shown all; None for all there were.
+        """
+        uid = queued.pod.uid
         self.remove(uid)
-        plugins = (
-            frozenset({queued.gating_plugin})
-            if queued.is_gated
-            else queued.unschedulable_plugins | queued.pending_plugins
-        )
-        self._awaited[uid] = (profile, plugins)
-        by_plugin = self._waiting.setdefault(profile, {})
-        for plugin in plugins:
-            by_plugin.setdefault(plugin, {})[uid] = None
+        self._file(queued, self.events if shown is None else shown)
         if flush_at is not None:
             self._deadlines.put(uid, (flush_at,))
 
+    def refile(self, queued: QueuedPodInfo) -> None:
+        """Note that a pod has another version, and was shown all events."""
+        self._take(queued.pod.uid)
+        self._file(queued, self.events)
+
     def remove(self, uid: str) -> None:
         """Take a pod out, if it is there."""
-        profile, plugins = self._awaited.pop(uid, ("", frozenset[str]()))
-        if not plugins:
-            return
-        self._deadlines.remove(uid)
-        by_plugin = self._waiting[profile]
-        for plugin in plugins:
-            uids = by_plugin[plugin]
-            del uids[uid]
-            if not uids:
-                del by_plugin[plugin]
-        if not by_plugin:
-            del self._waiting[profile]
+        if uid in self._waiting:
+            self._deadlines.remove(uid)
+            self._take(uid)
+
+    def shown(self, uid: str) -> int | None:
+        """Return the number of the event up to which a pod was shown all; None if it is not here."""
+        waiting = self._waiting.get(uid)
+        return None if waiting is None else waiting.found.members[uid]
 
     @property
-    def profiles(self) -> Iterable[str]:
+    def profiles(self) -> list[str]:
         """The profiles of the pods here."""
-        return self._waiting
+        return list(self._profiles)
 
-    def waiting_for(self, profile: str, plugins: Iterable[str]) -> Iterator[str]:
-        """Yield the pods of a profile that one of the plugins could wake, each once.
+    def classes(self, profile: str) -> WaitingClasses | None:
+        """Return the classes of a profile, by what its plugins have registered for now; None if there are none."""
+        classes = self._profiles.get(profile)
+        if classes is None or classes.registered is self._plugins.events(profile):
+            return classes
+        pods = [each for each in self._waiting.values() if each.profile == profile]
+        shown = [each.found.members[each.queued.pod.uid] for each in pods]
+        for each in pods:
+            self._take(each.queued.pod.uid)
+        for each, number in zip(pods, shown, strict=True):
+            self._file(each.queued, number)
+        return self._profiles[profile]
 
-        Nothing may be put or removed until the last was taken.
-        """
-        by_plugin = self._waiting.get(profile, {})
-        waiting = [uids for plugin in plugins if (uids := by_plugin.get(plugin))]
-        if len(waiting) == 1:
-            return iter(waiting[0])
-        return iter({uid: None for uids in waiting for uid in uids})
-
-    def due(self, now: float) -> list[str]:
-        """Return the pods that are to be tried again although nothing happened; they stay here."""
-        due: list[str] = []
+    def due(self, now: float) -> Iterator[str]:
+        """Yield the pods that are to be tried again although nothing happened, each once; they stay here."""
         while (first := self._deadlines.peek()) is not None and first[0][0] <= now:
             self._deadlines.pop()
-            due.append(first[1])
-        return due
+            yield first[1]
 
     def next_deadline(self) -> float | None:
-        """Return when `due` next has something to return; None for never."""
+        """Return when `due` next has something to yield; None for never."""
         first = self._deadlines.peek()
         return None if first is None else first[0][0]
 
     def __len__(self) -> int:
-        return len(self._awaited)
+        return len(self._waiting)
 
     def __contains__(self, uid: object) -> bool:
-        return uid in self._awaited
+        return uid in self._waiting
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._awaited)
+        return iter(self._waiting)
+
+    def _file(self, queued: QueuedPodInfo, shown: int) -> None:
+        profile = queued.pod.scheduler_name
+        classes = self._profiles.get(profile)
+        if classes is None:
+            classes = self._profiles[profile] = WaitingClasses(self._plugins.events(profile))
+        found = classes.of(queued)
+        found.members[queued.pod.uid] = shown
+        self._waiting[queued.pod.uid] = _Waiting(queued, profile, found)
+
+    def _take(self, uid: str) -> None:
+        _, profile, found = self._waiting.pop(uid)
+        del found.members[uid]
+        if not found.members:
+            classes = self._profiles[profile]
+            classes.drop(found)
+            if not classes:
+                del self._profiles[profile]
 
     def check(self) -> None:
         """Assert what always holds."""
-        kept: dict[str, set[str]] = {}
-        for profile, by_plugin in self._waiting.items():
-            assert by_plugin, f"profile {profile} is kept without pods"
-            for plugin, uids in by_plugin.items():
-                assert uids, f"plugin {plugin} is kept without pods"
-                for uid in uids:
-                    assert self._awaited[uid][0] == profile, f"pod {uid} is kept under profile {profile}"
-                    kept.setdefault(uid, set()).add(plugin)
-        for uid, (_, plugins) in self._awaited.items():
-            assert plugins, f"pod {uid} waits for nobody"
-            assert kept.pop(uid) == plugins, f"pod {uid} is not found by all of {sorted(plugins)}"
-        assert not kept, f"pods {sorted(kept)} are kept and not waiting"
-        astray = set(self._deadlines) - set(self._awaited)
+        members: Iterable[str] = ()
+        for profile, classes in self._profiles.items():
+            assert classes, f"profile {profile} is kept without pods"
+            classes.check()
+            for found in classes.all():
+                for uid in found.members:
+                    waiting = self._waiting[uid]
+                    assert waiting.found is found, f"pod {uid} is in two classes"
+                    assert waiting.profile == profile, f"pod {uid} is kept under profile {profile}"
+                    if classes.registered is self._plugins.events(profile):
+                        assert classes.key_of(waiting.queued) == (found.key, found.plugins)
+                members = (*members, *found.members)
+        assert sorted(members) == sorted(self._waiting)
+        astray = set(self._deadlines) - set(self._waiting)
         assert not astray, f"pods {sorted(astray)} have a deadline and do not wait"

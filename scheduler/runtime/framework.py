@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scheduler.framework.events import (
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     Hint = Callable[[PodInfo, Any, Any], QueueingHint]
 
 P = TypeVar("P", bound="Plugin")
+T = TypeVar("T")
 
 _LONGEST_PERMIT_SECONDS = 15 * 60.0
 """Source: kube-scheduler v1.36, framework/runtime/framework.go, maxTimeout."""
@@ -180,7 +182,22 @@ class Framework:
     def _bounded_hints(self, plugin: Plugin, events: Sequence[EventWithHint]) -> Sequence[EventWithHint]:
         if is_ours(plugin):
             return events
-        return tuple(EventWithHint(each.event, self._bounded(plugin, each.hint)) for each in events)
+
+        def within(function: Callable[..., T] | None) -> Callable[..., T] | None:
+            return (
+                None if function is None else partial(self._call.budget.call, plugin, function, often="hint")
+            )
+
+        return tuple(
+            EventWithHint(
+                each.event,
+                self._bounded(plugin, each.hint),
+                within(each.alike),
+                within(each.brings),
+                within(each.awaits),
+            )
+            for each in events
+        )
 
     def _bounded(self, plugin: Plugin, hint: Hint | None) -> Hint | None:
         """Return a hint that does not hold the loop: when it would, the pod is tried again."""

@@ -24,7 +24,7 @@ from scheduler.objects.decode import decode_pod
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.state.cache import Cache
-from tests.bench import devices, volumes, whole_pod
+from tests.bench import devices, volumes, waking, whole_pod
 from tests.bench.across_nodes import KINDS, pending, running_cluster
 from tests.bench.preemption import full_cluster, urgent
 from tests.builders import node, pod, pod_object
@@ -126,6 +126,7 @@ def main() -> None:
             decode_pod(raw)
         seconds.append((time.process_time() - begin) / _DECISIONS)
     _show("a pod parsed", seconds, base)
+    waking.main()
     whole_pod.main()
 
 

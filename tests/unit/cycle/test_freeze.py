@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from scheduler.cycle.event_handlers import EventHandler
@@ -15,7 +15,7 @@ from tests.manual_clock import ManualClock
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator
 
     import pytest
 
@@ -45,9 +45,9 @@ class Heard(EventHandler[str]):
         self.calls.append(("undecodable", identity, error))
 
 
-@contextmanager
-def frozen(freeze: ClusterFreeze) -> Iterator[None]:
-    with freeze.ended():
+@asynccontextmanager
+async def frozen(freeze: ClusterFreeze) -> AsyncIterator[None]:
+    async with freeze.ended():
         freeze.begin()
         yield
 
@@ -65,10 +65,11 @@ def test_without_a_freeze_everything_is_taken_in_at_once() -> None:
     assert tell_everything(heard) == heard.calls
 
 
-def test_what_comes_during_a_freeze_is_taken_in_in_order_when_it_is_over() -> None:
+@virtually
+async def test_what_comes_during_a_freeze_is_taken_in_in_order_when_it_is_over() -> None:
     freeze = ClusterFreeze()
     heard = Heard(freeze)
-    with frozen(freeze):
+    async with frozen(freeze):
         expected = tell_everything(heard)
         assert heard.calls == []
         assert freeze.is_on
@@ -76,12 +77,14 @@ def test_what_comes_during_a_freeze_is_taken_in_in_order_when_it_is_over() -> No
     assert heard.calls == expected
 
 
-def test_a_change_that_fails_does_not_keep_the_others(caplog: pytest.LogCaptureFixture) -> None:
+@virtually
+async def test_a_change_that_fails_does_not_keep_the_others(caplog: pytest.LogCaptureFixture) -> None:
     freeze = ClusterFreeze()
     heard = Heard(freeze)
-    with caplog.at_level(logging.ERROR), frozen(freeze):
-        heard.on_add("bad")
-        heard.on_add("good")
+    with caplog.at_level(logging.ERROR):
+        async with frozen(freeze):
+            heard.on_add("bad")
+            heard.on_add("good")
     assert heard.calls == [("add", "good")]
     assert "A change that had to wait could not be made" in caplog.text
 
@@ -94,11 +97,11 @@ async def test_who_waits_goes_on_only_while_there_is_no_freeze() -> None:
         await freeze.wait_over()
         seen.append(freeze.is_on)
 
-    with frozen(freeze):
+    async with frozen(freeze):
         waiting = asyncio.create_task(wait())
         await asyncio.sleep(1)
         assert not waiting.done()
-    with frozen(freeze):  # again, before the one who waits had a turn
+    async with frozen(freeze):  # again, before the one who waits had a turn
         await asyncio.sleep(1)
         assert not waiting.done()
     await waiting

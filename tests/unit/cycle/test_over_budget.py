@@ -427,6 +427,31 @@ def test_a_hint_that_does_not_answer_is_asked_once_and_wakes_the_pods(quick: Loo
     cluster.check()
 
 
+@pytest.mark.parametrize("silent", ["alike", "brings", "awaits"])
+def test_who_does_not_say_what_a_hint_reads_is_asked_about_every_pod(quick: LoopBudget, silent: str) -> None:
+    class Silent(Endless):
+        def events(self) -> Any:
+            said: Any = {"alike": lambda _: "", "brings": lambda *_: ("a",), "awaits": lambda _: ("a",)}
+            said[silent] = lambda *_: endless()
+            return [EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD), self.hint, **said)]
+
+        def hint(self, *_: Any) -> QueueingHint:
+            return QueueingHint.QUEUE
+
+    cluster = Cluster(Silent(), budget=quick)
+    began = time.perf_counter()
+    for number in range(5):
+        cluster.api.create(pod(f"web-{number}"))
+        queued = cluster.queue.pop()
+        assert queued is not None
+        attempt(cluster, queued)
+    cluster.nodes.on_add(node("n2"))
+
+    assert time.perf_counter() - began < 1.0
+    assert {cluster.place_of(f"web-{number}") for number in range(5)} == {Place.BACKOFF}
+    cluster.check()
+
+
 def test_a_gate_that_does_not_answer_keeps_pods_gated_and_the_others_going(quick: LoopBudget) -> None:
     plugin = Endless()
     plugin.is_open = False

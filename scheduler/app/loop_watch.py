@@ -1,0 +1,198 @@
+"""Sees when something keeps the main loop, and says what: which pod's attempt, which event, which plugin, which request.
+
+A thread looks at what the loop's thread is doing once the loop is late; nothing else costs anything. Like any Python it
+sees nothing while a call into C keeps the interpreter to itself; what such a call was for is told by what follows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from types import FrameType
+
+    from scheduler.metrics.loop import LoopMetrics
+
+logger = logging.getLogger(__name__)
+
+PERIOD_SECONDS = 0.1
+STALL_SECONDS = 1.0
+"""What is longer is told in the log."""
+_LOOKS_SECONDS = 0.2
+_NOBODY = "other"
+_GARBAGE = "garbage"
+
+
+class Holder(NamedTuple):
+    """What holds the loop.
+
+    Attributes:
+        kind: for the metric: `attempt`, `binding`, `event`, `queue`, `reload`, `request`, `watch`, or `other`.
+        what: in our words, from the outside in.
+        where: the innermost line of Python.
+    """
+
+    kind: str
+    what: str
+    where: str
+
+
+def _event_in(found: Mapping[str, Any]) -> str:
+    objects = found["objects"]
+    about = getattr(objects[-1], "key", None) or getattr(objects[-1], "name", type(objects[-1]).__name__)
+    return f"{type(found['self']).__name__}: {found['change'].__name__.strip('_')} {about}"
+
+
+def _plugin_in(found: Mapping[str, Any]) -> str:
+    return f"plugin {found['plugin'].name} at {found['point'].metric_name}"
+
+
+TERMS: Final[Mapping[tuple[str, str], tuple[str, Callable[[Mapping[str, Any]], str]]]] = {
+    ("scheduler.client.store", "Store.put"): (
+        "watch",
+        lambda found: f"{found['self'].kind} {found['identity'].key}",
+    ),
+    ("scheduler.cycle.binding", "BindingCycle.run"): (
+        "binding",
+        lambda found: f"binding of pod {found['assumed'].pod.key}",
+    ),
+    ("scheduler.cycle.event_handlers", "EventHandler._take_in"): ("event", _event_in),
+    ("scheduler.cycle.scheduler", "Scheduler._attempt"): (
+        "attempt",
+        lambda found: f"attempt at pod {found['queued'].pod.key}",
+    ),
+    ("scheduler.cycle.scheduler", "Scheduler._work_the_queue"): ("queue", lambda _: "work of the queue"),
+    ("scheduler.app.generations", "Generations.reload"): ("reload", lambda _: "a new configuration"),
+    ("scheduler.queue.hints", "Hints._helps"): (
+        "queue",
+        lambda found: f"hint of plugin {found['plugin']} for pod {found['queued'].pod.key}",
+    ),
+    ("scheduler.queue.waking", "Waking.steps"): (
+        "queue",
+        lambda found: f"waking by {found['recorded'].event.label}",
+    ),
+    ("scheduler.runtime.calls", "PluginCalls.awaited"): ("attempt", _plugin_in),
+    ("scheduler.runtime.calls", "PluginCalls.guarded"): ("attempt", _plugin_in),
+    ("scheduler.runtime.calls", "PluginCalls.perhaps_awaited"): ("attempt", _plugin_in),
+    ("scheduler.server.http_server", "Application.answer"): (
+        "request",
+        lambda found: f"request {found['request'].method} {found['request'].path}",
+    ),
+}
+"""Where (module, function) something of ours begins that has a name: its kind, and what it is of the function's variables."""
+
+
+def holder_in(frame: FrameType | None) -> Holder:
+    """Return what a thread is at."""
+    kind, what, where = _NOBODY, [], ""
+    while frame is not None:
+        code = frame.f_code
+        where = where or f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}"
+        term = TERMS.get((frame.f_globals.get("__name__", ""), code.co_qualname))
+        if term is not None:
+            kind = term[0]
+            what.append(_described(term[1], frame))
+        frame = frame.f_back
+    return Holder(kind, ", ".join(reversed(what)), where)
+
+
+def _described(describe: Callable[[Mapping[str, Any]], str], frame: FrameType) -> str:
+    try:
+        return describe(frame.f_locals)
+    except (AttributeError, IndexError, KeyError):
+        return frame.f_code.co_qualname  # it has only begun
+
+
+class LoopWatch:
+    """Measures how late the loop is, and finds what holds it.
+
+    Args:
+        metrics: where it is counted.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, metrics: LoopMetrics, clock: Callable[[], float] = time.monotonic) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._due = clock()
+        self._thread = threading.get_ident()
+        self._seen: list[Holder] = []  # since the loop is late
+        self._is_told = False
+        self._collecting_since = 0.0
+        self._collected_seconds = 0.0
+
+    async def run(self) -> None:
+        """Want a turn ten times a second, and note how late it comes."""
+        while True:
+            self._due = self._clock() + PERIOD_SECONDS
+            await asyncio.sleep(PERIOD_SECONDS)
+            self.had_turn(self._clock() - self._due)
+
+    def had_turn(self, late_seconds: float) -> None:
+        """Note how late the loop was."""
+        self._metrics.lagged(max(0.0, late_seconds))
+        if late_seconds >= STALL_SECONDS:
+            holder = self._longest_seen(late_seconds)
+            self._metrics.stalled(holder.kind, late_seconds)
+            logger.warning("The loop was held", extra={"seconds": round(late_seconds, 3), **_fields(holder)})
+        self._seen, self._is_told, self._collected_seconds = [], False, 0.0
+
+    def look(self, frame: FrameType | None) -> None:
+        """Note what the loop's thread is at, if the loop is late; called by another thread."""
+        late_seconds = self._clock() - self._due
+        if late_seconds < _LOOKS_SECONDS:
+            return
+        holder = holder_in(frame)
+        self._seen.append(holder)
+        if late_seconds >= STALL_SECONDS and not self._is_told:
+            self._is_told = True
+            logger.warning("The loop is held", extra={"seconds": round(late_seconds, 3), **_fields(holder)})
+
+    def look_until(self, over: threading.Event) -> None:
+        """Look again and again."""
+        while not over.wait(_LOOKS_SECONDS):
+            self.look(sys._current_frames().get(self._thread))  # noqa: SLF001 - there is no other way
+
+    def collecting(self, phase: str, _info: Mapping[str, int]) -> None:
+        """Note how long the garbage collector takes: a `gc.callbacks`."""
+        if phase == "start":
+            self._collecting_since = self._clock()
+        else:
+            self._collected_seconds += self._clock() - self._collecting_since
+
+    def _longest_seen(self, late_seconds: float) -> Holder:
+        if self._collected_seconds > late_seconds / 2:
+            return Holder(_GARBAGE, "garbage collection", "")
+        if not self._seen:
+            return Holder(_NOBODY, "", "")
+        first = Counter((each.kind, each.what) for each in self._seen).most_common(1)[0][0]
+        return next(each for each in self._seen if each[:2] == first)
+
+
+def _fields(holder: Holder) -> dict[str, str]:
+    return {"holder": holder.what or "nothing that has a name here", "where": holder.where}
+
+
+@asynccontextmanager
+async def watching_loop(metrics: LoopMetrics) -> AsyncIterator[None]:
+    """Watch the running loop while the block runs."""
+    watch, over = LoopWatch(metrics), threading.Event()
+    turns = asyncio.create_task(watch.run(), name="loop watch")
+    thread = threading.Thread(target=watch.look_until, args=(over,), name="loop watch", daemon=True)
+    gc.callbacks.append(watch.collecting)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        turns.cancel()
+        gc.callbacks.remove(watch.collecting)

@@ -1,0 +1,121 @@
+"""What the queue has still to do, a slice at a time, so that nothing it does keeps the loop for long.
+
+One event may concern twenty thousand pods. What is not done within a slice waits here, in the order it came, until the
+owner of the queue has time for the next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from scheduler.clock import Clock
+    from scheduler.objects.pod import PodInfo
+    from scheduler.queue.in_flight import RecordedEvent
+
+_LONGEST_TURN_SECONDS = 0.1
+_MOST = 10_000
+"""So many events wait at most; then the first is done at once, whatever it takes: whoever sends them has to wait."""
+
+
+class Work(NamedTuple):
+    """Something that takes a while.
+
+    Attributes:
+        steps: does it; says after each step whether a pod is to be tried again by that.
+        number: of the event that it is about.
+        recorded: the event.
+        pre_check: leaves out pods for which it says False.
+    """
+
+    steps: Iterator[bool]
+    number: int
+    recorded: RecordedEvent
+    pre_check: Callable[[PodInfo], bool] | None = None
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return self.pre_check is None or self.pre_check(pod)
+
+
+class Backlog:
+    """Work in the order it came.
+
+    Args:
+        clock: what time it is.
+        slice_seconds: how long work may take in one turn; infinite where nobody else waits for a turn.
+    """
+
+    def __init__(self, clock: Clock, slice_seconds: float) -> None:
+        self._clock = clock
+        self._slice_seconds = slice_seconds
+        self._left = slice_seconds  # of the present turn
+        self._turn_began = clock.monotonic()
+        self._is_at_work = False
+        self._works = deque[Work]()
+
+    def do(self, work: Work) -> int:
+        """Do it after all that came before, as far as this turn allows; return how many pods are tried again by that."""
+        self._works.append(work)
+        if self._is_at_work:
+            return 0
+        if self._slice_seconds < inf and self._clock.monotonic() - self._turn_began > _LONGEST_TURN_SECONDS:
+            self._begin_turn()  # nobody takes turns: who stands by tries no pods
+        return self._go_on(at_least_the_first=len(self._works) > _MOST)
+
+    def take_turn(self) -> int:
+        """Begin the next turn, and use it; return how many pods are tried again by that."""
+        self._begin_turn()
+        return self._go_on() if self._works else 0
+
+    def since(self, number: int) -> Iterable[Work]:
+        """Return what is about events after one, and is not done yet, or not to the end."""
+        return [work for work in self._works if work.number > number]
+
+    def clear(self) -> None:
+        """Forget it all."""
+        self._works.clear()
+
+    def __len__(self) -> int:
+        return len(self._works)
+
+    def _begin_turn(self) -> None:
+        self._left = self._slice_seconds
+        if self._left < inf:
+            self._turn_began = self._clock.monotonic()
+
+    def _go_on(self, *, at_least_the_first: bool = False) -> int:
+        self._is_at_work = True
+        try:
+            if self._left == inf:
+                return self._do_all()
+            moved = sum(self._works.popleft().steps) if at_least_the_first else 0
+            return moved + (self._do_some() if self._left > 0 else 0)
+        finally:
+            self._is_at_work = False
+
+    def _do_all(self) -> int:
+        moved = 0
+        while self._works:
+            moved += sum(self._works[0].steps)
+            self._works.popleft()
+        return moved
+
+    def _do_some(self) -> int:
+        moved, began = 0, self._clock.monotonic()
+        until, now = began + self._left, began
+        try:
+            while self._works and now < until:
+                for has_moved in self._works[0].steps:
+                    moved += has_moved
+                    now = self._clock.monotonic()
+                    if now >= until:
+                        break
+                else:
+                    self._works.popleft()
+        finally:
+            self._left -= now - began
+        return moved

@@ -1,0 +1,241 @@
+"""The pods of one profile that wait for the cluster to change, by what could help them.
+
+Pods of which every hint says the same are a class, and a class is asked about once: twenty thousand pods of one
+Deployment are one question. Classes are found by the plugins whose word could wake them and, where a plugin says what
+an event brings, by that: a changed label leads to the classes that select it, and to no others.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Hashable
+
+    from scheduler.framework.events import EventWithHint
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
+    from scheduler.queue.hints import Listeners, Registered
+
+logger = logging.getLogger(__name__)
+
+_MOST_KEYS = 64
+"""A class that awaits more is asked about at every event: a pod may name any number."""
+
+
+class WaitingClass:
+    """Pods that wait for the same.
+
+    Attributes:
+        key: what they have in common.
+        plugins: whose word could wake them.
+        members: uid -> up to which event the pod has been shown all.
+        places: where else the class is filed: the wish of a plugin, and the keys, None being all.
+    """
+
+    __slots__ = ("key", "members", "places", "plugins")
+
+    def __init__(self, key: Hashable, plugins: frozenset[str]) -> None:
+        self.key = key
+        self.plugins = plugins
+        self.members: dict[str, int] = {}
+        self.places: list[tuple[_Wish, Collection[Hashable] | None]] = []
+
+
+_Classes = dict[WaitingClass, None]  # an ordered set
+
+
+class _Wish:
+    """The classes that a plugin's wish can wake by what they await.
+
+    Attributes:
+        by_key: those that await one of some keys.
+        of_any: those that any event may help.
+    """
+
+    __slots__ = ("by_key", "of_any")
+
+    def __init__(self) -> None:
+        self.by_key: dict[Hashable, _Classes] = {}
+        self.of_any: _Classes = {}
+
+
+class _Kind(NamedTuple):
+    """What pods with the same rejectors have in common.
+
+    Attributes:
+        plugins: whose word could wake them.
+        alike: all that is read of the pod by hints of its rejectors; None if one of them does not say.
+    """
+
+    plugins: frozenset[str]
+    alike: tuple[Callable[[PodInfo], Hashable], ...] | None
+
+
+class WaitingClasses:
+    """The classes of one profile.
+
+    Args:
+        registered: what its plugins registered for.
+    """
+
+    def __init__(self, registered: Registered) -> None:
+        self.registered = registered
+        self._classes: dict[Hashable, WaitingClass] = {}
+        self._by_plugin: dict[str, _Classes] = {}
+        self._wishes: dict[int, _Wish] = {}  # id of a wish of `registered`
+        self._kinds: dict[Hashable, _Kind] = {}
+        self._failed: set[int] = set()  # ids of what failed: it was told once
+
+    def key_of(self, queued: QueuedPodInfo) -> tuple[Hashable, frozenset[str]]:
+        """Return which class a pod belongs to as it is now, and whose word could wake it."""
+        rejectors, pending = queued.unschedulable_plugins, queued.pending_plugins
+        who = (rejectors, pending, queued.gating_plugin)
+        kind = self._kinds.get(who)
+        if kind is None:
+            kind = self._kinds[who] = self._kind(rejectors | pending, queued.gating_plugin)
+        return (who, self._read(kind, queued)), kind.plugins
+
+    def of(self, queued: QueuedPodInfo) -> WaitingClass:
+        """Return the class of a pod, which is to be a member then."""
+        key, plugins = self.key_of(queued)
+        found = self._classes.get(key)
+        if found is None:
+            found = self._classes[key] = WaitingClass(key, plugins)
+            for plugin in plugins:
+                self._by_plugin.setdefault(plugin, {})[found] = None
+                for wish in self.registered.get(plugin, ()):
+                    if wish.awaits is not None:
+                        self._file(found, wish, queued.pod)
+        return found
+
+    def drop(self, found: WaitingClass) -> None:
+        """Forget a class that has no members any more."""
+        del self._classes[found.key]
+        for plugin in found.plugins:
+            classes = self._by_plugin[plugin]
+            del classes[found]
+            if not classes:
+                del self._by_plugin[plugin]
+        for wish, keys in found.places:
+            if keys is None:
+                del wish.of_any[found]
+                continue
+            for key in keys:
+                classes = wish.by_key[key]
+                del classes[found]
+                if not classes:
+                    del wish.by_key[key]
+
+    def touched(self, listeners: Listeners, old: Any, new: Any) -> list[WaitingClass]:
+        """Return the classes that an event may help, each once.
+
+        Args:
+            listeners: of this profile, for the event.
+            old: the object before; None for an addition.
+            new: the object now; None for a deletion.
+        """
+        found: _Classes = {}
+        for plugin, wishes in listeners.items():
+            classes = self._by_plugin.get(plugin)
+            if classes is None:
+                continue
+            for wish in wishes:
+                brought = self._brought(plugin, wish, old, new)
+                if brought is None or (brought and wish.awaits is None):
+                    found.update(classes)
+                elif brought and (filed := self._wishes.get(id(wish))) is not None:
+                    found.update(filed.of_any)
+                    for key in brought:
+                        found.update(filed.by_key.get(key, ()))
+        return list(found)
+
+    def all(self) -> list[WaitingClass]:
+        """Return every class."""
+        return list(self._classes.values())
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def _kind(self, rejectors: frozenset[str], gating_plugin: str) -> _Kind:
+        plugins = frozenset({gating_plugin}) if gating_plugin else rejectors
+        hints = [
+            wish.alike
+            for plugin in sorted(rejectors)
+            for wish in self.registered.get(plugin, ())
+            if wish.hint is not None
+        ]
+        known = [alike for alike in dict.fromkeys(hints) if alike is not None]
+        return _Kind(plugins, tuple(known) if None not in hints else None)
+
+    def _file(self, found: WaitingClass, wish: EventWithHint, pod: PodInfo) -> None:
+        filed = self._wishes.setdefault(id(wish), _Wish())
+        keys = self._awaited(wish, pod)
+        if keys is None:
+            filed.of_any[found] = None
+        else:
+            for key in keys:
+                filed.by_key.setdefault(key, {})[found] = None
+        found.places.append((filed, keys))
+
+    def _read(self, kind: _Kind, queued: QueuedPodInfo) -> Hashable:
+        """Return all that hints read of a pod; the pod itself where that is not known."""
+        pod = queued.pod
+        if kind.alike is None:
+            return pod.uid
+        try:
+            read = tuple([each(pod) for each in kind.alike])
+            hash(read)
+        except Exception:
+            if id(kind.alike) not in self._failed:
+                self._failed.add(id(kind.alike))
+                logger.exception(
+                    "What hints read of a pod is not known; it is asked about alone",
+                    extra={"pod": pod.key, "plugins": sorted(kind.plugins)},
+                )
+            return pod.uid
+        return read
+
+    def _brought(self, plugin: str, wish: EventWithHint, old: Any, new: Any) -> Collection[Hashable] | None:
+        if wish.brings is None or id(wish) in self._failed:
+            return None
+        try:
+            return wish.brings(old, new)
+        except Exception:
+            self._failed.add(id(wish))
+            logger.exception(
+                "What an event brings is not known; everybody is asked",
+                extra={"plugin": plugin, "event": wish.event.label},
+            )
+            return None
+
+    def _awaited(self, wish: EventWithHint, pod: PodInfo) -> Collection[Hashable] | None:
+        assert wish.awaits is not None
+        if id(wish) in self._failed:
+            return None
+        try:
+            keys = wish.awaits(pod)
+            return None if keys is None or len(keys) > _MOST_KEYS else frozenset(keys)
+        except Exception:
+            self._failed.add(id(wish))
+            logger.exception(
+                "What a pod awaits is not known; it is asked about at every event",
+                extra={"pod": pod.key, "event": wish.event.label},
+            )
+            return None
+
+    def check(self) -> None:
+        """Assert what always holds."""
+        for key, found in self._classes.items():
+            assert found.key == key
+            assert found.members, f"class {key} is kept without pods"
+            for plugin in found.plugins:
+                assert found in self._by_plugin[plugin], f"class {key} is not found by {plugin}"
+        filed = sum(map(len, self._by_plugin.values()))
+        assert filed == sum(len(found.plugins) for found in self._classes.values())
+        for wish in self._wishes.values():
+            for classes in (wish.of_any, *wish.by_key.values()):
+                astray = [found.key for found in classes if self._classes.get(found.key) is not found]
+                assert not astray, f"classes {astray} are filed and not there"
+            assert all(wish.by_key.values()), "a key is kept without classes"

@@ -1,0 +1,132 @@
+"""What an event means for the pods that wait: class by class, pod by pod, in steps between which others may have a turn.
+
+A pod sees every event once. One that begins to wait after an event has seen it before: in the cluster that it was tried
+on, or when it came back; by the numbers of events both are told apart. So it does not matter that an event is worked
+later than it happened.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from scheduler.objects.pod import PodInfo
+from scheduler.queue.hints import Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from scheduler.framework.events import ClusterEvent
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.queue.contents import Contents
+    from scheduler.queue.hints import Hints
+    from scheduler.queue.in_flight import RecordedEvent
+    from scheduler.queue.waiting_classes import WaitingClass
+
+    PreCheck = Callable[[PodInfo], bool]
+
+
+class Requeue(Protocol):
+    """Takes a waiting pod where a strategy says, because of an event; returns whether it is tried again."""
+
+    def __call__(
+        self, queued: QueuedPodInfo, strategy: Strategy, event: ClusterEvent, *, shown: int
+    ) -> bool: ...
+
+
+class Waking:
+    """Shows events to the pods that wait.
+
+    Args:
+        contents: where they are.
+        hints: what plugins say.
+        requeue: tries them again.
+    """
+
+    def __init__(self, contents: Contents, hints: Hints, requeue: Requeue) -> None:
+        self._contents, self._waiting = contents, contents.unschedulable
+        self._hints = hints
+        self._requeue = requeue
+
+    def steps(self, recorded: RecordedEvent, number: int, pre_check: PreCheck | None) -> Iterator[bool]:
+        """Show an event to all pods that waited when it happened; yield after each step whether a pod is tried again.
+
+        Args:
+            recorded: the event.
+            number: its number.
+            pre_check: leaves out pods for which it says False.
+        """
+        event = recorded.event
+        if event.is_wildcard:
+            yield from self._each(list(self._waiting), recorded, number, pre_check)
+            return
+        about = _uid_in(recorded)
+        if about in self._waiting:  # hints may say of it what they say of no other
+            yield from self._each([about], recorded, number, pre_check)
+        for profile in self._waiting.profiles:
+            listeners = self._hints.listeners(profile, event)
+            classes = self._waiting.classes(profile) if listeners else None
+            if classes is not None:
+                for found in classes.touched(listeners, recorded.old, recorded.new):
+                    yield from self._members(found, recorded, number, pre_check, about)
+
+    def hears_of(self, queued: QueuedPodInfo, event: ClusterEvent) -> bool:
+        """Say whether an event is worth a question about a pod: a plugin that could wake it registered for it."""
+        listeners = self._hints.listeners(queued.pod.scheduler_name, event)
+        if queued.is_gated:
+            return queued.gating_plugin in listeners
+        rejectors = queued.unschedulable_plugins | queued.pending_plugins
+        return event.is_wildcard or any(plugin in listeners for plugin in rejectors)
+
+    def _each(
+        self, uids: Iterable[str], recorded: RecordedEvent, number: int, pre_check: PreCheck | None
+    ) -> Iterator[bool]:
+        """Ask about each pod."""
+        for uid in uids:
+            shown = self._waiting.shown(uid)
+            if shown is None or shown >= number:
+                continue
+            queued = self._contents.pods[uid]
+            if (pre_check is not None and not pre_check(queued.pod)) or not self.hears_of(
+                queued, recorded.event
+            ):
+                continue
+            strategy = self._hints.strategy(queued, *recorded)
+            yield strategy is not Strategy.SKIP and self._requeue(
+                queued, strategy, recorded.event, shown=number
+            )
+
+    def _members(
+        self,
+        found: WaitingClass,
+        recorded: RecordedEvent,
+        number: int,
+        pre_check: PreCheck | None,
+        but: str,
+    ) -> Iterator[bool]:
+        """Ask about one pod of a class, and do with all, but one, what is said of it."""
+
+        def waits(uid: str, shown: int | None) -> bool:
+            return (
+                shown is not None
+                and shown < number
+                and uid != but
+                and (pre_check is None or pre_check(self._contents.pods[uid].pod))
+            )
+
+        first = next((uid for uid, shown in found.members.items() if waits(uid, shown)), None)
+        if first is None:
+            return
+        strategy = self._hints.strategy(self._contents.pods[first], *recorded)
+        yield False
+        if strategy is Strategy.SKIP:
+            return
+        for uid in list(found.members):
+            # Others had a turn since: a pod may be elsewhere by now, or another version of it was shown the event.
+            if waits(uid, found.members.get(uid)):
+                yield self._requeue(self._contents.pods[uid], strategy, recorded.event, shown=number)
+
+
+def _uid_in(recorded: RecordedEvent) -> str:
+    """Return the uid of the pod that an event is about; "" for another object."""
+    about = recorded.old if recorded.new is None else recorded.new
+    return about.uid if isinstance(about, PodInfo) else ""

@@ -1,0 +1,129 @@
+"""A heartbeat is seen without decoding the node; whatever else changed is no heartbeat."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler.client.store import Store
+from scheduler.client.wire import decode_identity
+from scheduler.framework.changes import node_changes
+from scheduler.objects.decode import decode_node
+from scheduler.objects.node import NodeObject
+from tests.builders import node_object
+
+
+def written(version: str = "7", at: str = "2026-01-01T00:00:00Z", **changes: Any) -> bytes:
+    """A node as Go writes it: metadata first, status last, no spaces."""
+    made = node_object("n1", labels={"lastHeartbeatTime": "2026", "resourceVersion": "5"})
+    metadata = {
+        "name": "n1",
+        "uid": "u1",
+        "resourceVersion": version,
+        "labels": made["metadata"]["labels"],
+        "annotations": {"time": "1", "odd": '"lastHeartbeatTime":"2026-01-01T00:00:00Z","spec":{,"status":{'},
+        "managedFields": [{"manager": "kubelet", "time": at, "fieldsV1": {"f:status": {"f:conditions": {}}}}],
+    }
+    spec: dict[str, Any] = {"podCIDR": "10.0.0.0/24"}
+    condition = {
+        "type": "Ready",
+        "status": "True",
+        "lastHeartbeatTime": at,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {**made["status"], "conditions": [condition, {**condition, "type": "DiskPressure"}]}
+    found = {"kind": "Node", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status}
+    for path, value in changes.items():
+        *parents, name = path.split("__")
+        part: Any = found
+        for parent in parents:
+            part = part[int(parent) if parent.isdigit() else parent]
+        if value is None:
+            del part[name]
+        else:
+            part[name] = value
+    return json.dumps(found, separators=(",", ":")).encode()
+
+
+LATER = {"version": "8", "at": "2026-01-01T00:00:10Z"}
+
+
+def test_a_heartbeat_is_the_node_with_another_version() -> None:
+    before = decode_node(written())
+    assert before.allocatable
+
+    after = before.heartbeat(written(**LATER), "8")
+
+    assert after is not None
+    assert after.node == decode_node(written(**LATER)).node
+    assert after.raw == written(**LATER)
+    assert after.allocatable == before.allocatable
+    assert after.is_heartbeat_of(before)
+    assert node_changes(before, after) == []
+
+
+def test_without_managed_fields_it_is_seen_as_well() -> None:
+    before = decode_node(written(metadata__managedFields=None))
+
+    assert before.heartbeat(written(**LATER, metadata__managedFields=None), "8") is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata__labels__zone": "b"},
+        {"metadata__labels__lastHeartbeatTime": "2027"},
+        {"metadata__labels__resourceVersion": "9"},
+        {"metadata__annotations__time": "2"},
+        {"metadata__annotations__odd": '"lastHeartbeatTime":"2026-01-01T00:00:10Z","spec":{,"status":{'},
+        {"metadata__deletionTimestamp": "2026-01-01T00:00:10Z"},
+        {"spec__unschedulable": True},
+        {"spec__podCIDR": "10.0.1.0/24"},
+        {"status__conditions__0__status": "False"},
+        {"status__conditions__0__lastTransitionTime": "2026-01-01T00:00:10Z"},
+        {"status__conditions__1__lastHeartbeatTime": "no time, as long too"},
+        {"status__conditions__1__lastHeartbeatTime": None},
+        {"status__allocatable__cpu": "5"},
+        {"status__images": [{"names": ["a"], "sizeBytes": 1}]},
+        {"status": None},
+        {"spec": None},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_else_changes_is_no_heartbeat(change: dict[str, Any]) -> None:
+    before = decode_node(written())
+
+    assert before.heartbeat(written(**LATER, **change), "8") is None
+
+
+def test_what_is_not_written_as_go_does_is_decoded() -> None:
+    before = decode_node(json.dumps(json.loads(written())).encode())
+
+    assert before.heartbeat(json.dumps(json.loads(written(**LATER))).encode(), "8") is None
+
+
+def test_the_store_does_not_decode_a_heartbeat() -> None:
+    decoded: list[bytes] = []
+    told: list[tuple[str, bool]] = []
+
+    def decode(raw: bytes) -> NodeObject:
+        decoded.append(raw)
+        return decode_node(raw)
+
+    class Handler:
+        def on_add(self, obj: NodeObject) -> None: ...
+        def on_update(self, old: NodeObject, new: NodeObject) -> None:
+            told.append((new.node.metadata.resource_version, new.is_heartbeat_of(old)))
+
+        def on_delete(self, old: NodeObject) -> None: ...
+        def on_undecodable(self, identity: Any, error: Any) -> None: ...
+
+    store = Store("Node", decode, Handler(), next_version=NodeObject.heartbeat)
+    for raw in (written(), written(**LATER), written("9", spec__unschedulable=True)):
+        store.put(decode_identity(raw), raw)
+
+    assert [raw == written() for raw in decoded] == [True, False]
+    assert told == [("8", True), ("9", False)]
+    assert store.objects["n1"].unschedulable
