@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check conformance format bench fuzz base-image image sbom lock clean
+.PHONY: help demo test check conformance format bench soak fuzz base-image image sbom lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,9 @@ base-image: ## Fix the base image at its digest of today, in the Dockerfile (ask
 fuzz: $(VENV)/dev ## Try made-up objects, guided by which code they reach (ARGS=-max_total_time=600 for ten minutes)
 	@$(BIN)/pip install --quiet --disable-pip-version-check atheris==3.0.0
 	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+soak: $(VENV)/dev ## Play storms of faults in virtual time, and count those that broke a promise (ARGS='--seeds 501-2000')
+	@$(BIN)/python -m tests.faults $(or $(ARGS),--seeds 501-1000)
 
 image: ## Build the container image (needs a Docker engine; IMAGE=name:tag to name it)
 	@grep -q '^ARG BASE=.*@sha256:' Dockerfile || $(MAKE) --no-print-directory base-image
