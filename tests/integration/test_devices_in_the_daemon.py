@@ -435,6 +435,15 @@ async def test_a_device_that_is_never_ready_is_given_back_in_time(tmp_path: Path
 # A server without devices.
 
 
+def kinds_that_lack(caplog: pytest.LogCaptureFixture) -> set[str]:
+    """Return the kinds that the log says the server does not have."""
+    return {
+        str(getattr(record, "resource", ""))
+        for record in caplog.records
+        if record.message == "The API server does not serve this kind; install or enable it"
+    }
+
+
 @virtually
 async def test_a_server_that_knows_no_devices_is_served_all_the_same(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -446,11 +455,5 @@ async def test_a_server_that_knows_no_devices_is_served_all_the_same(
                 it.add_nodes(node_object("n"))
                 it.add_pods(pod_object("plain", cpu="1"), claiming("web", "one"))
                 await it.until(lambda: it.node_of("plain"))
-
-        lacking = {
-            getattr(record, "resource", "")
-            for record in caplog.records
-            if record.message == "The API server does not serve this kind; install or enable it"
-        }
-        assert {CLAIMS, SLICES, CLASSES} <= {str(each) for each in lacking}
+                await it.until(lambda: {CLAIMS, SLICES, CLASSES} <= kinds_that_lack(caplog))
         assert it.node_of("web") == ""
