@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from scheduler.objects.v1 import PodCondition
 
 
+LONGEST_MESSAGE = 32 * 1024
+"""Characters, as many as any metav1.Condition may have: in a pod of a megabyte there is no room for a message of another."""
+_CUT = "..."
+
+
 def status_patch(
     pod: PodInfo, conditions: Iterable[PodCondition], nominated_node_name: str | None, now: datetime
 ) -> bytes | None:
@@ -26,7 +31,7 @@ def status_patch(
 
     Args:
         pod: as last seen.
-        conditions: wanted, at most one of a type; their observed generation becomes the pod's.
+        conditions: wanted, at most one of a type; their observed generation becomes the pod's, and messages are cut.
         nominated_node_name: wanted; "" to clear it, None to leave it.
         now: for lastTransitionTime.
 
@@ -38,7 +43,11 @@ def status_patch(
     order = [condition.type for condition in present]
     patches = []
     for condition in conditions:
-        wanted = msgspec.structs.replace(condition, observed_generation=pod.pod.metadata.generation)
+        wanted = msgspec.structs.replace(
+            condition,
+            message=_shortened(condition.message),
+            observed_generation=pod.pod.metadata.generation,
+        )
         old = next((each for each in present if each.type == wanted.type), None)
         if old is None:
             order.append(wanted.type)
@@ -53,6 +62,10 @@ def status_patch(
     if nominated_node_name is not None and nominated_node_name != pod.pod.status.nominated_node_name:
         status["nominatedNodeName"] = nominated_node_name or None
     return msgspec.json.encode({"status": status}, order="sorted") if status else None
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - len(_CUT)] + _CUT
 
 
 def _new_condition(wanted: PodCondition, now: datetime) -> dict[str, Any]:

@@ -137,3 +137,13 @@ def test_a_text_that_becomes_empty_is_removed():
 )
 def test_a_nomination_is_written_if_it_changes(nominated: str, nominate: str | None, expected: Any):
     assert patch(nominated=nominated, nominate=nominate) == expected
+
+
+def test_a_message_without_end_is_cut_and_said_once():
+    endless = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="x" * 10**6)
+
+    written = patch(endless, present=(SAID,))["conditions"][0]["message"]
+
+    assert len(written) == 32 * 1024
+    assert written.endswith("x...")
+    assert patch(endless, present=({**SAID, "message": written},)) is None
