@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import tempfile
 from contextlib import contextmanager
@@ -11,7 +12,6 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from scheduler.app.memory import settle_memory
 from scheduler.simulator.server import ApiServer
 from tests import virtual_time
 from tests.faults.actors.configurations import Configurations
@@ -188,9 +188,15 @@ class Report:
 
 def run(seed: int) -> Report:
     """Play a seed."""
-    settle_memory()
-    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        return virtual_time.run(_play(Plan.of(seed), Path(folder)))
+    # Looking for garbage among all that the tests hold may take a second, which is no daemon's fault.
+    gc.freeze()
+    gc.disable()
+    try:
+        with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+            return virtual_time.run(_play(Plan.of(seed), Path(folder)))
+    finally:
+        gc.enable()
+        gc.collect()
 
 
 async def _play(plan: Plan, folder: Path) -> Report:
@@ -246,8 +252,20 @@ def _poke(stage: Stage) -> None:
 
     A plugin that goes wrong at random cannot say when it will not any more.
     """
-    for node in stage.store.list("nodes")[:1]:
-        stage.store.patch("nodes", node["metadata"]["name"], {"metadata": {"annotations": {"poked": "yes"}}})
+    nodes = stage.store.list("nodes")
+    if nodes:
+        poked = {"metadata": {"annotations": {"poked": "yes"}}}
+        stage.store.patch("nodes", nodes[0]["metadata"]["name"], poked)
+    else:
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/poked"},
+        }
+        stage.store.create(
+            "persistentvolumes",
+            {"metadata": {"name": "poked"}, "spec": {**spec, "storageClassName": "poked"}},
+        )
 
 
 @contextmanager
