@@ -1,0 +1,18 @@
+"""`make bench` can be run: what it measures is still built as it builds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.bench import whole_pod
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_a_whole_pod_is_measured_to_its_end(capsys: pytest.CaptureFixture[str]):
+    whole_pod.print_table(sizes=(3,), n_pods=5)
+
+    label, bare = capsys.readouterr().out.splitlines()
+    assert label.startswith("a whole pod, 3 nodes")
+    assert bare.startswith("the bare loop, 3 nodes")
