@@ -134,6 +134,7 @@ _DECIDED: Final = ("pod", "node_name", "nominated_node_name")
 _DIAGNOSED: Final = tuple(
     field.name for field in fields(Diagnosis) if field.name not in {"rejected_by", "index"}
 )
+_TABLES: Final = _DIAGNOSED.index("tables")
 _RANKED: Final = ("plugins", "others", "base")
 _decided, _diagnosed, _ranked = attrgetter(*_DECIDED), attrgetter(*_DIAGNOSED), attrgetter(*_RANKED)
 
@@ -189,19 +190,19 @@ class _Kept(NamedTuple):
     @property
     def nbytes(self) -> int:
         """About how much memory it takes, but for the names."""
-        arrays: list[Any] = [self.rejected_by, self.outcomes, self.rows]
+        written = len(self.decided[0].raw or b"")
+        size = _RECORD_BYTES + written + PARSED * max(0, written - _COMMON_POD_BYTES)
+        size += sum(map(len, self.status.reasons))
+        arrays: list[Any] = []
         if self.ranked is not None:
             plugins, others, _ = self.ranked
-            arrays += [each.values for each in plugins]
-            arrays += others.values()
-        pod = self.decided[0]
-        tables = self.diagnosed[_DIAGNOSED.index("tables")]
-        reasons = sum([len(outcome.reasons) for table in tables for outcome in table[:_FIRST_OUTCOMES]])
-        said = sum(map(len, self.status.reasons)) + _REASON_BYTES * reasons
-        written = len(pod.raw or b"")
-        parsed = PARSED * max(0, written - _COMMON_POD_BYTES)
-        arrays_bytes = sum([getattr(array, "nbytes", 0) for array in arrays])
-        return _RECORD_BYTES + said + written + parsed + arrays_bytes
+            arrays = [each.values for each in plugins] + list(others.values())
+        if self.rejected_by is not None:
+            arrays += [self.rejected_by, self.outcomes, self.rows]
+            tables = self.diagnosed[_TABLES]
+            reasons = sum([len(outcome.reasons) for table in tables for outcome in table[:_FIRST_OUTCOMES]])
+            size += _REASON_BYTES * reasons
+        return size + sum([getattr(array, "nbytes", 0) for array in arrays])
 
     def attempt(self) -> PastAttempt:
         """Return it as it was."""

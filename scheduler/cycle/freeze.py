@@ -11,11 +11,10 @@ import asyncio
 import logging
 import time
 from collections import deque
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
@@ -46,19 +45,11 @@ class ClusterFreeze:
             await self._over.wait()
 
     def begin(self) -> None:
-        """Keep the cluster as it is until the block of `ended` is over; nothing if it is kept already."""
+        """Keep the cluster as it is until `end`; nothing if it is kept already."""
         self._over.clear()
 
-    @asynccontextmanager
-    async def ended(self) -> AsyncIterator[None]:
-        """End the freeze that the block begins, if it does: what had to wait is done, others having their turns between."""
-        try:
-            yield
-        finally:
-            if self.is_on:
-                await self._end()
-
-    async def _end(self) -> None:
+    async def end(self) -> None:
+        """Let the cluster change: what had to wait is done, others having their turns between."""
         try:
             while self._make_some():
                 self._over.clear()  # what comes now comes after what is left

@@ -150,8 +150,11 @@ class Scheduler:
 
     async def _attempt(self, queued: QueuedPodInfo) -> AssumedPod | None:
         try:
-            async with self._freeze.ended():
+            try:
                 return await self.schedule_one(queued)
+            finally:
+                if self._freeze.is_on:
+                    await self._freeze.end()
         except Exception:
             # A mistake of ours costs this attempt only.
             logger.exception("Scheduling cycle broke", extra={"pod": queued.pod.key})

@@ -29,6 +29,7 @@ _NON_MISSING: Final[Mapping[str, Quantity]] = {CPU: Quantity(100, -3), MEMORY: Q
 _ACCOUNTED = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 
 _KNOWN: Remembered[Hashable, PodResources] = Remembered()  # by what the containers write
+_OFFERED: Remembered[Hashable, Mapping[str, int]] = Remembered()  # by what the node's status says
 _WRITTEN_BYTES = 32
 """About how long a resource with its amount is."""
 
@@ -77,8 +78,8 @@ def pod_resources(pod: Pod) -> PodResources:
     return found
 
 
-def node_allocatable(node: Node) -> dict[str, int]:
-    """Compute what a node offers: resource name -> milliCPU, bytes or a count, `pods` included.
+def node_allocatable(node: Node) -> Mapping[str, int]:
+    """Compute what a node offers: resource name -> milliCPU, bytes or a count, `pods` included; nodes alike share it.
 
     Raises:
         ObjectError: a quantity cannot be read.
@@ -87,15 +88,20 @@ def node_allocatable(node: Node) -> dict[str, int]:
         kube-scheduler v1.36, framework/types.go, Resource.Add.
     """
     allocatable = node.status.allocatable
-    try:
-        offered = parsed(allocatable)
-    except ValueError:
-        _raise_fault("Node", node.metadata.name, iter([("status.allocatable", allocatable)]))
-    return {
-        name: _integer(name, quantity)
-        for name, quantity in offered.items()
-        if name in _ACCOUNTED or name == PODS or is_scalar_resource_name(name)
-    }
+    key = tuple(allocatable.items())
+    found = _OFFERED.get(key)
+    if found is None:
+        try:
+            offered = parsed(allocatable)
+        except ValueError:
+            _raise_fault("Node", node.metadata.name, iter([("status.allocatable", allocatable)]))
+        found = {
+            name: _integer(name, quantity)
+            for name, quantity in offered.items()
+            if _is_accounted(name) or name == PODS
+        }
+        _OFFERED.keep(key, found, _WRITTEN_BYTES * len(key))
+    return found
 
 
 def _compute(pod: Pod) -> PodResources:

@@ -80,16 +80,16 @@ class PodCounts:
         self._columns: OrderedDict[PodQuery, Column[np.int64]] = OrderedDict()
         self._index: RuleIndex[PodQuery] = RuleIndex()
 
-    def column(self, query: PodQuery, n_nodes: int) -> Column[np.int64]:
-        """Return a description's column, counted now if it was not asked for lately."""
+    def column(self, query: PodQuery, room: int) -> Column[np.int64]:
+        """Return a description's column, counted now if it was not asked for lately, with room for so many rows."""
         column = self._columns.get(query)
         if column is None:
-            column = self._count_all(query, n_nodes)
+            column = self._count_all(query, room)
         self._columns.move_to_end(query)
         return column
 
-    def _count_all(self, query: PodQuery, n_nodes: int) -> Column[np.int64]:
-        column = self._columns[query] = Column(np.int64, n_nodes)
+    def _count_all(self, query: PodQuery, room: int) -> Column[np.int64]:
+        column = self._columns[query] = Column(np.int64, room)
         if query.parts:
             for alike in self._classes.candidates(query.parts[0].rule):
                 if query.matches(alike):

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
 
+_LEAST_ROOM = 16
+"""Rows that columns have room for at first."""
+
 _LABEL_COLUMNS = 1024
 """Label keys that are kept as columns at once; the one not asked for the longest goes first."""
 
@@ -64,6 +67,7 @@ class ClusterTable:
 
     def __init__(self) -> None:
         self._nodes: list[NodeObject] = []
+        self._room = 0  # rows that there is room for in every column
         self._row_of: dict[str, int] = {}  # node name -> row
         self._pods: list[dict[str, PodInfo]] = []  # by row: pod uid -> pod
         self._allocatable: dict[str, Column[np.int64]] = {}  # by resource
@@ -192,7 +196,7 @@ class ClusterTable:
         return column.state(self.n_nodes)
 
     def pods_matching(self, query: PodQuery) -> Int64s:
-        return self._pod_counts.column(query, self.n_nodes).view(self.n_nodes)
+        return self._pod_counts.column(query, self._room).view(self.n_nodes)
 
     def affinity_terms(self, kind: TermKind) -> TermIndex:
         return self._affinity.of(kind)
@@ -222,7 +226,7 @@ class ClusterTable:
         return column
 
     def _new_requested_column(self, resource: str) -> Column[np.int64]:
-        column = self._requested[resource] = Column(np.int64, self.n_nodes)
+        column = self._requested[resource] = Column(np.int64, self._room)
         # A loop over nodes, once for each resource that nodes begin to offer or somebody asks for.
         for row, there in enumerate(self._requested_on):
             if resource in there:
@@ -237,7 +241,7 @@ class ClusterTable:
 
     def _new_label_column(self, key: str) -> InternedColumn[str | None]:
         column: InternedColumn[str | None] = InternedColumn(None)
-        column.codes.reserve(self.n_nodes)
+        column.codes.reserve(self._room)
         # A loop over nodes, once for each label key that a pod or plugin asks for and nodes have.
         for row, node in enumerate(self._nodes):
             column.set(row, node.labels.get(key))
@@ -247,7 +251,7 @@ class ClusterTable:
         return column
 
     def _new_image_column(self, name: str) -> ImageColumn:
-        column = ImageColumn(self.n_nodes)
+        column = ImageColumn(self._room)
         # A loop over nodes, once for each image that a pod asks for and nodes have.
         for row, node in enumerate(self._nodes):
             column.set(row, _images(node).get(name))
@@ -267,8 +271,8 @@ class ClusterTable:
         self._requested_on.append({})
         self._nonzero_on.append([0, 0])
         self._row_of[node.name] = row
-        for column in self._columns():
-            column.reserve(row + 1)
+        if row == self._room:
+            self._make_room(max(_LEAST_ROOM, 2 * row))
         self._note_names(None, node)
         self._write_node(row, node)
         self._layout_changed()
@@ -359,7 +363,7 @@ class ClusterTable:
                 self._images.pop(name, None)
 
     def _offer(self, resource: str) -> None:
-        self._allocatable[resource] = Column(np.int64, self.n_nodes)
+        self._allocatable[resource] = Column(np.int64, self._room)
         if resource in self._other_resources:
             del self._other_resources[resource]
         else:
@@ -463,6 +467,11 @@ class ClusterTable:
     def _interned(self) -> tuple[InternedColumn[Any], ...]:
         labels = (self._no_label, *self._labels.values())
         return (self._taints, self._declared_features, self._used_ports, *labels)
+
+    def _make_room(self, rows: int) -> None:
+        self._room = rows
+        for column in self._columns():
+            column.reserve(rows)
 
     def _columns(self) -> tuple[Column[Any], ...]:
         return (

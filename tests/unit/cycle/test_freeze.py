@@ -47,9 +47,11 @@ class Heard(EventHandler[str]):
 
 @asynccontextmanager
 async def frozen(freeze: ClusterFreeze) -> AsyncIterator[None]:
-    async with freeze.ended():
-        freeze.begin()
+    freeze.begin()
+    try:
         yield
+    finally:
+        await freeze.end()
 
 
 def tell_everything(handler: Any) -> list[Any]:
