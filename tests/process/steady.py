@@ -241,7 +241,8 @@ class Steady:
         return int(bool(tally.lost or tally.double or grew > _GROWTH or ended is not None))
 
 
-async def _run(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace) -> int:
+    """Run it; the exit status."""
     connector = aiohttp.TCPConnector(limit=64, ssl=False)
     headers = {"Authorization": f"Bearer {options.token}"}
     async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
@@ -264,8 +265,8 @@ async def _run(options: argparse.Namespace) -> int:
         return steady.broken(curve, ended)
 
 
-def main() -> int:
-    """Run it."""
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.process.steady", description=__doc__)
     parser.add_argument("--server", required=True, help="URL of the API server")
     parser.add_argument("--token", required=True, help="of somebody who may do everything")
@@ -276,8 +277,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", type=Path, default=Path("steady.log"), help="of the scheduler")
     parser.add_argument("command", nargs="+", help="the scheduler; its name is custom-scheduler")
-    return asyncio.run(_run(parser.parse_args()))
+    return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(asyncio.run(run(parser().parse_args())))

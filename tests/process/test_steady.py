@@ -1,0 +1,38 @@
+"""The soak of an hour, for three seconds, at the simulated API server: what it counts is there to be counted."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from scheduler.simulator.kubeconfig import write_kubeconfig
+from scheduler.simulator.server import ApiServer
+from tests.process import steady
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_pods_under_steady_work_are_placed_once_and_told_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def play() -> int:
+        async with ApiServer(token="owner") as server:
+            kubeconfig = tmp_path / "kubeconfig"
+            write_kubeconfig(kubeconfig, server.url, "owner", "owner")
+            command = [sys.executable, "-m", "scheduler", "run", "--kubeconfig", str(kubeconfig)]
+            options = ["--server", server.url, "--token", "owner", "--nodes", "10", "--rate", "20"]
+            load = ["--minutes", "0.05", "--lifetime", "1", "--log", str(tmp_path / "log")]
+            flags = ["--leader-elect=false", "--secure-port=0"]
+            return await steady.run(steady.parser().parse_args([*options, *load, "--", *command, *flags]))
+
+    assert asyncio.run(play()) == 0
+
+    *_, minute, summary = capsys.readouterr().out.splitlines()
+    _, pods, running, *_ = minute.split()
+    assert int(pods) >= 60
+    assert int(running) > 0
+    assert "lost 0, double 0" in summary
