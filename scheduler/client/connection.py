@@ -197,33 +197,36 @@ class ApiConnection:
         deadline = asyncio.get_running_loop().time() + request.timeout_seconds
         lost: ApiError | None = None
         may_repeat = request.method in _SENT_TWICE
-        while True:
-            try:
-                kept = None if anew else self._pool.take()
-                connection = kept or await self._open(request, deadline, check)
-                if check is not None:
-                    self._check(check, connection)
-            except Exception:
-                if lost is not None:  # the first time it was sent, and may have been carried out
-                    raise lost from None
-                raise
-            # No other task has had a turn since the check.
-            try:
-                if silence_seconds is None:
-                    await connection.begin(self._encode(request), deadline)
+        try:
+            while True:
+                try:
+                    kept = None if anew else self._pool.take()
+                    connection = kept or await self._open(request, deadline, check)
+                    if check is not None:
+                        self._check(check, connection)
+                except Exception:
+                    if lost is not None:  # the first time it was sent, and may have been carried out
+                        raise lost from None
+                    raise
+                # No other task has had a turn since the check.
+                try:
+                    if silence_seconds is None:
+                        await connection.begin(self._encode(request), deadline)
+                    else:
+                        await connection.begin_piecewise(self._encode(request), silence_seconds)
+                except OSError as error:
+                    self._pool.give_back(connection)
+                    lost = _no_answer(request, error)
+                    if not may_repeat or connection.has_answered or isinstance(error, TimeoutError):
+                        raise lost from error
+                    may_repeat = False
+                except BaseException:
+                    self._pool.give_back(connection)
+                    raise
                 else:
-                    await connection.begin_piecewise(self._encode(request), silence_seconds)
-            except OSError as error:
-                self._pool.give_back(connection)
-                lost = _no_answer(request, error)
-                if not may_repeat or connection.has_answered or isinstance(error, TimeoutError):
-                    raise lost from error
-                may_repeat = False
-            except BaseException:
-                self._pool.give_back(connection)
-                raise
-            else:
-                return connection
+                    return connection
+        finally:
+            lost = None  # which remembers this call, and so the connection
 
     async def _open(
         self, request: Request, deadline: float, check: Callable[[], None] | None

@@ -27,6 +27,11 @@ _DEAD_PEERS = {  # not every system has all of them
 """A peer that is gone without a word is noticed about ten seconds later, on a connection where nothing is sent as well."""
 
 
+def _anew(error: Exception) -> Exception:
+    """Return an error to be raised: one that was raised remembers who had the connection, which remembers the error."""
+    return type(error)(*error.args)
+
+
 class HttpProtocol(asyncio.Protocol):
     """One connection, with one request under way at a time.
 
@@ -121,7 +126,7 @@ class HttpProtocol(asyncio.Protocol):
         """Wait for more of the body and return all there is, b"" at its end; raises errors as of `begin`."""
         while not self._body and self._is_busy:
             if self._error is not None:
-                raise self._error
+                raise _anew(self._error)
             self._waiter = self._loop.create_future()
             await self._waiter
         return self.taken()
@@ -168,6 +173,9 @@ class HttpProtocol(asyncio.Protocol):
         if self._is_busy and exc is None and self.status and self._ends_with_connection():
             self._complete()
         self._fail(exc or ConnectionResetError("Server disconnected"))
+        # Both lead back here: without them all goes at once, and need not be found as garbage.
+        del self._parser
+        self._transport = None
 
     # What the parser tells.
 
@@ -222,8 +230,9 @@ class HttpProtocol(asyncio.Protocol):
     def _fail(self, error: Exception) -> None:
         if self._error is None:
             self._error = error
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(self._error)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(_anew(self._error))
         if self._watchdog is not None:
             self._watchdog.cancel()
         if self._transport is not None:
