@@ -28,7 +28,7 @@ def completion(context: click.Context, shell: str) -> None:
 
     \b
       custom-scheduler completion fish > ~/.config/fish/completions/custom-scheduler.fish
-    """
+    """  # noqa: D301 - click leaves lines as they are after a backspace
     root = context.find_root()
     name = root.info_name or ""
     # As click itself looks for it.

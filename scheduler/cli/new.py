@@ -50,7 +50,9 @@ class PluginName(NamedTuple):
         of_module = "_".join(words).lower()
         if of_class in IN_TREE or of_class in UPSTREAM_PLUGINS:
             raise ValueError(f"{of_class} is a plugin that there is already")
-        if keyword.iskeyword(of_module) or importlib.util.find_spec(of_module) is not None:
+        if keyword.iskeyword(of_module):
+            raise ValueError(f"{of_module} is a word of Python; choose another name")
+        if importlib.util.find_spec(of_module) is not None:
             raise ValueError(
                 f"{of_module} is a module of Python or of a package already; choose another name"
             )

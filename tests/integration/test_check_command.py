@@ -386,7 +386,7 @@ def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", None, "nobody")
     done = check("--live", "--kubeconfig", kubeconfig)
     assert (done.code, done.out) == (1, "")
-    assert done.told[0].startswith("the API server cannot be asked: POST ")
+    assert done.told[0].startswith("error: the API server cannot be asked: POST ")
 
 
 def test_rights_that_are_missing_and_a_lease_that_is_taken_end_it_with_their_status(tmp_path: Path) -> None:
