@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shlex
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -117,7 +118,7 @@ async def _serve(
                 [FieldError("--kubeconfig", f"{kubeconfig}: {error.strerror}")]
             ) from error
         count = len(server.store.list("nodes"))
-        click.echo(f"{server.url} serves {count} nodes\nexport KUBECONFIG={written}")
+        click.echo(f"{server.url} serves {count} nodes\nexport KUBECONFIG={shlex.quote(str(written))}")
         await stop.wait()
         if playing is not None:
             playing.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
@@ -155,7 +156,7 @@ def _introduction(tries: Sequence[str], url: str, kubeconfig: Path, daemon: str)
         f" places pods on a simulated cluster of {_NODES} nodes. Look at it from another terminal:\n\n",
     )
     commands = (
-        f"export KUBECONFIG={kubeconfig}",
+        f"export KUBECONFIG={shlex.quote(str(kubeconfig))}",
         "kubectl get nodes,pods -o wide",
         *tries,
         f"curl -s {daemon}/metrics | grep scheduler_",
