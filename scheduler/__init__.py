@@ -36,7 +36,7 @@ def main(plugins: Mapping[str, type[Plugin]] | None = None) -> None:
     try:
         add_plugins(plugins or {})
     except PluginLoadError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"error: {error}\n")
         sys.exit(2)
     run()
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import shlex
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -11,7 +14,9 @@ import click
 from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock
+from scheduler.errors import ConfigurationError, FieldError
 from scheduler.logs import configure_logging
+from scheduler.simulator.kubeconfig import may_write
 from scheduler.simulator.scenarios.clusters import heterogeneous
 from scheduler.simulator.scenarios.furnishing import furnish
 from scheduler.simulator.scenarios.player import ScenarioPlayer
@@ -62,6 +67,9 @@ def api_server(
     """Serve the API of a simulated cluster: kubectl and schedulers can use it as a real one."""
     configure_logging(logging.INFO)
     plan = None if scenario is None else load_scenario(scenario)
+    if not may_write(kubeconfig):
+        told = f"{kubeconfig} is there already, and leads to something else; name another file"
+        raise ConfigurationError([FieldError("--kubeconfig", told)])
     if nodes is None:
         nodes = _NODES if plan is None else 0
     # kubectl shows its token over TLS only.
@@ -74,14 +82,26 @@ def api_server(
         kubelet=KubeletOptions(heartbeat_seconds=0.0 if controllers else _HEARTBEAT_SECONDS),
         controllers=controllers,
     )
-    run_in_loop(_serve(server, heterogeneous(nodes, seed=seed), plan, kubeconfig.absolute()))
+    run_in_loop(_serve(server, heterogeneous(nodes, seed=seed), plan, kubeconfig.absolute(), port=port))
 
 
 async def _serve(
-    server: ApiServer, nodes: list[dict[str, Any]], scenario: Scenario | None, kubeconfig: Path
+    server: ApiServer,
+    nodes: list[dict[str, Any]],
+    scenario: Scenario | None,
+    kubeconfig: Path,
+    *,
+    port: int,
 ) -> None:
     stop = stop_on_signals()
-    async with server:
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(server)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise ConfigurationError(
+                [FieldError("--port", f"cannot listen on 127.0.0.1:{port}: {reason}")]
+            ) from error
         for node in nodes:
             server.store.create("nodes", node)
         if nodes:
@@ -91,9 +111,14 @@ async def _serve(
             player = ScenarioPlayer(server, scenario)
             await player.set_up()
             playing = asyncio.create_task(player.play(), name="scenario")
-        written = server.write_kubeconfig(kubeconfig)
+        try:
+            written = server.write_kubeconfig(kubeconfig)
+        except OSError as error:
+            raise ConfigurationError(
+                [FieldError("--kubeconfig", f"{kubeconfig}: {error.strerror}")]
+            ) from error
         count = len(server.store.list("nodes"))
-        click.echo(f"{server.url} serves {count} nodes\nexport KUBECONFIG={written}")
+        click.echo(f"{server.url} serves {count} nodes\nexport KUBECONFIG={shlex.quote(str(written))}")
         await stop.wait()
         if playing is not None:
             playing.cancel()

@@ -48,6 +48,7 @@ def _named(text: str) -> Named | None:
 @command()
 @click.argument(
     "file",
+    type=click.Path(allow_dash=True),
     metavar="[FILE]",
     required=False,
     help="KubeSchedulerConfiguration of any version, or Policy, as YAML or JSON; - is standard input. Without it, the "

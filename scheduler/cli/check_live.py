@@ -52,7 +52,7 @@ async def check_live(
             _tell_rights(rights, lacking, account)
             found = [told async for told in LiveNames(connection, account).look(configuration)]
         except ApiError as error:
-            click.echo(f"the API server cannot be asked: {error}", err=True)
+            click.echo(f"error: the API server cannot be asked: {error}", err=True)
             return UNANSWERED
     for told in found:
         click.echo(told.text, err=not told.is_taken)

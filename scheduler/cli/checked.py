@@ -19,6 +19,7 @@ from scheduler.configuration.versions.algorithm_source import POLICY_KEY, Policy
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.framework import ApiGet, ApiWrite
+from scheduler.objects.wording import quoted
 from scheduler.runtime.checking import constructor_wants
 from scheduler.whatif.cluster_file import STANDARD_INPUT, ClusterFile
 from scheduler.whatif.offline import OfflineScheduler
@@ -55,7 +56,8 @@ class Checked:
         settings = self.configuration.settings
         for name in self._silent():
             click.echo(
-                f"plugin {name} asks the API server for what its `needs` do not name as rights", err=True
+                f"warning: plugin {name} asks the API server for what its `needs` do not name as rights",
+                err=True,
             )
         try:
             return rights_of(self.profiles, settings, config_map=config_map, policy=self.policy)
@@ -93,8 +95,12 @@ def checked(file: str | None, policy_config_map: Path | None) -> Checked:
             profiles.extend(OfflineScheduler(ClusterFile(), configuration, refresh=False).frameworks.values())
         except ConfigurationError as error:
             errors.extend(not_below(errors, error.errors))
-        for note in (*configuration.notes, *_left_out(configuration)):
-            click.echo(f"{source}: {note.path}: {note.text}", err=True)
+        for note in (
+            *configuration.notes,
+            *_left_out(configuration),
+            *_args_in_vain(configuration, profiles),
+        ):
+            click.echo(f"warning: {source}: {note.path}: {note.text}", err=True)
     if errors or configuration is None:
         raise ConfigurationError(errors, source)
     return Checked(configuration, profiles, Named(missing.namespace, missing.name) if missing else None)
@@ -151,3 +157,16 @@ def _left_out(configuration: Configuration) -> Iterator[Note]:
         if names:
             path = configuration.place(f"profiles[{i}].plugins")
             yield Note(path, f"without effect, for this scheduler does not have them yet: {', '.join(names)}")
+
+
+def _args_in_vain(configuration: Configuration, built: Iterable[Framework]) -> Iterator[Note]:
+    """Yield the arguments of plugins that a profile does not enable."""
+    names = {each.profile: {plugin.name for plugin in each.plugins.all()} for each in built}
+    for i, profile in enumerate(configuration.settings.profiles):
+        if profile.scheduler_name not in names:
+            continue  # something is wrong with it
+        enabled = names[profile.scheduler_name] | {*enabled_names(profile.plugins)}
+        for j, config in enumerate(profile.plugin_config):
+            if config.name not in enabled:
+                path = configuration.place(f"profiles[{i}].pluginConfig[{j}]")
+                yield Note(path, f"has no effect: the profile does not enable {quoted(config.name)}")

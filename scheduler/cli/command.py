@@ -11,10 +11,17 @@ from typing import Final
 import click
 
 from scheduler.errors import ConfigurationError, SchedulerError
+from scheduler.version import VERSION
 
-COMMANDS: Final = ("run", "check", "explain", "extender", "demo", "api-server")
+COMMANDS: Final = ("run", "check", "explain", "extender", "demo", "api-server", "new", "completion")
 """Each is a function in a module of its own, both of that name."""
 _LONGEST_SENTENCE = 1000
+_FIRST_STEPS: Final = (
+    ("demo", "see it at work; no cluster is needed"),
+    ("new plugin NAME", "begin a rule of your own, with tests"),
+    ("check FILE", "what is wrong with a configuration"),
+    ("run --no-bind", "decide on a cluster of yours, and write nothing"),
+)
 
 
 class _Commands(click.Group):
@@ -39,15 +46,25 @@ class _Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, _sentence(self.get_command(ctx, name))) for name in COMMANDS])
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("First steps"):
+            formatter.write_dl(
+                [(f"{ctx.command_path} {step}", told) for step, told in _FIRST_STEPS], col_max=40
+            )
+
 
 def _sentence(command: click.Command | None) -> str:
     """Return the first of what a command says of itself, whole."""
     return "" if command is None else command.get_short_help_str(limit=_LONGEST_SENTENCE)
 
 
-@click.command("custom-scheduler", cls=_Commands)
-def _commands() -> None:
+@click.command("custom-scheduler", cls=_Commands, invoke_without_command=True)
+@click.version_option(VERSION, message="custom-scheduler %(version)s")
+@click.pass_context
+def _commands(context: click.Context) -> None:
     """A scheduler for Kubernetes whose plugins are single Python files."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main() -> None:
@@ -58,8 +75,9 @@ def main() -> None:
     try:
         _commands()
     except ConfigurationError as error:
-        sys.stderr.write(f"{error}\n")
+        head = f"{error.source}: " if error.source else ""
+        sys.stderr.writelines(f"error: {head}{each}\n" for each in error.errors)
         sys.exit(2)
     except SchedulerError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"error: {error}\n")
         sys.exit(1)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from scheduler.cli.options import command, file_option, option
 from scheduler.cli.process import run_in_loop, stop_on_signals
+from scheduler.cli.program import program
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.demo.given import Given
 from scheduler.demo.show import show
@@ -45,4 +46,6 @@ def demo(config: Path | None, apply: Path | None, exit_: bool) -> None:
 
 async def _demo(configuration: Configuration, workload: Workload, *, exit_when_settled: bool) -> int:
     stop = stop_on_signals()
-    return await show(Console(), configuration, workload, stop, exit_when_settled=exit_when_settled)
+    return await show(
+        Console(), configuration, workload, stop, program=program(), exit_when_settled=exit_when_settled
+    )

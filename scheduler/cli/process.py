@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 kubeconfig_option = file_option(
-    "--kubeconfig", help="How to reach the API server; without it, as a pod in the cluster."
+    "--kubeconfig",
+    help="How to reach the API server; without it, as $KUBECONFIG says, and without that as a pod in the cluster.",
 )
 logging_format_option = choice_option(
     LogFormat,

@@ -34,7 +34,7 @@ PLUGIN_REFRESH_SECONDS = 600.0
 
 @asynccontextmanager
 async def connect(kubeconfig: str | None) -> AsyncIterator[ApiConnection]:
-    """Connect as the current context of a kubeconfig says, or, without one, as a pod inside the cluster.
+    """Connect as the current context of a kubeconfig says, or $KUBECONFIG's, or, without any, as a pod inside the cluster.
 
     Nothing is sent yet, so a server that is away shows at the first request.
 
@@ -76,7 +76,7 @@ class Credentials:
     """What a kubeconfig, or without one a pod's service account, says at present; an `Authorization`.
 
     Args:
-        kubeconfig: path of the file; None for the service account.
+        kubeconfig: path of the file; None for those that $KUBECONFIG names, or else the service account.
 
     Attributes:
         source: for messages.
@@ -84,11 +84,14 @@ class Credentials:
     """
 
     def __init__(self, kubeconfig: str | None) -> None:
-        self.source = "no kubeconfig was given, and as a pod in a cluster"
+        named = os.environ.get("KUBECONFIG", "")
         if kubeconfig is not None:
-            self.source = f"kubeconfig {kubeconfig}"
+            self.source, self._kubeconfig = f"kubeconfig {kubeconfig}", [Path(kubeconfig)]
+        elif files := [Path(name) for name in named.split(os.pathsep) if name]:
+            self.source, self._kubeconfig = f"kubeconfig {named} of $KUBECONFIG", files
+        else:
+            self.source, self._kubeconfig = "the API server", []
         self.login = Login("")
-        self._kubeconfig = None if kubeconfig is None else Path(kubeconfig)
         self._plugin: PluginLogin | None = None
         self._rejected = asyncio.Event()
 
@@ -154,16 +157,16 @@ class Credentials:
         return urllib.request.getproxies().get(url.scheme, "")
 
     async def _read(self) -> Login:
-        if self._kubeconfig is None:
+        if not self._kubeconfig:
             return login_of_pod()
-        kubeconfig = Kubeconfig(self._kubeconfig)
+        kubeconfig = Kubeconfig(*self._kubeconfig)
         if not kubeconfig.asks_plugin:
             return kubeconfig.login()
         if self._plugin is None:
             from scheduler.client.login_by_plugin import PluginLogin  # as long as all other imports together
 
             self._plugin = PluginLogin()
-        return await self._plugin.login(self._kubeconfig)
+        return await self._plugin.login(self._kubeconfig, kubeconfig.context)
 
     def _broken(self, problem: str) -> ConfigurationError:
         return ConfigurationError([FieldError("", problem)], source=self.source)

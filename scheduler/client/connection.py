@@ -236,7 +236,8 @@ class ApiConnection:
         try:
             return await self._pool.open(deadline)
         except OSError as error:
-            raise _no_answer(request, error, NOT_CONNECTED) from error
+            told = f"{request}: {NOT_CONNECTED}: {self.endpoint.why_not(error)}"
+            raise ApiError(0, NOT_CONNECTED, told) from error
 
     def _check(self, check: Callable[[], None], connection: HttpProtocol) -> None:
         try:
@@ -291,9 +292,9 @@ def _ignore() -> None:
     return
 
 
-def _no_answer(request: Request, error: OSError, reason: str = "") -> ApiError:
+def _no_answer(request: Request, error: OSError) -> ApiError:
     """There was none, because of an error of the system."""
-    reason = reason or (TIMEOUT if isinstance(error, TimeoutError) else CONNECTION_LOST)
+    reason = TIMEOUT if isinstance(error, TimeoutError) else CONNECTION_LOST
     return ApiError(0, reason, f"{request}: {reason}: {str(error) or type(error).__name__}")
 
 

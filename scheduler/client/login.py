@@ -13,13 +13,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 Pem: TypeAlias = Path | bytes
 """Certificates or a key: the file they are in, or themselves."""
@@ -117,7 +117,7 @@ def login_of_pod() -> Login:
     """
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
-        raise LoginError("Service host/port is not set")
+        raise LoginError(f"how to reach it is not said: {_ways()}")
     token = _read(SERVICE_ACCOUNT / "token").decode(errors="replace").strip()
     authority = SERVICE_ACCOUNT / "ca.crt"
     if not token or not _read(authority):
@@ -126,29 +126,59 @@ def login_of_pod() -> Login:
     return Login(f"https://{name}:{port}", f"Bearer {token}", authority)
 
 
+def _ways() -> str:
+    at_home = (
+        " (such as ~/.kube/config, which is there)" if Path("~/.kube/config").expanduser().exists() else ""
+    )
+    return (
+        f"give --kubeconfig FILE{at_home}, set $KUBECONFIG, or write clientConnection.kubeconfig in the configuration; "
+        "a pod of the cluster needs none, but here KUBERNETES_SERVICE_HOST is not set"
+    )
+
+
+class _Entry(NamedTuple):
+    """One entry of a kubeconfig's lists: what it says, and what its relative paths start from."""
+
+    values: dict[str, Any]
+    folder: Path
+
+
 class Kubeconfig:
-    """The current context of a kubeconfig.
+    """The current context of a kubeconfig, which may be several files: what the first says holds.
+
+    Attributes:
+        context: its name.
 
     Raises:
         LoginError: it cannot be read, or something is missing in it.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._folder = path.expanduser().parent
-        content = _parse(path.expanduser())
-        name = content.get("current-context")
-        if not name:
+    def __init__(self, *paths: Path) -> None:
+        files = [path.expanduser() for path in paths]
+        # As kubectl: of several, some may be missing.
+        there = [file for file in files if file.exists()] if len(files) > 1 else files
+        if not there:
+            raise LoginError("no such file")
+        contents = [(_parse(file), file.parent) for file in there]
+        named = (content.get("current-context") for content, _ in contents)
+        self.context = next((name for name in named if name), "")
+        if not self.context:
             raise LoginError("current-context is missing")
-        chosen = _named(content, "contexts", name)
-        self._cluster = _named(content, "clusters", chosen.get("cluster"))
+        chosen = _named(contents, "contexts", self.context).values
+        self._cluster = _named(contents, "clusters", chosen.get("cluster"))
         user = chosen.get("user")
-        known = [each["name"] for each in _mappings(content.get("users")) if "name" in each]
-        self._user = _named(content, "users", user) if user in known else {}
+        known = [
+            each["name"]
+            for content, _ in contents
+            for each in _mappings(content.get("users"))
+            if "name" in each
+        ]
+        self._user = _named(contents, "users", user) if user in known else _Entry({}, Path())
 
     @property
     def asks_plugin(self) -> bool:
         """Whether another program says who the user is."""
-        return "exec" in self._user or "auth-provider" in self._user
+        return "exec" in self._user.values or "auth-provider" in self._user.values
 
     def login(self) -> Login:
         """Log in as it says.
@@ -156,25 +186,25 @@ class Kubeconfig:
         Raises:
             LoginError: something makes no sense.
         """
-        cluster, user = self._cluster, self._user
+        cluster = self._cluster.values
         server = str(cluster.get("server") or "").rstrip("/")
         is_secure = server.startswith("https")
         return Login(
             server,
             self._authorization(),
-            self._pem(cluster, "certificate-authority") if is_secure else None,
-            self._pem(user, "client-certificate") if is_secure else None,
-            self._pem(user, "client-key") if is_secure else None,
+            _pem(self._cluster, "certificate-authority") if is_secure else None,
+            _pem(self._user, "client-certificate") if is_secure else None,
+            _pem(self._user, "client-key") if is_secure else None,
             verifies=not cluster.get("insecure-skip-tls-verify"),
             server_hostname=cluster.get("tls-server-name"),
             proxy=cluster.get("proxy-url") or "",
         )
 
     def _authorization(self) -> str | None:
-        user = self._user
+        user, folder = self._user
         token = user.get("token")
         if not token and user.get("tokenFile"):
-            token = _read(self._folder / user["tokenFile"]).decode(errors="replace")
+            token = _read(folder / user["tokenFile"]).decode(errors="replace")
         if token:
             return f"Bearer {str(token).strip()}"
         if "username" in user and "password" in user:
@@ -182,19 +212,21 @@ class Kubeconfig:
             return f"Basic {base64.b64encode(password.encode()).decode()}"
         return None
 
-    def _pem(self, where: dict[str, Any], field: str) -> Pem | None:
-        """Return what stands there in base64, or the file that is named instead."""
-        if data := where.get(f"{field}-data"):
-            try:
-                return base64.b64decode("".join(str(data).split()), validate=True)
-            except ValueError as error:
-                raise LoginError(f"{field}-data: {error}") from error
-        if not (name := where.get(field)):
-            return None
-        file = self._folder / str(name)
-        if not file.is_file():
-            raise LoginError(f"{file}: no such file")
-        return file
+
+def _pem(where: _Entry, field: str) -> Pem | None:
+    """Return what stands there in base64, or the file that is named instead."""
+    values, folder = where
+    if data := values.get(f"{field}-data"):
+        try:
+            return base64.b64decode("".join(str(data).split()), validate=True)
+        except ValueError as error:
+            raise LoginError(f"{field}-data: {error}") from error
+    if not (name := values.get(field)):
+        return None
+    file = folder / str(name)
+    if not file.is_file():
+        raise LoginError(f"{file}: no such file")
+    return file
 
 
 @contextmanager
@@ -236,10 +268,11 @@ def _mappings(items: object) -> list[dict[str, Any]]:
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def _named(content: dict[str, Any], items: str, name: object) -> dict[str, Any]:
+def _named(contents: Iterable[tuple[dict[str, Any], Path]], items: str, name: object) -> _Entry:
     """Return what stands under one of the names of a list: `contexts` -> `context`."""
-    for item in _mappings(content.get(items)):
-        inner = item.get(items.removesuffix("s")) or {}
-        if item.get("name") == name and isinstance(inner, dict):
-            return inner
+    for content, folder in contents:
+        for item in _mappings(content.get(items)):
+            inner = item.get(items.removesuffix("s")) or {}
+            if item.get("name") == name and isinstance(inner, dict):
+                return _Entry(inner, folder)
     raise LoginError(f"{items}: there is none called {name!r}")

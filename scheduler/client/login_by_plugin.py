@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client.configuration import Configuration
 from kubernetes_asyncio.config.config_exception import ConfigException
 
 from scheduler.client.login import Login, LoginError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # What kubernetes_asyncio raises at a file that is YAML but no kubeconfig, or names what is not there.
 _LOADING_ERRORS = (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError, AssertionError)
@@ -36,8 +41,12 @@ class PluginLogin:
         if self._loader is not None and self._has_expiry:
             del self._loader.exec_plugin_expiry
 
-    async def login(self, kubeconfig: Path) -> Login:
+    async def login(self, kubeconfig: Iterable[Path], context: str) -> Login:
         """Ask the plugin, if its answer is not known or about to expire.
+
+        Args:
+            kubeconfig: its files.
+            context: whose user.
 
         Raises:
             LoginError: it does not answer, or the kubeconfig is broken.
@@ -48,7 +57,8 @@ class PluginLogin:
                 await self._loader.load_and_set(configuration)
             else:
                 self._loader = await config.load_kube_config(
-                    config_file=str(kubeconfig),
+                    config_file=os.pathsep.join(map(str, kubeconfig)),
+                    context=context,
                     client_configuration=configuration,
                     persist_config=False,
                 )

@@ -26,6 +26,7 @@ ASK_SECONDS = 0.5
 SILENCE_SECONDS = 15.0
 """After how long without a byte over any connection a server is asked whether it is there."""
 _ANSWER_SECONDS = 2.0
+_TOLD_SECONDS = 30.0
 _READY = Request("GET", "/readyz", timeout_seconds=_ANSWER_SECONDS)
 _REFUSALS = frozenset({401, 403, 404})
 """Answers of a server that is there and does not say more to everybody."""
@@ -84,12 +85,16 @@ class Outages:
         return max(since, self._asked_at) + SILENCE_SECONDS - asyncio.get_running_loop().time()
 
     async def _ask_until_well(self) -> None:
-        began = self._asked_at = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        began = self._asked_at = tell_at = loop.time()
         while (problem := await self._problem()) is not None:
             if self._since is None:
                 self._since = began
                 self._connection.close_idle()
-                logger.warning("API server is away", extra={"error": problem})
+            if loop.time() >= tell_at:
+                tell_at = loop.time() + _TOLD_SECONDS
+                away_seconds = round(loop.time() - began, 1)
+                logger.warning("API server is away", extra={"error": problem, "away_seconds": away_seconds})
             await asyncio.sleep(ASK_SECONDS)
         if self._since is not None:
             self._end(began)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from scheduler.client import wire
 from scheduler.client.backoff import Backoff
-from scheduler.client.connection import CONNECTION_LOST, TIMEOUT
+from scheduler.client.connection import CONNECTION_LOST, NOT_CONNECTED, TIMEOUT
 from scheduler.client.store import Handler, Store
 from scheduler.client.versions import read_versions
 from scheduler.client.watch import list_into, watch
@@ -319,8 +319,8 @@ class Reflector(Generic[T]):
             return 0.0 if at_once else self._backoff.next_seconds()
         self._count_end("error")
         seconds = max(0.0 if at_once else self._backoff.next_seconds(), error.retry_after_seconds or 0.0)
-        # Each try of each kind in a short outage would say the same.
-        is_news = not self._failures or seconds >= TOLD_AGAIN_SECONDS
+        # Each try of each kind in a short outage would say the same; and that there is nobody to ask is said once for all.
+        is_news = error.reason != NOT_CONNECTED and (not self._failures or seconds >= TOLD_AGAIN_SECONDS)
         self._failures += 1
         logger.log(
             logging.WARNING if is_news else logging.DEBUG,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from scheduler.app.default_scheduler import DEFAULT_SCHEDULER
 from scheduler.demo.workload import PAUSE_SECONDS, why_it_waits
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ class Given:
 
     def __init__(self, objects: Sequence[dict[str, Any]]) -> None:
         self._objects = objects
+        self.scheduler_names = frozenset(
+            spec.get("schedulerName") or DEFAULT_SCHEDULER for spec in map(_pod_spec, objects) if spec
+        )
         self._lasting_pods = sum(_lasting_pods(obj) for obj in objects)
 
     async def apply(self, server: ApiServer) -> None:
@@ -36,9 +40,13 @@ class Given:
         for obj in self._objects:
             server.store.apply(obj)
 
-    def commands(self, daemon: str) -> list[str]:
+    def commands(self, program: str, daemon: str) -> list[str]:
         """Return how to ask what became of a pod."""
-        return ["kubectl get events", f"custom-scheduler explain --server {daemon} --pod NAME"]
+        first = "{.items[0].metadata.namespace}/{.items[0].metadata.name}"
+        return [
+            "kubectl get events",
+            f"{program} explain --server {daemon} --pod $(kubectl get pods -A -o jsonpath='{first}')",
+        ]
 
     def outstanding(self, pods: Mapping[str, PodInfo], nodes: Mapping[str, NodeObject]) -> list[str]:
         """Return how many pods are still to come, and which do not run yet and why."""
@@ -49,6 +57,14 @@ class Given:
             if phase != "Running":
                 missing.append(f"{name}: {why_it_waits(pod) or phase}")
         return missing
+
+
+def _pod_spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the spec of the pods that come of an object; nothing if none do."""
+    spec: Mapping[str, Any] = obj.get("spec") or {}
+    if obj["kind"] == "CronJob":
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    return spec if obj["kind"] == "Pod" else (spec.get("template") or {}).get("spec") or {}
 
 
 def _lasting_pods(obj: Mapping[str, Any]) -> int:

@@ -13,7 +13,7 @@ from scheduler.client.resources import EVENTS, NODES, PODS
 from scheduler.objects.decode import decode_node, decode_object, decode_pod
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
     from scheduler.client.connection import ApiConnection
     from scheduler.errors import ObjectError
@@ -35,13 +35,18 @@ class Happening(NamedTuple):
 class Picture:
     """Nodes, pods and the latest events, kept up to date by watches.
 
+    Args:
+        profiles: schedulerNames that somebody takes care of.
+
     Attributes:
+        profiles: the same.
         happenings: the latest scheduling events, oldest first.
         changed: called after every change.
         told: called with every new scheduling event.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, profiles: Collection[str]) -> None:
+        self.profiles = profiles
         self._pods: Mapping[str, PodInfo] = {}
         self._nodes: Mapping[str, NodeObject] = {}
         self.happenings: deque[Happening] = deque(maxlen=_EVENTS_KEPT)

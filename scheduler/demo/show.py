@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
@@ -25,7 +26,7 @@ from scheduler.simulator.scenarios.clusters import heterogeneous
 from scheduler.simulator.server import ApiServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console
 
@@ -43,6 +44,7 @@ async def show(
     workload: Workload,
     stop: asyncio.Event,
     *,
+    program: str,
     exit_when_settled: bool,
 ) -> int:
     """Run the demo.
@@ -52,6 +54,7 @@ async def show(
         configuration: what the daemon runs.
         workload: what it is asked to place.
         stop: set it to end the demo.
+        program: what runs this program, for the commands that are shown.
         exit_when_settled: end by itself once every pod is where it should be.
 
     Returns:
@@ -75,9 +78,17 @@ async def show(
             explain=lambda key: live_explanation(daemon, key, clock),
         )
         port = await stack.enter_async_context(serving(routes, "127.0.0.1", 0))
-        console.print(_introduction(workload, server.url, kubeconfig, port), soft_wrap=True)
+        daemon_url = f"http://127.0.0.1:{port}"
+        console.print(
+            _introduction(workload.commands(program, daemon_url), server.url, kubeconfig, daemon_url),
+            soft_wrap=True,
+        )
+        profiles = [profile.scheduler_name for profile in configuration.settings.profiles]
+        strangers = sorted(workload.scheduler_names.difference(profiles))
+        if strangers:
+            console.print(_nobody_for(strangers, profiles), style="yellow", soft_wrap=True)
 
-        picture = Picture()
+        picture = Picture(profiles)
         await stack.enter_async_context(picture.watching(connection))
         async with asyncio.TaskGroup() as tasks:
             end = asyncio.Event()
@@ -127,21 +138,28 @@ async def _show(console: Console, picture: Picture, end: asyncio.Event) -> None:
         return
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         while not end.is_set():
-            live.update(whole(picture, console.width), refresh=True)
+            live.update(whole(picture, console.width, console.height), refresh=True)
             await asyncio.sleep(1 / _FRAMES_A_SECOND)
-        live.update(whole(picture, console.width), refresh=True)
+        live.update(whole(picture, console.width, console.height), refresh=True)
 
 
-def _introduction(workload: Workload, url: str, kubeconfig: Path, port: int) -> Text:
+def _nobody_for(strangers: Sequence[str], profiles: Sequence[str]) -> str:
+    return (
+        f"Pods wait for a scheduler that is not here: they name {' and '.join(strangers)} as schedulerName, "
+        f"the profiles of the configuration are {', '.join(profiles)}.\n"
+    )
+
+
+def _introduction(tries: Sequence[str], url: str, kubeconfig: Path, daemon: str) -> Text:
     text = Text.assemble(
         ("custom-scheduler", "bold"),
         f" places pods on a simulated cluster of {_NODES} nodes. Look at it from another terminal:\n\n",
     )
     commands = (
-        f"export KUBECONFIG={kubeconfig}",
+        f"export KUBECONFIG={shlex.quote(str(kubeconfig))}",
         "kubectl get nodes,pods -o wide",
-        *workload.commands(f"http://127.0.0.1:{port}"),
-        f"curl -s http://127.0.0.1:{port}/metrics | grep scheduler_",
+        *tries,
+        f"curl -s {daemon}/metrics | grep scheduler_",
         f"curl -s {url}/api/v1/nodes",
     )
     for command in commands:

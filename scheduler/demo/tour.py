@@ -46,6 +46,7 @@ class Tour:
     """Replicas that spread, a pod that fits nowhere, one that is gated, one that sends another away, and one with a volume."""
 
     puzzle = TOO_BIG
+    scheduler_names = frozenset({SCHEDULER_NAME})
 
     async def apply(self, server: ApiServer) -> None:
         """Apply all of it, the pod that sends another away once there is somebody to send."""
@@ -64,11 +65,11 @@ class Tour:
         await asyncio.sleep(PAUSE_SECONDS)
         server.store.create("nodes", storage_node())
 
-    def commands(self, daemon: str) -> list[str]:
-        """Return how to ask why a pod waits, and how to let others run."""
+    def commands(self, program: str, daemon: str) -> list[str]:
+        """Return how to ask why a pod waits, node by node and in one event, and how to let others run."""
         return [
-            f"custom-scheduler explain --server {daemon} --pod {TOO_BIG}    # why it waits, node by node",
-            f"kubectl describe pod {TOO_BIG}                    # the same in one event",
+            f"{program} explain --server {daemon} --pod {TOO_BIG}",
+            f"kubectl describe pod {TOO_BIG}",
             "kubectl scale deployment nginx --replicas=40",
             """kubectl patch pod gated --type=json -p '[{"op": "remove", "path": "/spec/schedulingGates"}]'""",
         ]
@@ -173,7 +174,7 @@ def database() -> list[dict[str, Any]]:
 def storage_node() -> dict[str, Any]:
     """Return the first node of the zone where the volume is."""
     amounts = {"cpu": "4", "memory": "16Gi", "pods": "110"}
-    return ready_node("node-storage", STORAGE_ZONE, {}, {}, amounts, amounts)
+    return ready_node("node-0030", STORAGE_ZONE, {}, {}, amounts, amounts)
 
 
 EXPECTATIONS = (

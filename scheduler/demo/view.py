@@ -1,4 +1,4 @@
-"""How the demo's picture looks on a terminal of 80 columns or more."""
+"""How the demo's picture looks on a terminal of 80 columns and 24 lines, or more."""
 
 from __future__ import annotations
 
@@ -22,17 +22,33 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 ZONE = "topology.kubernetes.io/zone"
-_NODE_WIDTH = 28
-"""Columns of text that one node takes."""
+_BESIDE_NAME = 17
+"""Columns of text that one node takes after its name: its cpu, its memory and its pods."""
+_FRAME = 2
+"""Lines, and columns, that a panel takes beside what is in it."""
+_WRAPPED = 6
+"""Lines that long reasons may take further."""
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _TAINTED, _CORDONED = "magenta", "red"
 
 
-def whole(picture: Picture, width: int) -> RenderableType:
-    """Return the screen, for a terminal of so many columns."""
-    return Group(
-        nodes_with_their_load(picture, width), pods_and_reasons(picture), latest_events(picture.happenings)
-    )
+def whole(picture: Picture, width: int, height: int) -> RenderableType:
+    """Return the screen, for a terminal of so many columns and lines; where there is little room the nodes are shown whole."""
+    side_by_side = _side_by_side(picture, width)
+    left = height - (-(-len(picture.nodes) // side_by_side) + 1 + _FRAME)
+    lines = _pod_lines(picture)
+    wraps = left >= len(lines) + 2 * _FRAME + _WRAPPED
+    pods = _pods(lines, left - _FRAME, wraps=wraps)
+    left -= min(len(lines), left - _FRAME) + _FRAME + (_WRAPPED if wraps else 0)
+    happenings = list(picture.happenings)
+    events = [latest_events(happenings[_FRAME - left :])] if left > _FRAME else []
+    return Group(nodes_with_their_load(picture, width), pods, *events)
+
+
+def _side_by_side(picture: Picture, width: int) -> int:
+    """Return how many nodes fit beside one another."""
+    each = max(map(len, picture.nodes), default=0) + _BESIDE_NAME
+    return max(1, (width - _FRAME) // each)
 
 
 def nodes_with_their_load(picture: Picture, width: int) -> RenderableType:
@@ -44,12 +60,12 @@ def nodes_with_their_load(picture: Picture, width: int) -> RenderableType:
             counts[pod.node_name] += 1
     cpu, memory = picture.taken("cpu"), picture.taken("memory")
     table = Table(box=None, padding=(0, 1, 0, 0))
-    side_by_side = max(1, width // _NODE_WIDTH)
+    side_by_side = _side_by_side(picture, width)
     for _ in range(side_by_side):
         table.add_column("node", no_wrap=True)
-        table.add_column("cpu", no_wrap=True)
-        table.add_column("mem", no_wrap=True)
-        table.add_column("pods", justify="right", no_wrap=True, min_width=4)
+        table.add_column("cpu", no_wrap=True, min_width=5)
+        table.add_column("mem", no_wrap=True, min_width=5)
+        table.add_column("pod", justify="right", no_wrap=True)
     length = -(-len(nodes) // side_by_side)
     for row in range(length):
         cells: list[RenderableType] = []
@@ -63,26 +79,40 @@ def nodes_with_their_load(picture: Picture, width: int) -> RenderableType:
             ]
         table.add_row(*cells)
     legend = Text.assemble(("tainted", _TAINTED), "  ", ("cordoned", _CORDONED))
-    return Panel(
-        table, title=f"{len(nodes)} nodes", subtitle=legend, title_align="left", subtitle_align="right"
-    )
+    return _panel(table, title=f"{len(nodes)} nodes", subtitle=legend)
 
 
 def pods_and_reasons(picture: Picture) -> RenderableType:
     """Return a line for each pod that stands alone, one for all replicas, and why who waits does."""
-    table = Table(box=None, padding=(0, 1, 0, 0), show_header=False)
+    lines = _pod_lines(picture)
+    return _pods(lines, len(lines), wraps=True)
+
+
+def _pods(lines: Sequence[tuple[str | Text, ...]], most: int, *, wraps: bool) -> RenderableType:
+    table = Table(box=None, padding=(0, 1, 0, 0), show_header=False, expand=True)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
-    table.add_column()
+    table.add_column(ratio=1, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis")
+    shown = lines if len(lines) <= most else lines[: max(0, most - 1)]
+    for line in shown:
+        table.add_row(*line)
+    if len(shown) < len(lines):
+        table.add_row(f"and {len(lines) - len(shown)} more", "", "")
+    return _panel(table, title="Pods")
+
+
+def _pod_lines(picture: Picture) -> list[tuple[str | Text, ...]]:
+    """Return name, where it is, and why it waits or, of replicas, which zones they are in."""
     together: dict[str, list[PodInfo]] = {}
     for pod in picture.pods.values():
         together.setdefault(_owner(pod), []).append(pod)
-    for owner, replicas in sorted(together.items(), key=lambda item: not item[0]):
-        if owner:
-            table.add_row(f"{owner}, {len(replicas)} replicas", *_placed(replicas, picture.nodes))
-    for pod in together.get("", ()):
-        table.add_row(pod.name, pod.node_name or Text("waits", style="yellow"), _reason(pod))
-    return Panel(table, title="Pods", title_align="left")
+    alone = together.pop("", [])
+    lines: list[tuple[str | Text, ...]] = [
+        (f"{len(replicas)} {owner}", *_placed(replicas, picture))
+        for owner, replicas in sorted(together.items())
+    ]
+    waits = Text("waits", style="yellow")
+    return lines + [(pod.name, pod.node_name or waits, _reason(pod, picture)) for pod in alone]
 
 
 def latest_events(happenings: Iterable[Happening]) -> RenderableType:
@@ -90,7 +120,13 @@ def latest_events(happenings: Iterable[Happening]) -> RenderableType:
     lines = [event_line(happening) for happening in happenings]
     for line in lines:
         line.no_wrap, line.overflow = True, "ellipsis"
-    return Panel(Group(*lines), title="Events", title_align="left")
+    return _panel(Group(*lines), title="Events")
+
+
+def _panel(content: RenderableType, *, title: str, subtitle: Text | None = None) -> Panel:
+    return Panel(
+        content, title=title, subtitle=subtitle, title_align="left", subtitle_align="right", padding=0
+    )
 
 
 def event_line(happening: Happening) -> Text:
@@ -107,10 +143,11 @@ def _owner(pod: PodInfo) -> str:
     return owner.removesuffix(f"-{metadata.labels.get('pod-template-hash', '')}")
 
 
-def _placed(replicas: Sequence[PodInfo], nodes: Mapping[str, NodeObject]) -> tuple[str, str]:
+def _placed(replicas: Sequence[PodInfo], picture: Picture) -> tuple[str, str]:
+    nodes = picture.nodes
     placed = [pod for pod in replicas if pod.node_name]
     count = len({pod.node_name for pod in placed})
-    waiting = next((_reason(pod) for pod in replicas if not pod.node_name), "")
+    waiting = next((_reason(pod, picture) for pod in replicas if not pod.node_name), "")
     zones = Counter(nodes[pod.node_name].labels.get(ZONE, "") for pod in placed if pod.node_name in nodes)
     spread = ", ".join(f"{number} in {zone}" for zone, number in sorted(zones.items()))
     return f"{len(placed)} on {count} nodes", waiting or spread
@@ -140,6 +177,8 @@ def _style(node: NodeObject) -> str:
     return _CORDONED if node.unschedulable else _TAINTED if node.taints else ""
 
 
-def _reason(pod: PodInfo) -> str:
+def _reason(pod: PodInfo, picture: Picture) -> str:
+    if not pod.node_name and pod.scheduler_name not in picture.profiles:
+        return f"for a scheduler called {pod.scheduler_name}, which is not here"
     gates = " ".join(gate.name for gate in pod.pod.spec.scheduling_gates)
-    return f"waits for its scheduling gate {gates}" if gates and not pod.node_name else why_it_waits(pod)
+    return f"for its scheduling gate {gates}" if gates and not pod.node_name else why_it_waits(pod)

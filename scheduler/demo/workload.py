@@ -20,17 +20,20 @@ class Workload(Protocol):
 
     Attributes:
         puzzle: a pod that waits, for which the demo shows why; "" if all should run.
+        scheduler_names: which schedulers its pods ask for.
     """
 
     puzzle: str
+    scheduler_names: frozenset[str]
 
     async def apply(self, server: ApiServer) -> None:
         """Apply all of it; returns after the last step."""
 
-    def commands(self, daemon: str) -> list[str]:
+    def commands(self, program: str, daemon: str) -> list[str]:
         """Return what to try from another terminal.
 
         Args:
+            program: what runs this program.
             daemon: the daemon's URL.
         """
 

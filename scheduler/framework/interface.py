@@ -15,9 +15,10 @@ names it; the daemon goes on. One that holds the loop for longer than the attemp
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
@@ -43,6 +44,10 @@ MAX_NODE_SCORE = 100
 """The best score a node can have from one plugin after `normalize`; the worst is 0."""
 
 
+_KIND: Final = r"(v1|[^\s/]+/[^\s/]+)/[^\s/]+"
+_RIGHT: Final = rf"[^\s/]+ {_KIND}(/[^\s/]+)?"
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What a plugin reads beyond the usual, so that it is kept, and what it asks of the API server itself.
@@ -61,6 +66,15 @@ class Needs:
     bound_pod_annotations: bool = False
     bound_pod_objects: bool = False
     rights: frozenset[str] = frozenset()
+
+    def faults(self) -> Iterable[str]:
+        """Yield which of the kinds and rights are written as none is."""
+        for kind in sorted(self.kinds):
+            if not re.fullmatch(_KIND, kind):
+                yield f"a kind is version/plural or group/version/plural, was {kind!r}"
+        for right in sorted(self.rights):
+            if not re.fullmatch(_RIGHT, right):
+                yield f"a right is a verb, a space and a kind, perhaps /subresource, was {right!r}"
 
 
 class PluginArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

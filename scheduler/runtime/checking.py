@@ -64,6 +64,8 @@ def _faults(plugin: type[Plugin]) -> Iterator[str]:
         yield f"reads_pods: True or False is expected, was {reads_pods!r}"
     if not isinstance(needs, Needs):
         yield f"needs: scheduler.framework.Needs is expected, was {needs!r}"
+    else:
+        yield from (f"needs: {fault}" for fault in needs.faults())
     yield from refresh_faults(plugin)
     yield from _method_faults(plugin)
     try:

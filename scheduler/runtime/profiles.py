@@ -12,6 +12,7 @@ from scheduler.configuration.expand import expand_profiles
 from scheduler.errors import ConfigurationError, FieldError, PluginLoadError
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.preemption import PreemptionDryRun
+from scheduler.objects.wording import did_you_mean, entry, quoted
 from scheduler.runtime.asking import slow_last
 from scheduler.runtime.construction import build_plugin
 from scheduler.runtime.dry_run import DryRun
@@ -57,29 +58,27 @@ def build_frameworks(
         ConfigurationError: everything that is wrong with any plugin; nothing is kept then.
     """
     loader = _Loader(configuration, registry)
-    if loader.faults:
-        raise _at_their_places(loader.faults, configuration)
-    _warn_of_missing(configuration, loader.found)
+    faults = [*loader.faults, *_args_of_nobody(configuration, registry, loader)]
+    _warn_of_missing(configuration, loader)
+    expansions: Mapping[str, Expansion] = {}
     try:
-        expansions = expand_profiles(
-            configuration.settings, {name: points_of(plugin) for name, plugin in loader.found.items()}
-        )
+        expansions = expand_profiles(configuration.settings, loader.points(configuration))
     except ConfigurationError as error:
-        raise _at_their_places(error.errors, configuration) from error
+        faults.extend(error.errors)
     frameworks: dict[str, Framework] = {}
-    faults: list[FieldError] = []
     for path, profile in _profiles(configuration):
         name = profile.scheduler_name
-        try:
-            dry_run = DryRun()
-            own: Mapping[type, object] = {**capabilities(name), PreemptionDryRun: dry_run}
-            plugins = _build(path, expansions[name], loader, own)
-        except ConfigurationError as error:
-            faults.extend(error.errors)
-        else:
+        expansion = expansions.get(name, {})
+        dry_run = DryRun()
+        own: Mapping[type, object] = {**capabilities(name), PreemptionDryRun: dry_run}
+        # Where it is not known which plugins run, all are built all the same: each may have something wrong with it.
+        names = _names_in(expansion) if expansions else enabled_names(profile.plugins)
+        built, wrong = _build(path, names, loader, own)
+        faults.extend(wrong)
+        if not faults:
             has_extenders = bool(configuration.settings.extenders)
             frameworks[name] = Framework(
-                name, plugins, instruments, budget=budget, has_extenders=has_extenders
+                name, _enabled(expansion, built), instruments, budget=budget, has_extenders=has_extenders
             )
             dry_run.filtering = frameworks[name].filtering
     if faults:
@@ -99,12 +98,14 @@ class _Loader:
     Attributes:
         found: the configuration's name for a plugin -> its class.
         args: (path of a profile, the same name) -> its arguments there.
+        lost: the configuration's names for those that cannot be had.
         faults: what is wrong with any of them.
     """
 
     def __init__(self, configuration: Configuration, registry: Registry) -> None:
         self.found: dict[str, type[Plugin]] = {}
         self.args: dict[tuple[str, str], PluginArgs] = {}
+        self.lost: set[str] = set()
         self.faults: list[FieldError] = []
         for path, profile in _profiles(configuration):
             for name in enabled_names(profile.plugins):
@@ -129,6 +130,21 @@ class _Loader:
                     self.faults.append(FieldError(f"{path}.plugins", str(error)))
                 except ConfigurationError as error:
                     self.faults.extend(error.errors)
+                if name not in self.found:
+                    self.lost.add(name)
+
+    def points(self, configuration: Configuration) -> dict[str, frozenset[ExtensionPoint]]:
+        """Return what each plugin implements; of one that cannot be had, what profiles take it to implement."""
+        taken = {
+            name: frozenset(
+                point
+                for _, profile in _profiles(configuration)
+                for point in ExtensionPoint
+                if any(plugin.name == name for plugin in profile.plugins.at(point).enabled)
+            )
+            for name in self.lost
+        }
+        return taken | {name: points_of(plugin) for name, plugin in self.found.items()}
 
 
 def read_args(plugin: type[Plugin], profile: Profile, name: str, path: str) -> PluginArgs:
@@ -154,9 +170,24 @@ def _profiles(configuration: Configuration) -> Iterator[tuple[str, Profile]]:
         yield f"profiles[{number}]", profile
 
 
-def _warn_of_missing(configuration: Configuration, found: Mapping[str, type[Plugin]]) -> None:
+def _args_of_nobody(
+    configuration: Configuration, registry: Registry, loader: _Loader
+) -> Iterator[FieldError]:
+    """Yield the names that arguments are given for and no plugin has."""
+    known = {*UPSTREAM_PLUGINS, *loader.found, *loader.lost, *(each.name for each in loader.found.values())}
+    for path, profile in _profiles(configuration):
+        for number, config in enumerate(profile.plugin_config):
+            if config.name in known or registry.may_know(config.name, config.args):
+                continue
+            hint = did_you_mean(config.name, known | registry.names())
+            if hint or not loader.lost:  # it may be the own name of one that cannot be had
+                place = f"{entry(f'{path}.pluginConfig', number)}.name"
+                yield FieldError(place, f"no plugin is called {quoted(config.name)}{hint}")
+
+
+def _warn_of_missing(configuration: Configuration, loader: _Loader) -> None:
     names = {name for _, profile in _profiles(configuration) for name in enabled_names(profile.plugins)}
-    missing = sorted(names - found.keys())
+    missing = sorted(names - loader.found.keys() - loader.lost)
     if missing:
         logger.warning(
             "Plugins of kube-scheduler that are not here yet are left out", extra={"plugins": missing}
@@ -164,14 +195,17 @@ def _warn_of_missing(configuration: Configuration, found: Mapping[str, type[Plug
 
 
 def _build(
-    path: str, expansion: Expansion, loader: _Loader, capabilities: Mapping[type, object]
-) -> EnabledPlugins:
+    path: str, names: Iterable[str], loader: _Loader, capabilities: Mapping[type, object]
+) -> tuple[dict[str, Plugin], list[FieldError]]:
+    """Build the plugins of a profile that could be had, and say what is wrong with the others of them."""
     built: dict[str, Plugin] = {}  # the configuration's name for it -> plugin
-    names: dict[str, str] = {}  # a plugin's own name -> the configuration's
+    twins: dict[str, str] = {}  # a plugin's own name -> the configuration's
     faults: list[FieldError] = []
-    for name in dict.fromkeys(plugin.name for plugins in expansion.values() for plugin in plugins):
+    for name in names:
+        if (path, name) not in loader.args:
+            continue
         plugin = loader.found[name]
-        twin = names.setdefault(plugin.name, name)
+        twin = twins.setdefault(plugin.name, name)
         if twin != name:
             faults.append(FieldError(f"{path}.plugins", f"{twin} and {name} are both called {plugin.name!r}"))
             continue
@@ -179,8 +213,14 @@ def _build(
             built[name] = build_plugin(plugin, loader.args[path, name], capabilities)
         except PluginLoadError as error:
             faults.append(FieldError(f"{path}.plugins", str(error)))
-    if faults:
-        raise ConfigurationError(faults)
+    return built, faults
+
+
+def _names_in(expansion: Expansion) -> Iterable[str]:
+    return dict.fromkeys(plugin.name for plugins in expansion.values() for plugin in plugins)
+
+
+def _enabled(expansion: Expansion, built: Mapping[str, Plugin]) -> EnabledPlugins:
     return EnabledPlugins(
         at={
             point: slow_last([built[plugin.name] for plugin in plugins])

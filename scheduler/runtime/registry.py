@@ -68,7 +68,7 @@ class Registry:
             ConfigurationError: it is a guest, which cannot be run.
         """
         guests = self._guests
-        if guests is None or not self._is_free(reference) or not guests.means(reference, values):
+        if guests is None or not self._is_guest(reference, values):
             return self.find(reference, folder)
         key = (reference, folder, str(values.get("guestURL")))
         if key not in self._loaded_guests:
@@ -88,10 +88,10 @@ class Registry:
             self._failed[key] = error
             raise
 
-    def _is_free(self, reference: str) -> bool:
-        """Whether a name is none that needs no path or module, nor a path or module of Python."""
-        is_python = ":" in reference or reference.endswith(".py")
-        return not is_python and not self.knows(reference)
+    def _is_guest(self, reference: str, values: Mapping[str, Any]) -> bool:
+        if self._guests is None or _is_python(reference) or self.knows(reference):
+            return False
+        return self._guests.means(reference, values)
 
     def find(self, reference: str, folder: Path | None = None) -> type[Plugin]:
         """Return the class that a profile means.
@@ -116,6 +116,14 @@ class Registry:
         """Say whether a name needs no path or module: it is that of an in-tree plugin or an installed entry point."""
         return name in self._in_tree or name in _entry_points().names
 
+    def names(self) -> set[str]:
+        """Return the names of which `knows` is true."""
+        return {*self._in_tree, *_entry_points().names}
+
+    def may_know(self, reference: str, values: Mapping[str, Any]) -> bool:
+        """Say whether a name can be a plugin's, without looking into files, modules and guests."""
+        return _is_python(reference) or self.knows(reference) or self._is_guest(reference, values)
+
     def settle(self) -> None:
         """Note that what was found is in force."""
         self._files.settle()
@@ -139,8 +147,7 @@ class Registry:
         installed = _entry_points()
         found = sorted(installed.select(name=name), key=lambda point: point.value)
         if not found:
-            known = {*self._in_tree, *installed.names}
-            close = difflib.get_close_matches(name, known, n=1)
+            close = difflib.get_close_matches(name, self.names(), n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise PluginLoadError(name, f"no plugin of that name, in-tree or installed{hint}")
         if len(found) > 1:
@@ -151,6 +158,11 @@ class Registry:
         except Exception as error:
             raise PluginLoadError(f"{name} ({found[0].value})", told(error)) from error
         return check_plugin(loaded, f"{name} ({found[0].value})")
+
+
+def _is_python(reference: str) -> bool:
+    """Whether it is a path or a module of Python."""
+    return ":" in reference or reference.endswith(".py")
 
 
 def _entry_points() -> EntryPoints:

@@ -10,6 +10,17 @@ from pathlib import Path
 _NAME = "simulator"
 
 
+def may_write(path: Path) -> bool:
+    """Say whether there is nothing yet, or what `write_kubeconfig` wrote: nobody's way to a cluster is to be lost."""
+    try:
+        content = path.read_bytes()
+        return not content or bool(json.loads(content)["current-context"] == _NAME)
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+
+
 def write_kubeconfig(
     path: str | Path, server: str, token: str | None, user: str, authority: bytes = b""
 ) -> Path:

@@ -27,6 +27,22 @@ POLICY = json.dumps(
 BY_CONFIG_MAP = "algorithmSource: {policy: {configMap: {namespace: kube-system, name: rules}}}"
 
 
+STILLBORN = """
+from scheduler.framework import FilterPlugin
+
+
+class Stillborn(FilterPlugin):
+    name = "Stillborn"
+    api_version = 1
+
+    def __init__(self) -> None:
+        raise RuntimeError("no licence")
+
+    def filter_node(self, state, pod, node):
+        return None
+"""
+
+
 class Written(Protocol):
     """Writes a configuration, from what follows apiVersion and kind."""
 
@@ -48,7 +64,7 @@ def check(*arguments: str | Path, stdin: bytes = b"") -> Said:
 
 
 def without_notes(told: list[str]) -> list[str]:
-    return [line for line in told if "without effect" not in line]
+    return [line for line in told if not line.startswith("warning: ")]
 
 
 @pytest.fixture
@@ -92,7 +108,7 @@ def test_faults_of_fields_and_of_plugins_come_at_once(write: Written) -> None:
     done = check(path)
     assert (done.code, done.out) == (2, "")
     faults = without_notes(done.told)
-    assert {line.removeprefix(f"{path}: ").partition(": ")[0] for line in faults} == {
+    assert {line.removeprefix(f"error: {path}: ").partition(": ")[0] for line in faults} == {
         "paralelism",
         "podMaxBackoffSeconds",
         "profiles[0].plugins",
@@ -101,25 +117,72 @@ def test_faults_of_fields_and_of_plugins_come_at_once(write: Written) -> None:
     }
 
 
-def test_a_plugin_that_cannot_be_built_is_a_fault(write: Written, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        dedent(
-            """
-            from scheduler.framework import FilterPlugin, Status
-
-
-            class Mine(FilterPlugin):
-                name = "Mine"
-                api_version = 1
-
-                def __init__(self) -> None:
-                    raise RuntimeError("no licence")
-
-                def filter_node(self, state, pod, node):
-                    return Status.success()
-            """
-        )
+def test_faults_of_every_stage_come_at_once_and_apart_from_warnings(write: Written, tmp_path: Path) -> None:
+    (tmp_path / "stillborn.py").write_text(STILLBORN)
+    path = write(
+        """
+        paralelism: 3
+        enableProfiling: false
+        podMaxBackoffSeconds: 0
+        profiles:
+        - plugins:
+            multiPoint: {enabled: [{name: stillborn.py}, {name: absent.py}]}
+            score: {enabled: [{name: NodeUnschedulable}, {name: unread.py}]}
+            bind: {disabled: [{name: "*"}]}
+          pluginConfig:
+          - {name: NodeResourceFit}
+          - {name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}
+          - {name: NodeLoad}
+        extenders: [{urlPrefix: nowhere}]
+        """
     )
+    done = check(path)
+    kinds = [
+        line.removeprefix(f"{kind}: {path}: ").split(": ")[0]
+        for line in done.told
+        for kind in [line.split(": ")[0]]
+    ]
+    assert (done.code, done.out) == (2, "")
+    assert [line.split(": ")[0] for line in done.told] == ["warning"] + 10 * ["error"]
+    assert kinds[0] == "enableProfiling"
+    assert sorted(kinds[1:]) == [
+        "extenders[0].urlPrefix",
+        "paralelism",
+        "podMaxBackoffSeconds",
+        "profiles[0].pluginConfig[0].name",
+        "profiles[0].pluginConfig[1].args.hardPodAffinityWeight",
+        "profiles[0].plugins",  # absent.py
+        "profiles[0].plugins",  # unread.py
+        "profiles[0].plugins",  # stillborn.py
+        "profiles[0].plugins.bind",
+        "profiles[0].plugins.score",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        pytest.param("NodeResourceFit", 'no plugin is called "NodeResourceFit", did you mean "NodeResourcesFit"?', id="near"),
+        pytest.param("Tetris", 'no plugin is called "Tetris"', id="far"),
+    ],
+)  # fmt: skip
+def test_arguments_for_a_name_that_no_plugin_has_are_refused(write: Written, name: str, told: str) -> None:
+    path = write(f"profiles: [{{pluginConfig: [{{name: {name}, args: {{}}}}]}}]")
+    assert check(path) == Said(2, "", [f"error: {path}: profiles[0].pluginConfig[0].name: {told}"])
+
+
+@pytest.mark.parametrize("name", ["NodeLoad", "elsewhere.py", "package.module:Class"])
+def test_arguments_for_a_plugin_that_is_not_enabled_are_in_vain(write: Written, name: str) -> None:
+    path = write(f"profiles: [{{pluginConfig: [{{name: '{name}', args: {{}}}}]}}]")
+    done = check(path)
+    assert done.code == 0
+    assert done.told == [
+        f'warning: {path}: profiles[0].pluginConfig[0]: has no effect: the profile does not enable "{name}"'
+    ]
+
+
+def test_a_plugin_that_cannot_be_built_is_a_fault(write: Written, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(STILLBORN)
     done = check(write("profiles: [{plugins: {filter: {enabled: [{name: mine.py}]}}}]"))
     assert done.code == 2
     assert "no licence" in without_notes(done.told)[0]
@@ -130,7 +193,7 @@ def test_faults_of_plugins_are_where_they_are_in_an_old_file(write: Written) -> 
         """
         plugins: {score: {disabled: [{name: NodeResourcesLeastAllocated}], enabled: [{name: NodeResourcesMostAllocated}]}}
         pluginConfig:
-        - {name: Other, args: {}}
+        - {name: NodeLabel, args: {}}
         - {name: NodeResourcesMostAllocated, args: {resources: [{name: cpu, weight: 101}]}}
         """,
         "v1alpha1",
@@ -144,7 +207,9 @@ def test_notes_are_told_and_no_fault(write: Written) -> None:
     path = write("healthzBindAddress: 0.0.0.0:10251", "v1beta2")
     done = check(path)
     assert done.code == 0
-    assert [line for line in done.told if line.startswith(f"{path}: healthzBindAddress: has no effect: ")]
+    assert [
+        line for line in done.told if line.startswith(f"warning: {path}: healthzBindAddress: has no effect: ")
+    ]
     assert done.out.endswith(f"; it is of {GROUP}/v1beta2, --convert prints it as {GROUP}/v1\n")
 
 
@@ -167,7 +232,7 @@ def test_a_file_may_be_standard_input() -> None:
     assert done.out.startswith(
         "standard input: can be run, with the profiles custom-scheduler; it is of v1, "
     )
-    assert check("-", stdin=b"\xff").told == ["standard input: not UTF-8: byte 0"]
+    assert check("-", stdin=b"\xff").told == ["error: standard input: not UTF-8: byte 0"]
 
 
 @pytest.mark.parametrize("as_config_map", [True, False])
@@ -190,9 +255,9 @@ def test_without_it_the_way_to_give_it_is_told(write: Written) -> None:
     assert done.code == 2
     missing, way = done.told
     assert missing.startswith(
-        f"{path}: algorithmSource.policy.configMap: the policy in ConfigMap kube-system/rules was"
+        f"error: {path}: algorithmSource.policy.configMap: the policy in ConfigMap kube-system/rules was"
     )
-    assert way == f"{path}: --policy-config-map FILE gives it to check"
+    assert way == f"error: {path}: --policy-config-map FILE gives it to check"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +284,7 @@ def test_a_config_map_without_the_policy_is_refused(
     file = tmp_path / "rules.yaml"
     file.write_text(json.dumps({"kind": "ConfigMap", **given}))
     done = check("--policy-config-map", file, write(BY_CONFIG_MAP, "v1alpha1"))
-    assert (done.code, done.told) == (2, [f"{file}: {expected}"])
+    assert (done.code, done.told) == (2, [f"error: {file}: {expected}"])
 
 
 def test_a_config_map_that_nothing_names_is_refused(write: Written, tmp_path: Path) -> None:
@@ -229,7 +294,9 @@ def test_a_config_map_that_nothing_names_is_refused(write: Written, tmp_path: Pa
 
 
 def test_a_file_that_is_not_there_is_told() -> None:
-    assert check("nowhere.yaml") == Said(2, "", ["nowhere.yaml: cannot be read: No such file or directory"])
+    assert check("nowhere.yaml") == Said(
+        2, "", ["error: nowhere.yaml: cannot be read: No such file or directory"]
+    )
 
 
 # What it says of roles, sizes and clusters.
@@ -294,7 +361,9 @@ def test_a_plugin_that_may_call_the_api_server_and_names_no_right_is_told(
     )
     done = check("--rbac", write("profiles: [{plugins: {multiPoint: {enabled: [{name: mine.py}]}}}]"))
     assert done.code == 0
-    assert done.told == ["plugin Mine asks the API server for what its `needs` do not name as rights"]
+    assert done.told == [
+        "warning: plugin Mine asks the API server for what its `needs` do not name as rights"
+    ]
 
 
 def test_a_size_is_printed_as_a_patch() -> None:
@@ -317,7 +386,7 @@ def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", None, "nobody")
     done = check("--live", "--kubeconfig", kubeconfig)
     assert (done.code, done.out) == (1, "")
-    assert done.told[0].startswith("the API server cannot be asked: POST ")
+    assert done.told[0].startswith("error: the API server cannot be asked: POST ")
 
 
 def test_rights_that_are_missing_and_a_lease_that_is_taken_end_it_with_their_status(tmp_path: Path) -> None:

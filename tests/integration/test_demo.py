@@ -18,7 +18,7 @@ def test_the_demo_shows_placing_spreading_preempting_and_why_one_pod_waits():
 
     shown = done.stdout
     assert done.returncode == 0, shown + done.stderr
-    assert "custom-scheduler explain --server http://127.0.0.1:" in shown
+    assert f"    {sys.executable} -m scheduler explain --server http://127.0.0.1:" in shown
     assert sum(f"Preempted        {name}" in shown for name in BATCH) == 1
     assert "20 on " in shown
     assert [shown.count(f"{number} in") for number in (6, 7)] == [1, 2]  # 20 over three zones

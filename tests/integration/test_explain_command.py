@@ -305,7 +305,7 @@ def test_bad_input_ends_with_status_2_and_says_what_is_wrong(
 
     assert done.returncode == 2
     assert done.stdout == b""
-    assert done.stderr.decode().startswith(message)
+    assert done.stderr.decode().startswith(f"error: {message}")
     assert "Traceback" not in done.stderr.decode()
 
 
@@ -314,7 +314,7 @@ def test_every_bad_object_is_named() -> None:
 
     lines = explain("--cluster", "-", stdin=stdin).stderr.decode().splitlines()
 
-    assert [line.split(": ")[1] for line in lines] == [
+    assert [line.split(": ")[2] for line in lines] == [
         "items[0] (Node n1)",
         "items[1] (Pod default/web)",
         "items[2] (Pod)",

@@ -238,7 +238,7 @@ def test_the_command_tells_what_is_wrong_with_a_scenario(tmp_path: Path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f'{tmp_path}/s.yaml: nods: unknown field, did you mean "nodes"?\n'
+    assert done.stderr == f'error: {tmp_path}/s.yaml: nods: unknown field, did you mean "nodes"?\n'
 
 
 VOLUMES_AND_DEVICES = EXAMPLE.with_name("scenario-volumes-and-devices.yaml")

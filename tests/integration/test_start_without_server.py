@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -119,3 +120,46 @@ def test_who_is_told_to_end_while_it_waits_ends_in_order(tmp_path: Path) -> None
 
     asyncio.run(scenario())
     assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def run_for_a_while(until_said: bytes, *flags: str, **environment: str) -> list[str]:
+    """Run the daemon until it has said something; what it logged by then, and at its end, a line each."""
+
+    async def scenario() -> bytes:
+        inherited = {name: os.environ[name] for name in os.environ.keys() - {"KUBECONFIG"}}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "scheduler", "run", "--secure-port=0", "--leader-elect=false", *flags,
+            stderr=asyncio.subprocess.PIPE, env={**inherited, **environment},
+        )  # fmt: skip
+        assert process.stderr is not None
+        said = b""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while until_said not in said and (line := await process.stderr.readline()):
+                said += line
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.send_signal(signal.SIGTERM)
+            said += await process.stderr.read()
+            await process.wait()
+        return said
+
+    return asyncio.run(scenario()).decode().splitlines()
+
+
+def test_a_server_that_cannot_be_reached_is_told_in_one_line_whatever_is_watched(tmp_path: Path) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", nobody, None, "admin")
+
+    away, stopped = run_for_a_while(b"API server is away", KUBECONFIG=str(kubeconfig))
+
+    assert "API server is away" in away
+    assert f"{nobody}: Connection refused" in away
+    assert "Stopped" in stopped
+
+
+def test_who_says_nothing_of_a_server_is_told_the_ways(tmp_path: Path) -> None:
+    (said,) = run_for_a_while(b"\n", HOME=str(tmp_path))
+
+    assert said.startswith(
+        "error: the API server: how to reach it is not said: give --kubeconfig FILE, set $KUBECONFIG, or"
+    )

@@ -48,7 +48,10 @@ def test_every_link_into_the_repository_leads_somewhere() -> None:
     ]
 
 
-@pytest.mark.parametrize("command", ["", "run", "check", "demo", "api-server", "explain"])
+@pytest.mark.parametrize(
+    "command",
+    ["", "run", "check", "demo", "api-server", "explain", "extender", "new", "new plugin", "completion"],
+)
 def test_every_command_explains_itself(command: str) -> None:
     words = [sys.executable, "-m", "scheduler", *command.split(), "--help"]
 

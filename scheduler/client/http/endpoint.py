@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import socket
 import ssl
 from dataclasses import dataclass
@@ -82,6 +83,11 @@ class Endpoint:
             _, protocol = await loop.create_connection(protocol_factory, **where, **secured)
         return protocol
 
+    def why_not(self, error: OSError) -> str:
+        """Say where nobody took a connection, and why, for who has to mend it."""
+        proxy = f" by proxy {urlsplit(self.proxy).hostname}" if self.proxy else ""
+        return f"{self.server}{proxy}: {_told(error)}"
+
     @property
     def _is_read_by_proxy(self) -> bool:
         return bool(self.proxy) and urlsplit(self.server).scheme == "http"
@@ -141,6 +147,19 @@ async def _where(url: SplitResult) -> dict[str, Any]:
         )
         return {"sock": connected}
     return {"host": url.hostname, "port": port}
+
+
+def _told(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        fix = "certificate-authority and tls-server-name of the kubeconfig say whom to trust"
+        return f"its certificate is not trusted: {error.verify_message}; {fix}"
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS: {error.reason or error}"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if error.errno and error.errno > 0:  # of a failed look-up it is negative
+        return os.strerror(error.errno)  # loops differ in what they say themselves
+    return error.strerror or str(error) or type(error).__name__
 
 
 def _authorization(proxy: SplitResult) -> str:

@@ -49,4 +49,6 @@ def test_a_command_with_a_plugin_that_is_none_says_so_and_ends_with_2():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
     assert done.returncode == 2
-    assert done.stderr.startswith("plugin main(plugins={'Mine': ...}): <class 'object'> is not a subclass")
+    assert done.stderr.startswith(
+        "error: plugin main(plugins={'Mine': ...}): <class 'object'> is not a subclass"
+    )

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.cli import main
+from scheduler.cli.command import _FIRST_STEPS, COMMANDS, _commands
+from scheduler.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,3 +59,65 @@ def test_what_run_imports_starts_no_threads() -> None:
     )
 
     assert ended.stdout.endswith("threads: 1\n")
+
+
+def said(*words: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "scheduler", *words],
+        env={**os.environ, **environment}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_without_arguments_it_helps() -> None:
+    shown = said()
+
+    assert shown == said("--help")
+    assert all(f"\n  {command} " in shown for command in COMMANDS)
+    assert shown.index("First steps:") > shown.index("Commands:")
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("step", _FIRST_STEPS, ids=lambda step: str(step[0]))
+def test_a_first_step_is_a_command_that_there_is(step: tuple[str, str]) -> None:
+    words = [word for word in step[0].split() if not word.isupper()]
+
+    assert "Usage:" in said(*words, "--help")
+
+
+def test_the_version_is_told() -> None:
+    assert said("--version") == f"custom-scheduler {VERSION}\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_told_how_to_complete(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        _commands.main(["completion", shell], prog_name="racks-scheduler")
+
+    assert ended.value.code == 0
+    assert f"_RACKS_SCHEDULER_COMPLETE={shell}_complete" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param("", [f"plain,{command}" for command in COMMANDS], id="commands"),
+        pytest.param("run --kubec", ["plain,--kubeconfig"], id="a flag"),
+        pytest.param("run --logging-format ", ["plain,text", "plain,json"], id="values of a flag"),
+        pytest.param("new ", ["plain,plugin"], id="what is new"),
+        pytest.param("check ", ["file,"], id="files"),
+    ],
+)
+def test_bash_completes(
+    words: str, expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    *before, _ = f"custom-scheduler {words}".split(" ")
+    monkeypatch.setenv("COMP_WORDS", f"custom-scheduler {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(before)))
+    monkeypatch.setenv("_CUSTOM_SCHEDULER_COMPLETE", "bash_complete")
+
+    with pytest.raises(SystemExit):
+        _commands.main([], prog_name="custom-scheduler")
+
+    assert capsys.readouterr().out.splitlines() == expected

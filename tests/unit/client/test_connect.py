@@ -141,19 +141,59 @@ def test_a_certificate_that_is_none_is_reported(tmp_path: Path):
 
 
 def test_outside_a_cluster_a_kubeconfig_is_asked_for(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    for name in ("KUBERNETES_SERVICE_HOST", "KUBECONFIG"):
+        monkeypatch.delenv(name, raising=False)
 
     async def attempt() -> None:
         async with connect(None):
             pass
 
-    with pytest.raises(ConfigurationError, match=r"no kubeconfig was given.*Service host/port is not set"):
+    with pytest.raises(
+        ConfigurationError, match=r"--kubeconfig FILE, set \$KUBECONFIG, or write clientConnection"
+    ):
         asyncio.run(attempt())
+
+
+def test_the_file_at_home_is_told_of_and_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("KUBERNETES_SERVICE_HOST", "KUBECONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".kube").mkdir()
+    Path(kubeconfig(tmp_path)).rename(tmp_path / ".kube" / "config")
+
+    with pytest.raises(ConfigurationError, match=r"such as ~/\.kube/config, which is there"):
+        asyncio.run(Credentials(None).load())
+
+
+def test_without_a_kubeconfig_that_of_the_environment_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")  # before what a pod has
+    monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, server="http://named:1"))
+    (tmp_path / "given").mkdir()
+    given = kubeconfig(tmp_path / "given", server="http://given:1")
+
+    async def server(path: str | None) -> str:
+        async with connect(path) as connection:
+            return connection.endpoint.server
+
+    assert asyncio.run(server(None)) == "http://named:1"
+    assert asyncio.run(server(given)) == "http://given:1"
+
+
+def test_what_is_wrong_with_the_environments_kubeconfig_is_told_with_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("KUBECONFIG", "/no/such/file")
+
+    with pytest.raises(ConfigurationError, match=r"kubeconfig /no/such/file of \$KUBECONFIG: no such file"):
+        asyncio.run(Credentials(None).load())
 
 
 @virtually
 async def test_a_service_accounts_token_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     token, authority = tmp_path / "token", tmp_path / "ca.crt"
+    monkeypatch.delenv("KUBECONFIG", raising=False)
     token.write_text("one\n")
     authority.write_text("a certificate")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")

@@ -53,6 +53,23 @@ def test_a_user_is_known_by_what_its_kubeconfig_says(
     assert login(tmp_path, **user).authorization == header
 
 
+def test_of_several_files_the_first_that_says_something_holds(tmp_path: Path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "token").write_text(f"of {folder}")
+    user = {"name": "u", "user": {"tokenFile": "token"}}
+    (tmp_path / "a" / "config").write_text(yaml.safe_dump({"users": [user]}))
+    login(tmp_path / "b", cluster={"insecure-skip-tls-verify": True}, tokenFile="token")
+    paths = [tmp_path / "missing", tmp_path / "a" / "config", tmp_path / "b" / "kubeconfig"]
+
+    found = Kubeconfig(*paths)
+
+    assert found.context == "here"
+    assert found.login() == Login("https://h:6443", "Bearer of a", verifies=False)
+    with pytest.raises(LoginError, match="no such file"):
+        Kubeconfig(*paths[:1], *paths[:1])
+
+
 def test_a_cluster_is_reached_as_its_kubeconfig_says(tmp_path: Path):
     found = login(
         tmp_path,

@@ -91,6 +91,17 @@ async def test_who_waits_in_an_outage_goes_on_when_it_is_over(
         assert [record.message for record in caplog.records] == ["API server is away", "API server is back"]
 
 
+@virtually
+async def test_an_outage_that_lasts_is_told_twice_a_minute(caplog: pytest.LogCaptureFixture):
+    async with case() as at:
+        at.server.script("GET", READY, *[failure(503)] * 150, Answer())
+        await at.fail(failure(503))
+
+        await at.outages.pause(300.0)
+
+        assert [vars(record)["away_seconds"] for record in caplog.records] == [0.0, 30.0, 60.0]
+
+
 @pytest.mark.parametrize(
     "trouble", [pytest.param(NoAnswer(), id="cut off"), pytest.param(failure(500), id="an error")]
 )

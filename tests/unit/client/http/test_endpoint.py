@@ -121,6 +121,29 @@ def test_a_proxy_tunnels_tls_and_is_shown_who_asks(
         runner.run(scenario())
 
 
+@LOOPS
+def test_where_and_why_there_is_no_connection_is_told(
+    issued: Issued, loop: Callable[[], asyncio.AbstractEventLoop]
+):
+    async def told(endpoint: Endpoint) -> str:
+        async with ApiConnection(endpoint) as connection:
+            with pytest.raises(ApiError) as caught:
+                await connection.send(GET)
+            return str(caught.value).partition(": NotConnected: ")[2]
+
+    async def scenario() -> None:
+        async with raw_server(always_ok, tls=serving(issued)) as server:
+            distrusted, where = await told(server.endpoint), server.endpoint.server
+            assert distrusted.startswith(f"{where}: its certificate is not trusted: ")
+            assert "certificate-authority and tls-server-name of the kubeconfig" in distrusted
+        assert await told(Endpoint("http://127.0.0.1:1")) == "http://127.0.0.1:1: Connection refused"
+        by_proxy = Endpoint("https://api.example", proxy="http://me:secret@127.0.0.1:1")
+        assert await told(by_proxy) == "https://api.example by proxy 127.0.0.1: Connection refused"
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(scenario())
+
+
 @pytest.mark.parametrize("proxy", ["proxy:3128", "socks5://proxy:1080"])
 def test_a_proxy_that_is_none_means_the_request_was_never_sent(proxy: str):
     async def scenario() -> None:

@@ -1,0 +1,49 @@
+"""`custom-scheduler api-server` as a process: what keeps it from beginning is one line."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def refused(*flags: str | Path) -> list[str]:
+    command = [sys.executable, "-m", "scheduler", "api-server", *map(str, flags)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    return done.stderr.splitlines()
+
+
+def test_a_port_that_is_taken_is_told_in_a_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        said = refused("--port", str(port), "--kubeconfig", tmp_path / "kubeconfig")
+
+    assert said == [f"error: --port: cannot listen on 127.0.0.1:{port}: Address already in use"]
+    assert not (tmp_path / "kubeconfig").exists()
+
+
+@pytest.mark.parametrize("content", ["current-context: work\n", '{"current-context": "work"}', "[]"])
+def test_somebodys_kubeconfig_is_not_overwritten(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(content)
+
+    said = refused("--kubeconfig", path)
+
+    assert said == [
+        f"error: --kubeconfig: {path} is there already, and leads to something else; name another file"
+    ]
+    assert path.read_text() == content
+
+
+def test_a_folder_that_is_not_there_is_told_in_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "config"
+
+    assert refused("--kubeconfig", path)[-1] == f"error: --kubeconfig: {path}: No such file or directory"
