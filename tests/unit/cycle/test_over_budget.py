@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugins.node_resources.fit import NodeResourcesFit
+from plugins.scheduling_gates import SchedulingGates
 from scheduler.cycle.scheduling import run_now, schedule_pod
 from scheduler.framework import (
     ActionType,
@@ -289,7 +290,7 @@ def test_the_clock_stops_a_plugin_and_its_pod_is_put_aside(
     ],
 )
 def test_wherever_a_pod_is_stopped_on_its_way_it_is_put_aside(quick: LoopBudget, plugins: list[Any]) -> None:
-    cluster = Cluster(*plugins, nodes=("n1", "n2"), budget=quick)
+    cluster = Cluster(*plugins, SchedulingGates(), nodes=("n1", "n2"), budget=quick)
     cluster.api.create(pod("web"))
     queued = cluster.queue.pop()
     assert queued is not None
