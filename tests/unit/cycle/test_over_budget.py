@@ -470,6 +470,7 @@ def test_a_plugin_that_is_stopped_three_times_in_a_row_rests_and_costs_nothing(q
     cluster = Cluster(NodeFilter("Endless", endless), budget=quick)
     for number in range(30):
         cluster.api.create(pod(f"web-{number}"))
+    assert quick.resting == []
     began = time.perf_counter()
     while (queued := cluster.queue.pop()) is not None:
         attempt(cluster, queued)
@@ -477,6 +478,9 @@ def test_a_plugin_that_is_stopped_three_times_in_a_row_rests_and_costs_nothing(q
     assert time.perf_counter() - began < 1.0
     stopped = [number for number in range(30) if "put aside" in cluster.notes(f"web-{number}")[0]]
     assert stopped == [0, 1, 2]
+    assert quick.resting == ["Endless"]
+    quick.forget()
+    assert quick.resting == []
     assert "not asked: it rests for 60s" in cluster.notes("web-29")[0]
     assert cluster.queue.get(pod("web-29").uid).put_aside_seconds == pytest.approx(60, abs=1)  # type: ignore[union-attr]
     cluster.check()
