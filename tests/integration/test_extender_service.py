@@ -16,6 +16,7 @@ from scheduler.framework import (
     PreBindPlugin,
     PreFilterPlugin,
     ReservePlugin,
+    ScorePlugin,
     Status,
 )
 from scheduler.server.callers import Callers
@@ -87,6 +88,60 @@ async def test_pods_on_nodes_are_counted_as_the_watch_shows_them(tmp_path: Path)
             it.server.store.delete("pods", "first", grace_period_seconds=0)
             await it.until(lambda: asked.service.parts.pods.get("default/first") is None)
             assert await asked.passes(licensed("next"), "a", "b") == ["a", "b"]
+
+
+class Endless(FilterPlugin, ScorePlugin):
+    """Goes on and on for pods that are evil: at Filter, or else at Score."""
+
+    name = "Endless"
+    api_version = 1
+
+    def filter_node(self, _state: CycleState, pod: PodInfo, _node: NodeInfo) -> None:
+        while pod.labels.get("evil") == "filter":
+            pass
+
+    def score_node(self, _state: CycleState, pod: PodInfo, _node: NodeInfo) -> int:
+        while pod.labels.get("evil") == "score":
+            pass
+        return 1
+
+
+def test_a_plugin_that_goes_on_and_on_is_stopped_and_named_and_the_next_request_is_answered(
+    tmp_path: Path,
+) -> None:
+    configuration = "attemptBudget: 50ms\n" + only("Endless")
+
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it:
+            it.add_nodes(node_object("a"))
+            async with extender_service(it, configuration, plugins={"Endless": Endless}) as asked:
+                asked.service.parts.budget.take_clock()
+                evil = stored(it, pod_object("evil", labels={"evil": "filter"}, scheduler_name="licences"))
+                said = {"Pod": evil, "NodeNames": ["a"]}
+                good = pod_object("good")
+                over = 'plugin "Endless": over budget: stopped: more than 0.05s had passed'
+
+                assert (await asked.post("filter", said))[
+                    "Error"
+                ] == f"profile licences: running Filter {over}"
+                assert await asked.passes(good, "a") == ["a"]
+                assert await asked.bind(evil, "a") == f"profile licences: running Filter {over}"
+                assert await asked.passes(good, "a") == ["a"]
+                victims = {"Pod": evil, "NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "1"}]}}}
+                assert await asked.answer("POST", "preempt", victims) == (
+                    500,
+                    f"profile licences: running Filter {over}\n",
+                )
+                assert await asked.passes(good, "a") == ["a"]
+                evil["metadata"]["labels"]["evil"] = "score"
+                assert await asked.answer("POST", "prioritize", said) == (
+                    500,
+                    f"profile licences: running Score {over}\n",
+                )
+                assert await asked.passes(good, "a") == ["a"]
+                asked.service.parts.budget.give_clock_back()
+
+    asyncio.run(scenario())
 
 
 @virtually
