@@ -41,7 +41,7 @@ class Holder(NamedTuple):
     """What holds the loop.
 
     Attributes:
-        kind: for the metric: `attempt`, `binding`, `event`, `queue`, `reload`, `request`, `watch`, or `other`.
+        kind: for the metric: `attempt`, `binding`, `event`, `queue`, `refresh`, `reload`, `request`, `watch`, or `other`.
         what: in our words, from the outside in.
         where: the innermost line of Python.
     """
