@@ -142,7 +142,7 @@ def plugin_call_in(frame: FrameType | None) -> FrameType | None:
 def stack_of(frame: FrameType | None) -> str:
     """Return what a thread is at as a traceback, the innermost line last: of a plugin, from where it was called on."""
     call = plugin_call_in(frame)
-    frames = []
+    frames: list[tuple[FrameType, int]] = []
     while frame is not None and frame is not call and len(frames) < _MOST_FRAMES:
         frames.append((frame, frame.f_lineno))
         frame = frame.f_back

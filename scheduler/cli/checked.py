@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ import click
 
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.rights import Named, Right, rights_of
-from scheduler.app.trial import try_out
 from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.load import Examined, default, examine, not_below, read_file
@@ -92,7 +90,6 @@ def checked(file: str | None, policy_config_map: Path | None) -> Checked:
     profiles: list[Framework] = []
     if configuration is not None:
         try:
-            asyncio.run(try_out(configuration))
             profiles.extend(OfflineScheduler(ClusterFile(), configuration, refresh=False).frameworks.values())
         except ConfigurationError as error:
             errors.extend(not_below(errors, error.errors))

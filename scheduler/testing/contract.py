@@ -346,13 +346,10 @@ def check_pods_of_one_signature_get_one_verdict(each: Subject) -> None:
 
     def ask(pod: PodInfo) -> tuple[object, object, object]:
         snapshot = table.snapshot()
-        answers = []
-        for said in (verdict, ranking):
-            try:
-                answers.append(said(plugin, pod, snapshot))
-            except Exception as error:  # noqa: BLE001 - of what it cannot read; an answer as others
-                answers.append(type(error))
-        return plugin.signature(pod), *answers
+        try:
+            return plugin.signature(pod), verdict(plugin, pod, snapshot), ranking(plugin, pod, snapshot)
+        except Exception as error:  # noqa: BLE001 - what it cannot read is no matter of signatures
+            return None, error, None
 
     if all(plugin.signature(pod) is None for pod in each.pods):
         return

@@ -89,7 +89,7 @@ class Probes:
         Args:
             like: whose labels and annotations they have as well.
         """
-        made = []
+        made: list[NodeObject] = []
         for value in self._values:
             named = dict.fromkeys(self._names, value)
             labels, annotations = {**like.labels, **named}, {**like.annotations, **named}
@@ -150,6 +150,16 @@ def _constants_of(value: object) -> Iterator[object]:
     elif isinstance(value, CodeType):
         for each in value.co_consts:
             yield from _constants_of(each)
-    elif isinstance(value, FunctionType | staticmethod | classmethod | property):
-        function = getattr(value, "fget", None) or inspect.unwrap(getattr(value, "__func__", value))
-        yield from _constants_of(getattr(function, "__code__", None))
+    else:
+        yield from _constants_of_code(_function_in(value))
+
+
+def _function_in(value: object) -> object:
+    if isinstance(value, property):
+        return value.fget
+    return value.__func__ if isinstance(value, staticmethod | classmethod) else value
+
+
+def _constants_of_code(function: object) -> Iterator[object]:
+    if isinstance(function, FunctionType):
+        yield from _constants_of(getattr(inspect.unwrap(function), "__code__", None))
