@@ -48,7 +48,9 @@ def _attempt(daemon: Daemon, pod: PodInfo, attempted: PastAttempt, clock: Clock)
     explanation = explain(attempted.decision, attempted.names)
     framework = daemon.frameworks.get(pod.scheduler_name)
     if framework is not None and not pod.node_name:
-        details = RefusalDetails(framework.plugins.all(), clock, seconds=_DETAILS_SECONDS)
+        details = RefusalDetails(
+            framework.plugins.all(), clock, seconds=_DETAILS_SECONDS, budget=daemon.parts.budget
+        )
         details.add_to(explanation, pod, daemon.parts.cache.snapshot())
     return {
         "at": rfc3339_micro(attempted.at),

@@ -1,17 +1,19 @@
 """Sees when something keeps the main loop, and says what: which pod's attempt, which event, which plugin, which request.
 
 A thread looks at what the loop's thread is doing once the loop is late; nothing else costs anything. Like any Python it
-sees nothing while a call into C keeps the interpreter to itself; what such a call was for is told by what follows it.
+sees nothing while a call into C keeps the interpreter to itself: then the interpreter writes by itself where it is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import logging
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -28,6 +30,9 @@ PERIOD_SECONDS = 0.1
 STALL_SECONDS = 1.0
 """What is longer is told in the log."""
 _LOOKS_SECONDS = 0.2
+_SILENT_SECONDS = 10
+_LOOKS_UNTIL_NEXT = 10
+_MOST_FRAMES = 20
 _NOBODY = "other"
 _GARBAGE = "garbage"
 
@@ -36,7 +41,7 @@ class Holder(NamedTuple):
     """What holds the loop.
 
     Attributes:
-        kind: for the metric: `attempt`, `binding`, `event`, `queue`, `reload`, `request`, `watch`, or `other`.
+        kind: for the metric: `attempt`, `binding`, `event`, `queue`, `refresh`, `reload`, `request`, `watch`, or `other`.
         what: in our words, from the outside in.
         where: the innermost line of Python.
     """
@@ -56,6 +61,10 @@ def _plugin_in(found: Mapping[str, Any]) -> str:
     return f"plugin {found['plugin'].name} at {found['point'].metric_name}"
 
 
+def _plugin_at(what: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda found: f"plugin {found['plugin'].name} at {what}"
+
+
 TERMS: Final[Mapping[tuple[str, str], tuple[str, Callable[[Mapping[str, Any]], str]]]] = {
     ("scheduler.client.store", "Store.put"): (
         "watch",
@@ -72,6 +81,7 @@ TERMS: Final[Mapping[tuple[str, str], tuple[str, Callable[[Mapping[str, Any]], s
     ),
     ("scheduler.cycle.scheduler", "Scheduler._work_the_queue"): ("queue", lambda _: "work of the queue"),
     ("scheduler.app.generations", "Generations.reload"): ("reload", lambda _: "a new configuration"),
+    ("scheduler.cycle.refusal_details", "_said"): ("request", _plugin_at("why")),
     ("scheduler.queue.hints", "Hints._helps"): (
         "queue",
         lambda found: f"hint of plugin {found['plugin']} for pod {found['queued'].pod.key}",
@@ -83,12 +93,29 @@ TERMS: Final[Mapping[tuple[str, str], tuple[str, Callable[[Mapping[str, Any]], s
     ("scheduler.runtime.calls", "PluginCalls.awaited"): ("attempt", _plugin_in),
     ("scheduler.runtime.calls", "PluginCalls.guarded"): ("attempt", _plugin_in),
     ("scheduler.runtime.calls", "PluginCalls.perhaps_awaited"): ("attempt", _plugin_in),
+    ("scheduler.runtime.calls", "PluginCalls.signature"): ("attempt", _plugin_at("signature")),
+    ("scheduler.runtime.calls", "PluginCalls.version"): ("attempt", _plugin_at("version")),
+    ("scheduler.runtime.construction", "build_plugin"): ("reload", _plugin_at("its constructor")),
+    ("scheduler.runtime.framework", "Framework.run_refresh"): ("refresh", _plugin_at("refresh")),
+    ("scheduler.runtime.registry", "Registry._load"): (
+        "reload",
+        lambda found: f"import of {found['reference']}",
+    ),
     ("scheduler.server.http_server", "Application.answer"): (
         "request",
         lambda found: f"request {found['request'].method} {found['request'].path}",
     ),
 }
 """Where (module, function) something of ours begins that has a name: its kind, and what it is of the function's variables."""
+
+_PLUGIN_CALLS: Final = frozenset(
+    {
+        ("scheduler.runtime.budget", "LoopBudget._stoppable"),
+        ("scheduler.runtime.construction", "build_plugin"),
+        ("scheduler.runtime.registry", "Registry._load"),
+    }
+)
+"""Where code of somebody else's plugin is called."""
 
 
 def holder_in(frame: FrameType | None) -> Holder:
@@ -97,12 +124,42 @@ def holder_in(frame: FrameType | None) -> Holder:
     while frame is not None:
         code = frame.f_code
         where = where or f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}"
-        term = TERMS.get((frame.f_globals.get("__name__", ""), code.co_qualname))
+        term = TERMS.get(_place(frame))
         if term is not None:
             kind = term[0]
             what.append(_described(term[1], frame))
         frame = frame.f_back
     return Holder(kind, ", ".join(reversed(what)), where)
+
+
+def plugin_call_in(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost call of somebody else's plugin; None where there is none."""
+    while frame is not None and _place(frame) not in _PLUGIN_CALLS:
+        frame = frame.f_back
+    return frame
+
+
+def stack_of(frame: FrameType | None) -> str:
+    """Return what a thread is at as a traceback, the innermost line last: of a plugin, from where it was called on."""
+    call = plugin_call_in(frame)
+    frames: list[tuple[FrameType, int]] = []
+    while frame is not None and frame is not call and len(frames) < _MOST_FRAMES:
+        frames.append((frame, frame.f_lineno))
+        frame = frame.f_back
+    return "".join(traceback.StackSummary.extract(reversed(frames)).format())
+
+
+def dump_if_silent() -> None:
+    """Have the interpreter write to standard error where all threads are, if this is not called again in ten seconds.
+
+    It does so without a thread of Python: a call into C may keep all of them waiting.
+    """
+    if sys.__stderr__ is not None:
+        faulthandler.dump_traceback_later(_SILENT_SECONDS, file=sys.__stderr__)
+
+
+def _place(frame: FrameType) -> tuple[str, str]:
+    return frame.f_globals.get("__name__", ""), frame.f_code.co_qualname
 
 
 def _described(describe: Callable[[Mapping[str, Any]], str], frame: FrameType) -> str:
@@ -155,12 +212,17 @@ class LoopWatch:
         self._seen.append(holder)
         if late_seconds >= STALL_SECONDS and not self._is_told:
             self._is_told = True
-            logger.warning("The loop is held", extra={"seconds": round(late_seconds, 3), **_fields(holder)})
+            fields = {"seconds": round(late_seconds, 3), **_fields(holder), "stack": stack_of(frame)}
+            logger.warning("The loop is held", extra=fields)
 
     def look_until(self, over: threading.Event) -> None:
         """Look again and again."""
+        looks = 0
         while not over.wait(_LOOKS_SECONDS):
             self.look(sys._current_frames().get(self._thread))  # noqa: SLF001 - there is no other way
+            looks += 1
+            if looks % _LOOKS_UNTIL_NEXT == 0:
+                dump_if_silent()
 
     def collecting(self, phase: str, _info: Mapping[str, int]) -> None:
         """Note how long the garbage collector takes: a `gc.callbacks`."""
@@ -189,10 +251,12 @@ async def watching_loop(metrics: LoopMetrics) -> AsyncIterator[None]:
     turns = asyncio.create_task(watch.run(), name="loop watch")
     thread = threading.Thread(target=watch.look_until, args=(over,), name="loop watch", daemon=True)
     gc.callbacks.append(watch.collecting)
+    dump_if_silent()
     thread.start()
     try:
         yield
     finally:
         over.set()
+        faulthandler.cancel_dump_traceback_later()
         turns.cancel()
         gc.callbacks.remove(watch.collecting)

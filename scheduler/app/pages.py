@@ -75,6 +75,7 @@ def pages(
     ready: dict[str, Check] = {
         **health,
         **readiness(stop, lambda: daemon.has_synced),
+        "plugins": lambda: _at_rest(daemon.parts.budget.resting),
     }
     return application(
         metrics=daemon.metrics.text,
@@ -151,6 +152,10 @@ def readiness(stop: asyncio.Event, has_synced: Callable[[], bool]) -> dict[str, 
         "shutdown": lambda: "process is shutting down" if stop.is_set() else "",
         "sched-handler-sync": lambda: "" if has_synced() else "handlers are not fully synchronized",
     }
+
+
+def _at_rest(plugins: list[str]) -> str:
+    return f"stopped again and again, and at rest: {', '.join(plugins)}" if plugins else ""
 
 
 async def listen(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from scheduler.app.plugin_watch import watching_plugins
 from scheduler.app.rights import Named
 from scheduler.app.roles import roles_yaml
 from scheduler.app.size import ClusterSize, size_patch
@@ -137,6 +138,7 @@ def check(
     if size is not None:
         sys.stdout.write(size_patch(size, account))
         return
+    click.get_current_context().with_resource(watching_plugins())
     found = checked(str(config) if config else file, policy_config_map)
     configuration = found.configuration
     if convert:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from scheduler.app import loop_watch
+from scheduler.app.trial import try_out
 from scheduler.cli.options import command, file_option, option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.cli.program import program
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 def demo(config: Path | None, apply: Path | None, exit_: bool) -> None:
     """Watch the daemon place pods on a simulated cluster of 30 nodes; nothing else is needed."""
     configure_logging(logging.ERROR, LogFormat.TEXT)
+    logging.getLogger(loop_watch.__name__).setLevel(logging.WARNING)
     configuration = default() if config is None else load(config)
     workload = Tour() if apply is None else Given(read_manifests(apply))
     sys.exit(run_in_loop(_demo(configuration, workload, exit_when_settled=exit_)))
@@ -46,6 +49,7 @@ def demo(config: Path | None, apply: Path | None, exit_: bool) -> None:
 
 async def _demo(configuration: Configuration, workload: Workload, *, exit_when_settled: bool) -> int:
     stop = stop_on_signals()
+    await try_out(configuration)
     return await show(
         Console(), configuration, workload, stop, program=program(), exit_when_settled=exit_when_settled
     )

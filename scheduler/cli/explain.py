@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 import msgspec
 
+from scheduler.app.plugin_watch import watching_plugins
 from scheduler.cli.options import choice_option, command, file_option, option
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.cycle.refusal_details import NODES_OF_A_KIND
@@ -113,13 +114,19 @@ def explain(
         _refuse("--scheduler-name is for the default plugins: with --config the profiles have names")
     logging.basicConfig(level=logging.WARNING, handlers=[_StartedWhenNeeded()])
     configuration = default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config)
+    context = click.get_current_context()
+    context.with_resource(watching_plugins())
     gc.disable()  # what is read stays until the process ends: looking for garbage in it takes a third of the time
     try:
         given = cluster_file.load(cluster)
         wanted = None if pod is None else _key_of_judged(pod, given, configuration)
         scheduler = OfflineScheduler(
-            given, configuration, nodes_of_a_kind=math.inf if all_nodes else NODES_OF_A_KIND
+            given,
+            configuration,
+            nodes_of_a_kind=math.inf if all_nodes else NODES_OF_A_KIND,
+            stops_plugins=True,
         )
+        context.call_on_close(scheduler.parts.budget.give_clock_back)
         happening = None if event is None else watch_event.load(event, given, kinds=scheduler.needs.kinds)
     except (ClusterFileError, ObjectError) as error:
         _refuse(str(error))

@@ -12,8 +12,10 @@ from scheduler.app.extender.certificates import ServingCertificate
 from scheduler.app.extender.pages import ExtenderAddress, serving_extender
 from scheduler.app.extender.service import ExtenderService, checked_profile, judging
 from scheduler.app.extender.snippet import points_not_run, snippet
+from scheduler.app.loop_watch import watching_loop
 from scheduler.app.memory import settle_memory
 from scheduler.app.serving import Serving
+from scheduler.app.trial import try_out
 from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import kubeconfig_option, logging_format_option, run_in_loop, stop_on_signals
 from scheduler.cli.serving import tls_cert_file, tls_private_key_file
@@ -179,9 +181,13 @@ async def _run(
     kubeconfig = kubeconfig or configuration.settings.client_connection.kubeconfig or None
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(connect(kubeconfig))
+        await try_out(configuration)
         service = ExtenderService(
             connection, configuration, profile=profile, clock=SystemClock(), random=random.Random()
         )
+        service.parts.budget.take_clock()
+        stack.callback(service.parts.budget.give_clock_back)
+        await stack.enter_async_context(watching_loop(service.metrics.loop))
         certificate = where.certificate()
         _tell(service, where, certificate)
         await stack.enter_async_context(service.running())

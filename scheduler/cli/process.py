@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import signal
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,9 +42,30 @@ def call_on_signal(name: signal.Signals, called: Callable[[], None]) -> None:
 
 
 def stop_on_signals() -> asyncio.Event:
-    """Return what is set once the process is told to end; from now on that does not kill it."""
+    """Return what is set once the process is told to end; from now on that does not kill it, but a second Ctrl-C does."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stop.set)
+
+    def interrupted() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        stop.set()
+
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+    _kill_by_the_second(signal.SIGINT)
     return stop
+
+
+def _kill_by_the_second(name: signal.Signals) -> None:
+    """Have the kernel take a signal's handler away once it was called, so that the next one ends the process.
+
+    Else that would wait for the loop, which a plugin may hold, or even for the interpreter, which a call into C may keep.
+    Where the C library cannot do so (musl, macOS), the loop does it once it has a turn.
+    """
+    install = getattr(ctypes.CDLL(None), "sysv_signal", None)
+    if install is not None:
+        installed = ctypes.pythonapi.PyOS_getsig
+        installed.argtypes, installed.restype = [ctypes.c_int], ctypes.c_void_p
+        install.argtypes, install.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
+        install(name, installed(name))

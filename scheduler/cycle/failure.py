@@ -31,7 +31,7 @@ class FailureHandler:
     def __init__(self, shared: Shared, reporter: Reporter) -> None:
         self._queue, self._newest = shared.queue, shared.pods.get
         self._clock, self._observer = shared.clock, shared.observer
-        self._reporter = reporter
+        self._budget, self._reporter = shared.budget, reporter
 
     def handle(
         self,
@@ -52,6 +52,7 @@ class FailureHandler:
             pending_plugins: the ones among them that answered PENDING.
         """
         queued, pod, profile = attempt.queued, attempt.queued.pod, attempt.framework.profile
+        self._budget.end()  # what is left is the queue's: PreEnqueue must not be refused for time that others took
         put_aside_seconds = 0.0
         spent = over_budget(status.error)
         if spent is not None:

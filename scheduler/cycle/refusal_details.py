@@ -11,6 +11,8 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.runtime.budget import LoopBudget
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -34,6 +36,7 @@ class RefusalDetails:
         clock: for the time that it may take.
         seconds: after so long nobody is asked any more; the one that is being asked may take longer.
         nodes_of_a_kind: about how many nodes of each plugin and reason are asked about.
+        budget: stops a plugin that goes on and on, and asks it no more for a while.
     """
 
     def __init__(
@@ -43,11 +46,13 @@ class RefusalDetails:
         *,
         seconds: float = math.inf,
         nodes_of_a_kind: float = NODES_OF_A_KIND,
+        budget: LoopBudget | None = None,
     ) -> None:
         self._plugins = {plugin.name: plugin for plugin in plugins}
         self._clock = clock
         self._seconds = seconds
         self._most = nodes_of_a_kind
+        self._budget = budget or LoopBudget(clock.monotonic)
 
     def add_to(self, explanation: Explanation, pod: PodInfo, snapshot: Snapshot) -> None:
         """Give refusals in an explanation their `details`: none where there are no more, empty where nothing is in the way."""
@@ -72,13 +77,15 @@ class RefusalDetails:
         self, refusal: dict[str, Any], pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None
     ) -> dict[str, Any]:
         plugin = self._plugins.get(refusal["plugin"])
-        details = None if plugin is None else _said(plugin, pod, snapshot, node)
+        details = None if plugin is None else _said(self._budget, plugin, pod, snapshot, node)
         return refusal if details is None else {**refusal, "details": details}
 
 
-def _said(plugin: Plugin, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> list[str] | None:
+def _said(
+    budget: LoopBudget, plugin: Plugin, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None
+) -> list[str] | None:
     try:
-        said = plugin.why(pod, snapshot, node)
+        said = budget.call(plugin, plugin.why, pod, snapshot, node, often="why")
         if said is None:
             return None
         if isinstance(said, str) or not all(isinstance(each, str) for each in said):

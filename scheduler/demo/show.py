@@ -16,6 +16,7 @@ from rich.text import Text
 
 from scheduler.app.daemon import Daemon
 from scheduler.app.live_explain import live_explanation
+from scheduler.app.loop_watch import watching_loop
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.overrides import with_leader_election
@@ -71,6 +72,9 @@ async def show(
         connection = await stack.enter_async_context(connect(str(kubeconfig)))
         alone = with_leader_election(configuration, leader_elect=False)
         daemon = Daemon(connection, alone, clock=clock, random=Random())
+        daemon.parts.budget.take_clock()
+        stack.callback(daemon.parts.budget.give_clock_back)
+        await stack.enter_async_context(watching_loop(daemon.metrics.loop))
         routes = application(
             metrics=daemon.metrics.text,
             live={},

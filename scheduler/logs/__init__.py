@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from pythonjsonlogger.json import JsonFormatter
 
+from scheduler.logs.repetitions import Repetitions
+
 if TYPE_CHECKING:
     from typing import TextIO
 
@@ -54,6 +56,7 @@ def configure_logging(level: int, format_: LogFormat | None = None, stream: Text
         from scheduler.logs.text import FieldsHandler  # rich takes a while to import, and pods do without
 
         handler = FieldsHandler(stream)
+    handler.addFilter(Repetitions())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

@@ -46,6 +46,9 @@ _MANY: Final = 3
 _FIRST_REST_SECONDS: Final = 60.0
 _LONGEST_REST_SECONDS: Final = 1800.0
 
+_NEEDED: Final = frozenset({"", "PreEnqueue"})
+"""Calls that pods need; without a hint they are tried again, without QueueSort in another order."""
+
 _OURS: Final = frozenset({"scheduler", "plugins"})
 _BOUNDARY: Final = "scheduler.runtime."
 _NEVER: Final = frozenset(
@@ -281,6 +284,16 @@ class LoopBudget:
                 extra={"plugin": plugin.name, "seconds": rest},
             )
         return OverBudgetError(f"stopped: more than {self._limit:g}s had passed")
+
+    @property
+    def resting(self) -> list[str]:
+        """The names of plugins that rest, and without which no attempt succeeds."""
+        now = self._now()
+        return sorted(
+            record.plugin.name
+            for (_, often), record in self._records.items()
+            if often in _NEEDED and record.rests_until > now
+        )
 
     def forget(self) -> None:
         """Let all plugins be asked again, as after a change of the configuration."""

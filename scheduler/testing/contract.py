@@ -38,12 +38,14 @@ from scheduler.runtime.asking import outcomes_of, scores_of
 from scheduler.runtime.checking import constructor_wants
 from scheduler.runtime.points import overrides
 from scheduler.testing.fakes import Fakes
+from scheduler.testing.probes import Probes
 from scheduler.testing.samples import sample_pods, sample_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from scheduler.framework import Outcome
+    from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import ClusterTable, Rows, Snapshot
 
@@ -61,12 +63,21 @@ class Subject:
         return self.table.snapshot()
 
 
-def subject(plugin: type[Plugin], *, args: Mapping[str, Any] | None = None, **capabilities: Any) -> Subject:
+def subject(
+    plugin: type[Plugin],
+    *,
+    args: Mapping[str, Any] | None = None,
+    pods: Iterable[PodInfo] = (),
+    nodes: Iterable[NodeObject] = (),
+    **capabilities: Any,
+) -> Subject:
     """Make a plugin from arguments as a configuration has them, none by default.
 
     Args:
         plugin: its class.
         args: its arguments.
+        pods: pending pods that it has something to say of, beside the samples.
+        nodes: likewise.
         capabilities: by the names its constructor has for them; others are stand-ins of `fakes`.
     """
     table = sample_table()
@@ -79,7 +90,9 @@ def subject(plugin: type[Plugin], *, args: Mapping[str, Any] | None = None, **ca
             given[name] = capabilities[name]
         elif protocol in fakes:
             given[name] = fakes[protocol]
-    return Subject(plugin(**given), table)
+    for node in nodes:
+        table.add_node(node)
+    return Subject(plugin(**given), table, [*sample_pods(), *pods])
 
 
 # Running a plugin.
@@ -325,15 +338,53 @@ def check_scores_are_in_range(each: Subject) -> None:
 
 
 def check_pods_of_one_signature_get_one_verdict(each: Subject) -> None:
-    """The signature holds all of a pod that the verdict depends on."""
-    answers: dict[object, tuple[PodInfo, Verdict, object]] = {}
-    for pod, found, scores in _answers(each, each.snapshot):
-        signature = each.plugin.signature(pod)
-        if signature is None:
-            continue
-        other, expected, expected_scores = answers.setdefault(signature, (pod, found, scores))
-        assert found == expected, f"{pod} and {other} have one signature and two verdicts"
-        assert scores == expected_scores, f"{pod} and {other} have one signature and two scores"
+    """The signature holds all of a pod that the verdict depends on.
+
+    Tried on the pods and nodes of the subject, and on some that carry what the plugin's code looks for.
+    """
+    plugin, table = each.plugin, each.table
+
+    def ask(pod: PodInfo) -> tuple[object, object, object]:
+        snapshot = table.snapshot()
+        try:
+            return plugin.signature(pod), verdict(plugin, pod, snapshot), ranking(plugin, pod, snapshot)
+        except Exception as error:  # noqa: BLE001 - what it cannot read is no matter of signatures
+            return None, error, None
+
+    if all(plugin.signature(pod) is None for pod in each.pods):
+        return
+    probes = Probes(plugin, each.pods, ask)
+    nodes = probes.nodes(like=each.snapshot.nodes[0])
+    for node in nodes:
+        table.add_node(node)
+    try:
+        nodes = _without_unreadable(each, nodes)
+        kept: dict[object, tuple[PodInfo, object, object]] = {}
+        for pod in (*each.pods, *probes.pods()):
+            signature, found, scores = ask(pod)
+            if signature is None:
+                continue
+            other, expected, expected_scores = kept.setdefault(signature, (pod, found, scores))
+            assert found == expected, f"{pod} and {other} have one signature and two verdicts"
+            assert scores == expected_scores, f"{pod} and {other} have one signature and two scores"
+    finally:
+        for node in nodes:
+            table.remove_node(node.name)
+
+
+def _without_unreadable(each: Subject, nodes: Iterable[NodeObject]) -> list[NodeObject]:
+    """Take nodes out that the plugin raises for, as for an annotation that is no number: no verdict would come of any."""
+    left, snapshot = [], each.table.snapshot()
+    for node in nodes:
+        rows = np.array([snapshot.row_of(node.name)], dtype=np.intp)
+        try:
+            verdict(each.plugin, each.pods[0], snapshot, rows)
+            ranking(each.plugin, each.pods[0], snapshot, rows)
+        except Exception:  # noqa: BLE001 - whatever an author's code raises
+            each.table.remove_node(node.name)
+        else:
+            left.append(node)
+    return left
 
 
 def check_both_ways_say_the_same(each: Subject) -> None:

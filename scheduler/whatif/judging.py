@@ -84,7 +84,10 @@ def _judge(scheduler: OfflineScheduler, pod: PodInfo) -> tuple[Judged, Decision 
     )
     explanation = explain(decision, snapshot.names)
     details = RefusalDetails(
-        framework.plugins.all(), scheduler.parts.clock, nodes_of_a_kind=scheduler.nodes_of_a_kind
+        framework.plugins.all(),
+        scheduler.parts.clock,
+        nodes_of_a_kind=scheduler.nodes_of_a_kind,
+        budget=scheduler.parts.budget,
     )
     details.add_to(explanation, pod, snapshot)
     return Judged(pod, explanation, decision.status, decision.diagnosis), decision

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
     from scheduler.cycle.event_handlers import EventHandler
     from scheduler.framework.interface import Plugin
+    from scheduler.runtime.framework import Framework
     from scheduler.whatif.cluster_file import ClusterFile
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,10 @@ class OfflineScheduler:
         needs: what the plugins read beyond the usual.
         nodes_of_a_kind: about how many nodes that were refused alike details are told.
 
+    Args:
+        stops_plugins: whether each call of a plugin that is not ours has the budget of an attempt; in the main thread only,
+            and until the budget's clock is given back.
+
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
         ObjectError: an object that a plugin needs is malformed.
@@ -55,8 +60,12 @@ class OfflineScheduler:
         in_tree: Mapping[str, type[Plugin]] = IN_TREE,
         refresh: bool = True,
         nodes_of_a_kind: float = NODES_OF_A_KIND,
+        stops_plugins: bool = False,
     ) -> None:
         self.parts = Parts(SystemClock(), NoObserver(), in_tree)
+        self.parts.budget.seconds = configuration.settings.attempt_budget.seconds
+        if stops_plugins:
+            self.parts.budget.take_clock()
         api_server = NoApiServer()
         self.frameworks = self.parts.build_frameworks(
             configuration,
@@ -100,7 +109,7 @@ class OfflineScheduler:
     def _refresh(self) -> None:
         """Let plugins fetch their background data once."""
         plugins = [
-            plugin
+            (framework, plugin)
             for framework in self.frameworks.values()
             for plugin in framework.plugins.all()
             if plugin.refresh_seconds is not None
@@ -108,10 +117,10 @@ class OfflineScheduler:
         if plugins:
             asyncio.run(self._refresh_all(plugins))
 
-    async def _refresh_all(self, plugins: list[Plugin]) -> None:
-        for plugin in plugins:
+    async def _refresh_all(self, plugins: list[tuple[Framework, Plugin]]) -> None:
+        for framework, plugin in plugins:
             try:
-                await plugin.refresh()
+                await framework.run_refresh(plugin)
             except Exception:
                 logger.exception("Plugin could not refresh its data", extra={"plugin": plugin.name})
         await self.parts.web.close()

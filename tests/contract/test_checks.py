@@ -21,6 +21,7 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.testing import contract as checks
+from scheduler.testing import node, pod
 from scheduler.testing.contract import CHECKS, subject
 
 if TYPE_CHECKING:
@@ -134,6 +135,85 @@ class SignsTooLittle(Honest):
         return Status.unschedulable("pods ask for something") if pod.resources.requests else None
 
 
+class ReadsMore(FilterPlugin):
+    """Refuses pods by something that the samples know nothing of, and signs nothing of it."""
+
+    name = "ReadsMore"
+    prefix = "example.com"
+
+    def signature(self, pod: PodInfo) -> Any:
+        return ""
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("no") if self.refuses(pod, node) else None
+
+    def refuses(self, pod: PodInfo, node: NodeInfo) -> bool:
+        raise NotImplementedError
+
+
+class ReadsALabel(ReadsMore):
+    def refuses(self, pod: PodInfo, node: NodeInfo) -> bool:
+        return pod.labels.get("example.com/tier") == "gold" and node.labels.get("example.com/spot") == "yes"
+
+
+class ReadsALabelOfAMadeUpKey(ReadsMore):
+    def refuses(self, pod: PodInfo, node: NodeInfo) -> bool:
+        return pod.labels.get(f"{self.prefix}/tier", "") in {"gold", "silver"}
+
+
+class ReadsAnAnnotation(ReadsMore):
+    def refuses(self, pod: PodInfo, node: NodeInfo) -> bool:
+        return int(pod.annotations.get("seats", "0")) > int(node.annotations.get("seats", "0"))
+
+
+class ReadsThePriority(ReadsMore):
+    def refuses(self, pod: PodInfo, node: NodeInfo) -> bool:
+        return pod.priority > 1234
+
+
+class ReadsThePriorityClass(ReadsMore):
+    def refuses(self, pod: PodInfo, node: NodeInfo) -> bool:
+        return bool(pod.object["spec"].get("priorityClassName") == "batch")
+
+
+class ReadsTheNamespace(ReadsMore):
+    def refuses(self, pod: PodInfo, node: NodeInfo) -> bool:
+        return pod.namespace in {"tests", "staging"}
+
+
+class ReadsTolerations(ReadsMore):
+    def refuses(self, pod: PodInfo, node: NodeInfo) -> bool:
+        tainted = any(taint.key == "example.com/old" for taint in node.taints)
+        return tainted and not any(each.key == "example.com/old" for each in pod.tolerations)
+
+
+class ReadsRequests(ReadsMore):
+    def refuses(self, pod: PodInfo, node: NodeInfo) -> bool:
+        return "example.com/fpga" in pod.resources.requests
+
+
+class ReadsTheImage(ReadsMore):
+    def refuses(self, pod: PodInfo, node: NodeInfo) -> bool:
+        return any(each.image.startswith("legacy") for each in pod.pod.spec.containers)
+
+
+class ReadsAnArgument(ReadsMore):
+    class Args(checks.Plugin.Args):  # type: ignore[name-defined,misc]
+        label: str = "example.com/noisy"
+        value: str = "fine"
+
+    def __init__(self, *, args: Args) -> None:
+        self.args = args
+
+    def refuses(self, pod: PodInfo, node: NodeInfo) -> bool:
+        return pod.labels.get(self.args.label) == self.args.value
+
+
+class ReadsWhatNobodyGuesses(ReadsMore):
+    def refuses(self, pod: PodInfo, node: NodeInfo) -> bool:
+        return pod.labels.get("shift", "")[::-1] == "thgin"
+
+
 class SignsTheName(Honest):
     def signature(self, pod: PodInfo) -> str:
         return pod.name
@@ -237,6 +317,51 @@ def test_an_honest_plugin_passes(check: Callable[[Any], None]):
 def test_a_plugin_that_breaks_the_contract_is_caught(plugin: type[Plugin], check: Callable[[Any], None]):
     with pytest.raises((AssertionError, ValueError, AttributeError)):
         check(subject(plugin))
+
+
+READS = [
+    ReadsALabel, ReadsALabelOfAMadeUpKey, ReadsAnAnnotation, ReadsThePriority, ReadsThePriorityClass, ReadsTheNamespace,
+    ReadsTolerations, ReadsRequests, ReadsTheImage, ReadsAnArgument,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("plugin", READS, ids=lambda plugin: plugin.__name__)
+def test_a_signature_without_what_the_plugin_reads_is_caught(plugin: type[ReadsMore]):
+    each = subject(plugin)
+    before = each.snapshot.names
+
+    with pytest.raises(AssertionError, match="have one signature and two verdicts"):
+        checks.check_pods_of_one_signature_get_one_verdict(each)
+    assert each.snapshot.names == before, "the nodes that were tried are still there"
+
+
+@pytest.mark.parametrize("plugin", READS, ids=lambda plugin: plugin.__name__)
+def test_a_signature_of_all_that_the_plugin_reads_passes(plugin: type[ReadsMore]):
+    class Whole(plugin):  # type: ignore[misc,valid-type]
+        def signature(self, pod: PodInfo) -> Any:
+            spec = pod.pod.spec
+            images = tuple(each.image for each in spec.containers)
+            labels, annotations = sorted(pod.labels.items()), sorted(pod.annotations.items())
+            name = pod.object["spec"].get("priorityClassName")
+            read = pod.priority, name, pod.namespace, pod.tolerations, images
+            return (*read, tuple(labels), tuple(annotations), "example.com/fpga" in pod.resources.requests)
+
+    checks.check_pods_of_one_signature_get_one_verdict(subject(Whole))
+
+
+def test_what_no_code_tells_the_author_gives():
+    checks.check_pods_of_one_signature_get_one_verdict(subject(ReadsWhatNobodyGuesses))
+
+    with pytest.raises(AssertionError, match=r"by-night.* have one signature and two verdicts"):
+        checks.check_pods_of_one_signature_get_one_verdict(
+            subject(ReadsWhatNobodyGuesses, pods=[pod("by-night", labels={"shift": "thgin"[::-1]})])
+        )
+
+
+def test_a_plugin_is_tried_on_nodes_that_the_author_gives():
+    each = subject(Honest, nodes=[node("mine", labels={"disk": "ssd"})])
+
+    assert each.snapshot.row_of("mine") is not None
 
 
 def test_a_plugin_that_cannot_do_without_arguments_is_caught():

@@ -276,6 +276,9 @@ def test_the_snippet_names_the_verbs_that_the_profile_has_something_to_say_to(
     assert done.stdout == (
         "# For the KubeSchedulerConfiguration that kube-scheduler reads with --config.\n"
         "# Whoever reaches it is answered, as --allow-anybody says.\n"
+        "# percentageOfNodesToScore is for the filter: kube-scheduler shows its extenders only the nodes it has found by then,\n"
+        "# by default the first 420 that fit of 1000, and where these pass none the pod waits, whatever others would.\n"
+        "percentageOfNodesToScore: 100\n"
         "extenders:\n"
         "- urlPrefix: http://10.0.0.7:8888\n"
         "  filterVerb: filter\n"
@@ -293,6 +296,7 @@ def test_the_snippet_names_the_verbs_that_the_profile_has_something_to_say_to(
     )
     done = extender("--config", config, "--snippet", "--allow-anybody")
     assert "filterVerb" not in done.stdout
+    assert "percentageOfNodesToScore" not in done.stdout
     assert "preemptVerb" not in done.stdout
     assert "prioritizeVerb" in done.stdout
     assert "caData:" not in done.stdout  # that of a certificate which nobody will serve with

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from scheduler.app.extender.pages import ExtenderAddress
+from scheduler.app.extender.snippet import snippet
 from scheduler.errors import ConfigurationError
 from scheduler.framework import (
     FilterPlugin,
+    Outcomes,
     PermitPlugin,
     PostBindPlugin,
     PreBindPlugin,
     PreFilterPlugin,
     ReservePlugin,
+    ScorePlugin,
     Status,
 )
 from scheduler.server.callers import Callers
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
 
     from scheduler.framework import CycleState, NodeInfo
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Snapshot
+    from scheduler.snapshot import Rows, Snapshot
     from tests.daemon_harness import Cluster
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -87,6 +91,72 @@ async def test_pods_on_nodes_are_counted_as_the_watch_shows_them(tmp_path: Path)
             it.server.store.delete("pods", "first", grace_period_seconds=0)
             await it.until(lambda: asked.service.parts.pods.get("default/first") is None)
             assert await asked.passes(licensed("next"), "a", "b") == ["a", "b"]
+
+
+class Counting(FilterPlugin):
+    """Counts the nodes that it is shown."""
+
+    name = "Counting"
+    api_version = 1
+    shown: ClassVar[list[int]] = []
+
+    def filter(self, _state: CycleState, _pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        self.shown.append(len(rows))
+        return Outcomes.all_pass(snapshot.n_nodes)
+
+
+class Endless(FilterPlugin, ScorePlugin):
+    """Goes on and on for pods that are evil: at Filter, or else at Score."""
+
+    name = "Endless"
+    api_version = 1
+
+    def filter_node(self, _state: CycleState, pod: PodInfo, _node: NodeInfo) -> None:
+        while pod.labels.get("evil") == "filter":
+            pass
+
+    def score_node(self, _state: CycleState, pod: PodInfo, _node: NodeInfo) -> int:
+        while pod.labels.get("evil") == "score":
+            pass
+        return 1
+
+
+def test_a_plugin_that_goes_on_and_on_is_stopped_and_named_and_the_next_request_is_answered(
+    tmp_path: Path,
+) -> None:
+    configuration = "attemptBudget: 50ms\n" + only("Endless")
+
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it:
+            it.add_nodes(node_object("a"))
+            async with extender_service(it, configuration, plugins={"Endless": Endless}) as asked:
+                asked.service.parts.budget.take_clock()
+                evil = stored(it, pod_object("evil", labels={"evil": "filter"}, scheduler_name="licences"))
+                said = {"Pod": evil, "NodeNames": ["a"]}
+                good = pod_object("good")
+                over = 'plugin "Endless": over budget: stopped: more than 0.05s had passed'
+
+                assert (await asked.post("filter", said))[
+                    "Error"
+                ] == f"profile licences: running Filter {over}"
+                assert await asked.passes(good, "a") == ["a"]
+                assert await asked.bind(evil, "a") == f"profile licences: running Filter {over}"
+                assert await asked.passes(good, "a") == ["a"]
+                victims = {"Pod": evil, "NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "1"}]}}}
+                assert await asked.answer("POST", "preempt", victims) == (
+                    500,
+                    f"profile licences: running Filter {over}\n",
+                )
+                assert await asked.passes(good, "a") == ["a"]
+                evil["metadata"]["labels"]["evil"] = "score"
+                assert await asked.answer("POST", "prioritize", said) == (
+                    500,
+                    f"profile licences: running Score {over}\n",
+                )
+                assert await asked.passes(good, "a") == ["a"]
+                asked.service.parts.budget.give_clock_back()
+
+    asyncio.run(scenario())
 
 
 @virtually
@@ -435,6 +505,30 @@ async def test_our_daemon_places_pods_by_what_the_extender_says(tmp_path: Path) 
                 it.add_pods(pod_object("third", cpu="800m"))
                 await it.until(lambda: it.notes("third", "FailedScheduling"))
                 assert "1 not a, please" in it.notes("third", "FailedScheduling")[0]
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [
+        pytest.param(0, 100, id="as kube-scheduler by default"),
+        pytest.param(100, 200, id="as the snippet has it"),
+    ],
+)
+@virtually
+async def test_a_filter_is_shown_all_nodes_that_fit_by_what_the_snippet_says(
+    tmp_path: Path, share: int, shown: int
+) -> None:
+    Counting.shown.clear()
+    async with cluster(tmp_path) as it:
+        it.add_nodes(*(node_object(f"n{number}") for number in range(200)))
+        async with extender_service(it, only("Counting"), plugins={"Counting": Counting}) as asked:
+            where = ExtenderAddress("::1", 0, 1, asked.url, answers_anybody=True)
+            text = snippet(asked.service.judging, where)
+            assert "percentageOfNodesToScore: 100\n" in text
+            async with it.daemon(HEAD + text.replace("Score: 100", f"Score: {share}")):
+                it.add_pods(pod_object("web"))
+                await it.until(lambda: it.node_of("web"))
+                assert Counting.shown == [shown]
 
 
 @virtually

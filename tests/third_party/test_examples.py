@@ -12,6 +12,7 @@ import pytest
 
 from scheduler.runtime.registry import Registry
 from scheduler.testing import CHECKS, Fakes, FakeWeb, Trial, node, pod, subject
+from scheduler.testing.contract import check_pods_of_one_signature_get_one_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,15 @@ def test_an_example_keeps_the_contract(plugin: type[Plugin], check: Callable[[An
     each = subject(plugin)
     each.table.watch_kind("v1/configmaps")
     check(each)
+
+
+def test_an_example_that_signs_nothing_of_what_it_reads_breaks_the_contract():
+    forgetful = type("Forgetful", (PLUGINS["keep_off_spot"],), {"signature": lambda _self, _pod: ""})
+
+    with pytest.raises(
+        AssertionError, match=r'"example.com/tier":"gold".* have one signature and two verdicts'
+    ):
+        check_pods_of_one_signature_get_one_verdict(subject(forgetful))
 
 
 # Free licences.

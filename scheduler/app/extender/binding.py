@@ -44,6 +44,7 @@ class ExtenderBinding:
         framework_of: Callable[[PodInfo], Framework],
     ) -> None:
         self._cache, self._newest = shared.cache, shared.pods.get
+        self._budget = shared.budget
         self._verdicts = verdicts
         self._reader = reader
         self._framework_of = framework_of
@@ -63,7 +64,7 @@ class ExtenderBinding:
         if self._cache.state_of(pod.uid) is not PodState.OUTSIDE:
             raise SchedulerError(f"pod {pod.key} is being bound already")
         framework = self._framework_of(pod)
-        refusal, state = self._verdicts.last_look(framework, pod, request.node_name)
+        refusal, state = self._budget.stretch(self._verdicts.last_look, framework, pod, request.node_name)
         if refusal:
             raise SchedulerError(f"node {request.node_name} cannot run pod {pod.key} any more: {refusal}")
         placed = self._cache.assume(pod, request.node_name)

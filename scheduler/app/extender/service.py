@@ -79,6 +79,7 @@ class ExtenderService:
         connection.observer = self.metrics.rest_client
         self._connection = connection
         self.parts = Parts(clock, self.metrics, in_tree)
+        self.parts.budget.seconds = configuration.settings.attempt_budget.seconds
         writes = limited(connection, configuration.settings.client_connection)
         self._writer = ApiWriter(
             writes, clock, random=random, newest=self.parts.pods.get, observer=self.metrics
@@ -155,15 +156,20 @@ class ExtenderService:
 
     def filter(self, request: NodesRequest) -> FilterAnswer:
         self._check_synced()
-        return self._verdicts.filter(self.framework_of(request.pod), request.pod, request.node_names)
+        framework = self.framework_of(request.pod)
+        return self.parts.budget.stretch(self._verdicts.filter, framework, request.pod, request.node_names)
 
     def prioritize(self, request: NodesRequest) -> Sequence[tuple[str, int]]:
         self._check_synced()
-        return self._verdicts.prioritize(self.framework_of(request.pod), request.pod, request.node_names)
+        framework = self.framework_of(request.pod)
+        return self.parts.budget.stretch(
+            self._verdicts.prioritize, framework, request.pod, request.node_names
+        )
 
     def preempt(self, request: PreemptionRequest) -> Mapping[str, MetaVictims]:
         self._check_synced()
-        return self._verdicts.preempt(self.framework_of(request.pod), request.pod, request.victims)
+        framework = self.framework_of(request.pod)
+        return self.parts.budget.stretch(self._verdicts.preempt, framework, request.pod, request.victims)
 
     async def bind(self, request: BindingRequest) -> None:
         self._check_synced()

@@ -38,10 +38,14 @@ _NOBODY_VOUCHES = (
     "# Without tlsConfig kube-scheduler believes whoever answers; its caData is the authority of --tls-ca-file, or of\n"
     "# --cert-dir, where a certificate that is made is kept.\n"
 )
+_ALL_NODES = (
+    "# percentageOfNodesToScore is for the filter: kube-scheduler shows its extenders only the nodes it has found by then,\n"
+    "# by default the first 420 that fit of 1000, and where these pass none the pod waits, whatever others would.\n"
+)
 
 
 def snippet(frameworks: Sequence[Framework], where: ExtenderAddress, authority: bytes = b"") -> str:
-    """Return the `extenders:` section, with the verbs that the profiles have something to say to.
+    """Return the `extenders:` section, with the verbs that the profiles have something to say to, and what a filter needs.
 
     Args:
         frameworks: the profiles.
@@ -75,7 +79,11 @@ def snippet(frameworks: Sequence[Framework], where: ExtenderAddress, authority: 
     notes = _who_is_answered(where)
     if is_secure and not authority:
         notes += _NOBODY_VOUCHES
-    return f"{_HEAD}{notes}{write({'extenders': [extender]}).rstrip()}\n"
+    settings: dict[str, Any] = {"extenders": [extender]}
+    if "filterVerb" in extender:
+        notes += _ALL_NODES
+        settings = {"percentageOfNodesToScore": 100, **settings}
+    return f"{_HEAD}{notes}{write(settings).rstrip()}\n"
 
 
 def _who_is_answered(where: ExtenderAddress) -> str:

@@ -30,7 +30,7 @@ class FakeDaemon:
         self.has_synced = False
         self.leading = False
         self.leadership = SimpleNamespace(is_leading=lambda: self.leading)
-        self.parts = SimpleNamespace(pods={})
+        self.parts = SimpleNamespace(pods={}, budget=SimpleNamespace(resting=[]))
         self.consistency = SimpleNamespace()
 
 
@@ -58,7 +58,7 @@ def test_the_checks_are_those_of_kube_scheduler() -> None:
         assert await ask("/livez?verbose") == "[+]ping ok\nlivez check passed\n"
         assert (
             await ask("/readyz?verbose")
-            == "[+]leaderElection ok\n[+]shutdown ok\n[+]sched-handler-sync ok\nreadyz check passed\n"
+            == "[+]leaderElection ok\n[+]shutdown ok\n[+]sched-handler-sync ok\n[+]plugins ok\nreadyz check passed\n"
         )
 
     told(story)
@@ -73,6 +73,21 @@ def test_a_daemon_is_ready_once_it_has_read_the_cluster_and_until_it_is_to_stop(
         assert "[-]shutdown failed" in await ask("/readyz")
         assert await ask("/readyz/shutdown") == "internal server error: process is shutting down\n"
         assert await ask("/livez") == "ok"
+
+    told(story)
+
+
+def test_a_daemon_whose_plugins_rest_is_not_ready() -> None:
+    async def story(daemon: FakeDaemon, _: asyncio.Event, ask: Callable[[str], Awaitable[str]]) -> None:
+        daemon.has_synced = True
+        daemon.parts.budget.resting = ["One", "Two"]
+        assert "[-]plugins failed" in await ask("/readyz")
+        assert (
+            await ask("/readyz/plugins")
+            == "internal server error: stopped again and again, and at rest: One, Two\n"
+        )
+        assert await ask("/livez") == "ok"
+        assert await ask("/healthz") == "ok"
 
     told(story)
 

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING
+
+import pytest
 
 from scheduler.cli.process import run_in_loop
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Sequence
 
 
 async def _loop() -> str:
@@ -22,3 +26,40 @@ def test_where_it_is_not_installed_they_run_all_the_same(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "uvloop", None)
 
     assert run_in_loop(_loop()) == "asyncio"
+
+
+STOPPED = """
+import asyncio, signal, sys
+from scheduler.cli.process import run_in_loop, stop_on_signals
+
+async def main():
+    stop = stop_on_signals()
+    for name in sys.argv[1:]:
+        signal.raise_signal(int(name))
+    await stop.wait()
+    print("in good order")
+
+run_in_loop(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("signals", "status"),
+    [
+        pytest.param([signal.SIGINT], 0, id="one interrupt"),
+        pytest.param([signal.SIGTERM, signal.SIGTERM], 0, id="a kubelet may say it twice"),
+        pytest.param([signal.SIGTERM, signal.SIGINT], 0, id="one of each"),
+        pytest.param(
+            [signal.SIGINT, signal.SIGINT], -signal.SIGINT, id="two interrupts, and no turn between"
+        ),
+    ],
+)
+def test_a_command_ends_in_good_order_unless_it_is_interrupted_twice(
+    signals: Sequence[signal.Signals], status: int
+):
+    command = [sys.executable, "-c", STOPPED, *(str(int(name)) for name in signals)]
+
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+
+    assert done.returncode == status
+    assert done.stdout == (b"in good order\n" if status == 0 else b"")

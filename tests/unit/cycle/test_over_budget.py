@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugins.node_resources.fit import NodeResourcesFit
+from plugins.scheduling_gates import SchedulingGates
 from scheduler.cycle.scheduling import run_now, schedule_pod
 from scheduler.framework import (
     ActionType,
@@ -289,7 +290,7 @@ def test_the_clock_stops_a_plugin_and_its_pod_is_put_aside(
     ],
 )
 def test_wherever_a_pod_is_stopped_on_its_way_it_is_put_aside(quick: LoopBudget, plugins: list[Any]) -> None:
-    cluster = Cluster(*plugins, nodes=("n1", "n2"), budget=quick)
+    cluster = Cluster(*plugins, SchedulingGates(), nodes=("n1", "n2"), budget=quick)
     cluster.api.create(pod("web"))
     queued = cluster.queue.pop()
     assert queued is not None
@@ -469,6 +470,7 @@ def test_a_plugin_that_is_stopped_three_times_in_a_row_rests_and_costs_nothing(q
     cluster = Cluster(NodeFilter("Endless", endless), budget=quick)
     for number in range(30):
         cluster.api.create(pod(f"web-{number}"))
+    assert quick.resting == []
     began = time.perf_counter()
     while (queued := cluster.queue.pop()) is not None:
         attempt(cluster, queued)
@@ -476,6 +478,9 @@ def test_a_plugin_that_is_stopped_three_times_in_a_row_rests_and_costs_nothing(q
     assert time.perf_counter() - began < 1.0
     stopped = [number for number in range(30) if "put aside" in cluster.notes(f"web-{number}")[0]]
     assert stopped == [0, 1, 2]
+    assert quick.resting == ["Endless"]
+    quick.forget()
+    assert quick.resting == []
     assert "not asked: it rests for 60s" in cluster.notes("web-29")[0]
     assert cluster.queue.get(pod("web-29").uid).put_aside_seconds == pytest.approx(60, abs=1)  # type: ignore[union-attr]
     cluster.check()

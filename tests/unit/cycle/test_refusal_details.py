@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.clock import SystemClock
 from scheduler.cycle.refusal_details import RefusalDetails
+from scheduler.runtime.budget import LoopBudget
 from tests.builders import pod
 from tests.manual_clock import ManualClock
 from tests.puppets import Filter
@@ -140,3 +142,26 @@ def test_after_a_while_nobody_is_asked_any_more():
 )
 def test_a_plugin_that_fails_is_named(answer: Any, told: str):
     assert details_of(added(refused("One"), Telling("One", why=answer))) == {"n0": [told]}
+
+
+def test_a_plugin_that_goes_on_and_on_is_stopped_at_the_first_node_and_asked_no_more():
+    def endless(*_: Any) -> Any:
+        while True:
+            pass
+
+    one, two = Telling("One", why=endless), Telling("Two", why=("a", "b"))
+    budget = LoopBudget(seconds=0.05)
+    budget.take_clock()
+    try:
+        explanation = added(refused("One", "One", "Two"), one, two, clock=SystemClock(), budget=budget)
+    finally:
+        budget.give_clock_back()
+
+    assert details_of(explanation) == {
+        "n0": ["One could not say more: OverBudgetError: stopped: more than 0.05s had passed"],
+        "n1": [
+            "One could not say more: OverBudgetError: not asked: it rests for 60s, since it was stopped again and again"
+        ],
+        "n2": ["a", "b"],
+    }
+    assert budget.resting == [], "pods do without what it would say"

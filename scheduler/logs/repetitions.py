@@ -1,0 +1,77 @@
+"""A traceback is shown once; the same again is counted, so that a plugin that fails for each of a thousand pods fills no disk."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+    from types import TracebackType
+
+_TOLD_EVERY_SECONDS: Final = 60.0
+_SHOWN_EVERY_SECONDS: Final = 3600.0
+_MOST: Final = 1000
+"""How many tracebacks are known apart; the one that was shown first is forgotten for another."""
+
+
+class _Shown:
+    __slots__ = ("shown_at", "times", "told_at")
+
+    def __init__(self, now: float) -> None:
+        self.shown_at = self.told_at = now
+        self.times = 0
+
+
+class Repetitions(logging.Filter):
+    """Lets a record with a traceback through the first time, and again after an hour.
+
+    In between one line a minute at most says, without the traceback, how many `times` more it was so, and the last `error`.
+    Tracebacks are the same if the same is said of the same plugin, and the same kind of error was raised in the same line.
+
+    Args:
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._shown: dict[Hashable, _Shown] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not isinstance(record.exc_info, tuple) or record.exc_info[0] is None:
+            return True
+        kind, error, traceback = record.exc_info
+        fields = vars(record)
+        key = (
+            record.name,
+            record.msg,
+            fields.get("plugin"),
+            fields.get("extension_point"),
+            kind,
+            _innermost(traceback),
+        )
+        now = self._clock()
+        shown = self._shown.get(key)
+        if shown is None or now - shown.shown_at >= _SHOWN_EVERY_SECONDS:
+            self._shown[key] = _Shown(now)
+            if len(self._shown) > _MOST:
+                del self._shown[next(iter(self._shown))]
+            return True
+        shown.times += 1
+        if now - shown.told_at < _TOLD_EVERY_SECONDS:
+            return False
+        fields |= {"error": f"{kind.__name__}: {error}", "times": shown.times}
+        record.exc_info = record.exc_text = None
+        shown.told_at, shown.times = now, 0
+        return True
+
+
+def _innermost(traceback: TracebackType | None) -> tuple[str, int]:
+    """Return the file and the line where an error was raised."""
+    if traceback is None:
+        return "", 0
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
