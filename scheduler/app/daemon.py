@@ -152,6 +152,8 @@ class Daemon:
             metrics=self.metrics.consistency,
             random=Random(hash(random.getstate()[1])),  # its own: nobody's ties are broken otherwise for it
         )
+        self.watches.outages.when_over(self.consistency.look_soon)
+        self.watches.picture.when_restored(self.consistency.look_soon_and_wake)
         show_state(self.metrics, self.parts, lambda: self.generations.in_force)
         show_queue(self.metrics, self.parts, self.cycles)
 

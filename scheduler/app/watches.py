@@ -98,6 +98,7 @@ class Watches:
     def start(self, spawn: Spawn) -> None:
         """Begin to watch, in tasks that end with the daemon."""
         self._spawn = spawn
+        self.outages.when_away(self._doubt)
         spawn(self.outages.run(), "outages")
         for reflector in self:
             self._start(reflector)
@@ -157,6 +158,10 @@ class Watches:
             await self._stop(self._others.pop(kind))
             self._parts.cache.table.watch_kind(kind).clear()
         self._decode_pod.needs = needs
+
+    def _doubt(self) -> None:
+        for reflector in self:
+            reflector.doubt()
 
     def _start(self, reflector: Reflector[Any]) -> None:
         assert self._spawn is not None, "reload before run"

@@ -45,7 +45,8 @@ class Outages:
         self._asked_at = 0.0  # the loop's time
         self._since: float | None = None  # the loop's time, of an outage that lasts
         self._over = asyncio.Event()  # replaced by another once it is set
-        self._callbacks: list[Callable[[], None]] = []
+        self._when_away: list[Callable[[], None]] = []
+        self._when_over: list[Callable[[], None]] = []
         connection.in_trouble = self._suspected.set
 
     @property
@@ -55,7 +56,11 @@ class Outages:
 
     def when_over(self, callback: Callable[[], None]) -> None:
         """Have something called at the end of each outage."""
-        self._callbacks.append(callback)
+        self._when_over.append(callback)
+
+    def when_away(self, callback: Callable[[], None]) -> None:
+        """Have something called at the beginning of each outage."""
+        self._when_away.append(callback)
 
     async def pause(self, seconds: float) -> bool:
         """Wait so long, or until an outage is over, if there is one; whether one was."""
@@ -91,6 +96,8 @@ class Outages:
             if self._since is None:
                 self._since = began
                 self._connection.close_idle()
+                for callback in self._when_away:
+                    callback()
             if loop.time() >= tell_at:
                 tell_at = loop.time() + _TOLD_SECONDS
                 away_seconds = round(loop.time() - began, 1)
@@ -104,7 +111,7 @@ class Outages:
         logger.info("API server is back", extra={"away_seconds": round(seconds, 1)})
         self._since = None
         self._connection.cut_streams(began)
-        for callback in self._callbacks:
+        for callback in self._when_over:
             callback()
         over, self._over = self._over, asyncio.Event()
         over.set()

@@ -71,9 +71,15 @@ class PatientRequests:
         loop = asyncio.get_running_loop()
         began = loop.time()
         tell_at = began
+        refused_since: float | None = None
         while True:
             waited = loop.time() - began
-            if not _may_pass(error) or (error.status in _REFUSALS and waited >= REFUSAL_SECONDS):
+            if error.status not in _REFUSALS:
+                refused_since = None
+            elif refused_since is None:
+                refused_since = loop.time()
+            is_believed = refused_since is not None and loop.time() - refused_since >= REFUSAL_SECONDS
+            if is_believed or not _may_pass(error):
                 raise error
             if loop.time() >= tell_at:
                 tell_at = loop.time() + _TOLD_SECONDS

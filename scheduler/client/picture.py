@@ -11,6 +11,8 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scheduler.client.outages import Outages
 
 logger = logging.getLogger(__name__)
@@ -36,6 +38,7 @@ class Picture:
         ] = {}  # kind -> when it will have caught up, if that is known
         self._held_since: float | None = None
         self._is_given_up = False
+        self._callbacks: list[Callable[[], None]] = []
 
     @property
     def is_behind(self) -> bool:
@@ -59,6 +62,15 @@ class Picture:
         if not self._behind:
             self._held_since = None
             self._is_given_up = False
+
+    def restored(self, kind: str) -> None:
+        """Note that the server went back to an older state, and that what was known of a kind is to be listed anew."""
+        for callback in self._callbacks:
+            callback()
+
+    def when_restored(self, callback: Callable[[], None]) -> None:
+        """Have something called whenever a kind shows that the server went back to an older state."""
+        self._callbacks.append(callback)
 
     async def wait(self) -> None:
         """Wait for a moment of the time in which it is behind; in the end it does as it is."""

@@ -5,6 +5,7 @@ Every way a watch can end, and how long to wait before the next:
     in order, or silent          go on from the last version, at once
     cut off, server in trouble   go on from the last version, after a growing wait, or when an outage is over
     410, version too old         list again at once, and tell the difference
+    server restored              likewise; after an outage it is asked whether its history is still the one that is known
     401, 403, 404                ask again soon, for a server that has just begun says that too; if it lasts, say once what
                                  to do about it and ask slowly
 """
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 from scheduler.client import wire
 from scheduler.client.backoff import Backoff
 from scheduler.client.connection import CONNECTION_LOST, NOT_CONNECTED, TIMEOUT
+from scheduler.client.history import Change, has_happened, is_too_old, is_yet_to_come
 from scheduler.client.store import Handler, Store
 from scheduler.client.versions import read_versions
 from scheduler.client.watch import list_into, watch
@@ -48,6 +50,7 @@ TOLD_AGAIN_SECONDS = 10.0
 """A wait so long is said, though a failure of that watch was said before."""
 SHORT_SECONDS = 1.0
 """A watch that ended sooner is not followed by the next at once, whatever it brought."""
+_RESTORED = "Restored"  # an `ApiError.reason` of our own
 _REFUSALS_BEFORE_LIST = 5
 """After so many refusals to go on from a version, list again: perhaps it is the version."""
 
@@ -77,6 +80,10 @@ class Followed(Protocol):
 
     def complete(self, kind: str) -> None:
         """Note that everything of a kind is known."""
+        ...
+
+    def restored(self, kind: str) -> None:
+        """Note that the server went back to an older state, and that what was known of a kind is to be listed anew."""
         ...
 
 
@@ -136,8 +143,12 @@ class Reflector(Generic[T]):
         self._selectors = {"fieldSelector": field_selector} if field_selector else {}
         self._store = Store(resource.kind, decode, handler, objects, next_version)
         self._version = ""  # up to where everything is known; none when a full list is needed
+        self._highest = 0  # of the versions that were known
         self._streams_lists = True  # whether the server is believed to begin a watch with all objects
         self._is_listing = False  # whether the events of the watch that is open are of those
+        self._is_in_doubt = False  # whether the server has another history now
+        self._proof: Change | None = None  # that it has not, for the watch that is open
+        self._last_deletion: Change | None = None  # since the last list
         self._backoff = Backoff(random, initial_seconds=0.8, maximum_seconds=30.0)
         self._synced = asyncio.Event()
         self._listed = asyncio.Event()
@@ -190,6 +201,13 @@ class Reflector(Generic[T]):
                 return {}
             raise
 
+    def doubt(self) -> None:
+        """Have the server asked, before a watch goes on, whether it still has the history that is known of this kind.
+
+        To be called when it is away: it may come back restored from a backup.
+        """
+        self._is_in_doubt = True
+
     def read_anew(self) -> None:
         """Have the next `run` list everything and decode it again; none may be running.
 
@@ -241,6 +259,7 @@ class Reflector(Generic[T]):
         Raises:
             ApiError: refused, cut off or silent; what came before it is taken in.
         """
+        self._proof = self._last_change() if self._version and self._is_in_doubt else None
         self._is_listing = not self._version and self._streams_lists
         if self._is_listing:
             params = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
@@ -269,20 +288,64 @@ class Reflector(Generic[T]):
                 self._note_listed(version)
         elif event.type == wire.DELETED:
             self._store.delete(identity)
+            self._last_deletion = Change(_number(version), identity.key, identity.uid, is_deletion=True)
         else:
             self._store.put(identity, event.object)
         # The versions of the objects a watch begins with are in no order, and before their end they are no progress.
         if not self._is_listing:
             self._version = version or self._version
+            self._highest = max(self._highest, _number(version))
             self._note_progress()
 
-    def _note_opened(self) -> None:
+    def _last_change(self) -> Change | None:
+        """Return the last change that is known, having gone back to it: what came after it is not known to be nothing.
+
+        None where there is none to ask for; then all is to be listed.
+        """
+        changes = [Change(_number(version), key, uid) for key, (uid, version) in self._store.versions.items()]
+        if self._last_deletion is not None:
+            changes.append(self._last_deletion)
+        last = max(changes, default=None)
+        if last is None or not last.version:
+            self._version = ""
+            return None
+        self._version = str(min(_number(self._version), last.version))
+        return last
+
+    async def _note_opened(self) -> None:
+        if self._proof is not None:
+            # Asked once the watch is open: a server that is restored after this closes it.
+            await self._prove(self._proof)
         self._refused_since = None
         if self._followed is not None and not self._is_listing:
             self._followed.resumed(str(self.resource))
 
+    async def _prove(self, change: Change) -> None:
+        """Make sure that the server's history is the one that is known up to a change.
+
+        Raises:
+            ApiError: it is not; or it cannot be told.
+        """
+        if not await has_happened(self._connection, self.resource, self._selectors, change):
+            raise ApiError(HTTPStatus.GONE, _RESTORED, f"version {change.version} did something else")
+        self._is_in_doubt = False
+
+    def _note_restored(self, why: str) -> None:
+        logger.warning(
+            "The API server has gone back to an older state",
+            extra={"resource": str(self.resource), "why": why},
+        )
+        self._highest = 0
+        if self._followed is not None:
+            self._followed.restored(str(self.resource))
+
     def _note_listed(self, version: str) -> None:
+        if _number(version) < self._highest:
+            self._note_restored(f"it is at version {version}, and was at {self._highest}")
         self._version = version
+        self._highest = _number(version)
+        self._is_in_doubt = False
+        self._last_deletion = None
         self._synced.set()
         self._listed.set()
         if self._lists_once:
@@ -301,9 +364,11 @@ class Reflector(Generic[T]):
 
     def _after(self, error: ApiError, *, at_once: bool) -> float:
         """Decide from where to go on after an ended watch; return the seconds to wait."""
-        if _is_expired(error):
+        if is_too_old(error) or is_yet_to_come(error):
             self._count_end("expired")
             logger.info("Watch expired, listing again", extra=self._fields(error))
+            if error.reason == _RESTORED or is_yet_to_come(error):
+                self._note_restored(str(error))
             self._version = ""
             again, self._expired_in_vain = self._expired_in_vain, True
             return self._backoff.next_seconds() if again else 0.0
@@ -312,6 +377,7 @@ class Reflector(Generic[T]):
             return max(self._after_refusal(error), error.retry_after_seconds or 0.0)
         if error.reason == TIMEOUT and error.status == 0:
             self._count_end("stalled")
+            self.doubt()  # a watch from a version that is yet to come is silent too
             if not self._version:
                 # A server that ignores `sendInitialEvents` never tells that they have ended.
                 self._streams_lists = False
@@ -386,6 +452,6 @@ class Reflector(Generic[T]):
             self._observer.watch_ended(self.resource, reason)
 
 
-def _is_expired(error: ApiError) -> bool:
-    # A version from the future: the server's storage was restored from a backup.
-    return error.status == 410 or "Too large resource version" in error.message
+def _number(version: str) -> int:
+    """Return a resourceVersion as the number that it is; 0 where it is none."""
+    return int(version) if version.isascii() and version.isdigit() else 0

@@ -15,7 +15,7 @@ from scheduler.client.http.request import Request
 from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from scheduler.client.connection import ApiConnection
     from scheduler.client.store import Store
@@ -40,7 +40,7 @@ async def watch(
     take: Callable[[WatchEvent], None],
     *,
     seconds: int,
-    opened: Callable[[], None] = lambda: None,
+    opened: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Open one watch and hand over its events until the server ends it in order, as it is asked to after `seconds`.
 
@@ -50,7 +50,7 @@ async def watch(
         params: the query.
         take: is given each event.
         seconds: how long the server is asked to keep it open.
-        opened: is called once the server agreed, before all events.
+        opened: is called once the server agreed, before all events; what it raises ends the watch.
 
     Raises:
         ApiError: refused, cut off or silent; also for an ERROR event, with the status inside it.
@@ -60,8 +60,8 @@ async def watch(
     stream = connection.stream(Request("GET", path, params=params), silence_seconds=SILENCE_SECONDS)
     async with aclosing(stream):
         async for lines in stream:
-            if not lines:
-                opened()
+            if not lines and opened is not None:
+                await opened()
             for line in lines:
                 try:
                     event = wire.decode_watch_event(line)

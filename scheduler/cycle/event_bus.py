@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from scheduler.framework.events import EventResource
@@ -50,7 +51,7 @@ class EventBus:
         Args:
             event: what.
             old: the object before; None for an addition.
-            new: the object now; None for a deletion.
+            new: the object now; None for a deletion. Both are None if it may be about anything.
             pre_check: leaves out rejected pods for which it says False.
         """
         self._queue.move_all(event, old, new, pre_check)
@@ -100,13 +101,18 @@ class EventBus:
                     del self._waiting_for[each]
 
     def _tell_of_object(self, kind: EventResource, obj: Any) -> None:
+        for waiter in self._who_waits_for(EventResource.POD if kind in _PODS else kind, obj):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _who_waits_for(self, kind: EventResource, obj: Any) -> Iterable[asyncio.Future[None]]:
+        if obj is None:
+            return chain.from_iterable(self._waiting_for.values())
         if isinstance(obj, PodInfo):
             key = obj.key
         else:
             key = obj.name if isinstance(obj, NodeObject) else object_key(obj)
-        for waiter in self._waiting_for.get((EventResource.POD if kind in _PODS else kind, key), ()):
-            if not waiter.done():
-                waiter.set_result(None)
+        return self._waiting_for.get((kind, key), ())
 
 
 async def _is_told(waiter: asyncio.Future[None], timeout_seconds: float) -> bool:

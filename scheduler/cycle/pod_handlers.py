@@ -68,6 +68,10 @@ class PodHandler(EventHandler[PodInfo]):
     def _updated(self, old: PodInfo, new: PodInfo) -> Events:
         if new.is_terminal:
             return self._deleted(old)
+        if old.node_name and not new.node_name:  # the API server was restored from a time before it was bound
+            self._cache.remove_pod(old.uid)
+            self._bus.happened(ASSIGNED_POD_DELETE, old, None)
+            return (*_ASSIGNED_DELETE, *self._pending_added(new))
         if old.node_name:
             self._cache.add_pod(new)
             if _is_read_again(old, new):

@@ -23,7 +23,7 @@ from scheduler.clock import Clock, SystemClock
 from scheduler.simulator.access.rbac_defaults import bootstrap_rbac
 from scheduler.simulator.access.security import Security, is_review
 from scheduler.simulator.api.handlers import JSON, Answer, Api, Request, answer_of_error
-from scheduler.simulator.api.listing import parse_version
+from scheduler.simulator.api.listing import is_from_storage, parse_version
 from scheduler.simulator.api.request_info import request_info
 from scheduler.simulator.api.watching import WatchStream
 from scheduler.simulator.apimachinery.status import StatusError, too_large_version
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from scheduler.simulator.access.users import User
     from scheduler.simulator.controllers.controller import Controller
+    from scheduler.simulator.registry.registry import Backup
 
 logger = logging.getLogger(__name__)
 
@@ -141,18 +142,25 @@ class ApiServer:
         self.provisioner = provisioner or ProvisionerOptions()
         self.provisioning_faults = ProvisioningFaults()
         self.devices = DeviceDrivers(self.store, devices or DeviceOptions())
-        self._stand_ins: list[Controller] = [
-            *stand_ins(
-                self.store,
-                kubelet=kubelet,
-                controllers=controllers,
-                provisioner=self.provisioner,
-                faults=self.provisioning_faults,
-                devices=self.devices,
-            )
-        ]
-        if rbac or controllers:
-            self._stand_ins += [RoleAggregation(self.store), ServiceAccounts(self.store, self.authority)]
+        self._make_stand_ins = partial(
+            self._stand_ins_of, kubelet=kubelet, controllers=controllers, roles=rbac or controllers
+        )
+        self._stand_ins = self._make_stand_ins()
+
+    def _stand_ins_of(
+        self, *, kubelet: bool | KubeletOptions, controllers: bool, roles: bool
+    ) -> list[Controller]:
+        made = stand_ins(
+            self.store,
+            kubelet=kubelet,
+            controllers=controllers,
+            provisioner=self.provisioner,
+            faults=self.provisioning_faults,
+            devices=self.devices,
+        )
+        if roles:
+            return [*made, RoleAggregation(self.store), ServiceAccounts(self.store, self.authority)]
+        return [*made]
 
     @property
     def url(self) -> str:
@@ -198,6 +206,24 @@ class ApiServer:
         if self._socket_path:
             with suppress(FileNotFoundError):
                 self._socket_path.unlink()
+
+    def backup(self) -> Backup:
+        """Return all objects as they are, as a snapshot of etcd has them; nobody notices."""
+        return self._registry.backup()
+
+    def restore(self, backup: Backup) -> None:
+        """Go back to a backup while it does not listen, as etcd is restored: resourceVersions go back with the objects.
+
+        Kinds stay served whose definitions came later. Its stand-ins begin anew; whoever else watches in this process sees
+        the difference as changes.
+
+        Raises:
+            RuntimeError: it listens.
+        """
+        if self._listener is not None:
+            raise RuntimeError("an API server is not restored while it runs: stop it first")
+        self._registry.restore(backup)
+        self._stand_ins = self._make_stand_ins()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -249,7 +275,8 @@ class ApiServer:
             if info.verb == "watch" and info.is_resource and not is_review(info):
                 return await self._watch(http, request, came, name)
             if info.verb in {"get", "list"} and info.query.get("resourceVersion"):
-                await self._wait_fresh(parse_version(info.query["resourceVersion"]))
+                version = parse_version(info.query["resourceVersion"])
+                await self._wait_fresh(version, 0.0 if is_from_storage(info.query) else _FRESH_SECONDS)
             answer = self._security.answer(self._api, request, user)
         except StatusError as error:
             answer = answer_of_error(error)
@@ -300,17 +327,17 @@ class ApiServer:
             del self._streams[stream]
         return response
 
-    async def _wait_fresh(self, version: int) -> None:
+    async def _wait_fresh(self, version: int, seconds: float = _FRESH_SECONDS) -> None:
         """Wait until a version has come about.
 
         Raises:
             StatusError: 504, it has not in time.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _FRESH_SECONDS
+        deadline = loop.time() + seconds
         while self._registry.versions.current < version:
             if loop.time() >= deadline:
-                raise too_large_version(version, self._registry.versions.current)
+                raise too_large_version(version, self._registry.versions.current, 1 if seconds else 0)
             await asyncio.sleep(_FRESH_POLL_SECONDS)
 
     def _log(self, http: web.BaseRequest, request: Request, came: float, status: int, user: str) -> None:

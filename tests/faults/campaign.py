@@ -21,11 +21,12 @@ from tests.faults.actors.extenders import Extenders
 from tests.faults.actors.faulty_api import FaultyApi
 from tests.faults.actors.foreigners import Foreigners
 from tests.faults.actors.garbling import Garbling
+from tests.faults.actors.guests import Guests
 from tests.faults.actors.kubelets import Kubelets
 from tests.faults.actors.machine import Stalls, WallClocks
 from tests.faults.actors.monsters import Monsters
 from tests.faults.actors.nodes import Nodes
-from tests.faults.actors.restarts import DaemonRestarts, ServerRestarts
+from tests.faults.actors.restarts import DaemonRestarts, Restores, ServerRestarts
 from tests.faults.actors.volumes import Volumes
 from tests.faults.actors.workload import Workload
 from tests.faults.checks import check_always, check_drift, check_in_the_end, check_state, check_stopped
@@ -57,6 +58,8 @@ _SOMETIMES: tuple[tuple[float, type[Actor]], ...] = (
     (0.4, Configurations),
     (0.3, Extenders),
 )
+_DRAWN_LAST: tuple[tuple[float, type[Actor]], ...] = ((0.3, Restores), (0.3, Guests))
+"""So that what else a seed means does not change by them."""
 SHORT_SEEDS = 500
 """Up to this seed storms are short: these are the seeds that are played whenever the tests are run."""
 _SHORT_STORMS = (15.0, 30.0, 30.0, 60.0)
@@ -89,6 +92,8 @@ class Plan:
         flushes: whether pods are tried again after five minutes although nothing happened; where not, only events
             can wake them.
         extender: where there is one, and whether pods are placed without it when it fails.
+        guest: the file of a WebAssembly guest; "" for none.
+        guest_limit: how long it may take.
         broken: a plugin of the last profile that cannot be built; "" for none.
     """
 
@@ -103,6 +108,8 @@ class Plan:
     elects: bool
     flushes: bool
     extender: tuple[str, bool] | None = None
+    guest: str = ""
+    guest_limit: str = "1s"
     broken: str = ""
 
     @classmethod
@@ -113,7 +120,7 @@ class Plan:
         troubled = random.random() < 0.6
         share = random.choice((0.2, 0.6))
         elects = random.random() < 0.5
-        return cls(
+        plan = cls(
             seed=seed,
             n_nodes=random.randint(1, 12),
             storm_seconds=random.choice(_SHORT_STORMS if seed <= SHORT_SEEDS else _LONG_STORMS),
@@ -127,16 +134,21 @@ class Plan:
             # kube-scheduler, its end alone wakes nobody.
             flushes=random.random() < 0.3 or Devices in actors,
         )
+        actors += [actor for share, actor in _DRAWN_LAST if random.random() < share]
+        return plan
 
     @property
     def configuration(self) -> str:
         """The daemon's, as YAML."""
         names = [name for name in self.troubles if name != TroubledBind.name]
-        multi_point = "".join(f"\n      - name: {name}" for name in [*names, WITNESS])
+        guest = ["guest"] if self.guest else []
+        multi_point = "".join(f"\n      - name: {name}" for name in [*names, *guest, WITNESS])
+        limits = f"{{guestURL: '{self.guest}', timeLimit: {self.guest_limit}, memoryLimit: 1Mi}}"
+        arguments = f"\n  pluginConfig:\n  - name: guest\n    args: {limits}" if self.guest else ""
         bind = f"\n    bind:\n      enabled:\n      - name: {TroubledBind.name}"
         profiles = "".join(
             f"\n- schedulerName: {name}\n  plugins:\n    multiPoint:\n      enabled:{multi_point}"
-            f"{bind if TroubledBind.name in self.troubles else ''}"
+            f"{bind if TroubledBind.name in self.troubles else ''}{arguments}"
             for name in self.scheduler_names
         )
         if self.broken:

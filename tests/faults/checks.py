@@ -16,6 +16,7 @@ from scheduler.simulator.apimachinery.objects import is_terminating
 from scheduler.simulator.controllers.resource_claims import CLAIMS
 from scheduler.state.pod_states import PodState
 from tests.faults.actors.configurations import Configurations
+from tests.faults.actors.guests import Guests
 from tests.faults.actors.machine import WallClocks
 from tests.faults.picture import cache_from, differences
 from tests.faults.stage import has_ended, is_pending
@@ -65,7 +66,7 @@ async def check_state(stage: Stage, life: Life) -> None:
     """Let a daemon look at itself: what it knows follows from what its watches have shown, at any moment."""
     if life.has_ended or not life.daemon.has_synced:
         return
-    goes_wrong = stage.plan.troubles or Configurations in stage.plan.actors
+    goes_wrong = stage.plan.troubles or {Configurations, Guests} & set(stage.plan.actors)
     for finding in await life.daemon.consistency.look(_NotAsWatched(stage, life)):
         # A pod that was bound a moment ago holds its room until the watch shows that; and of a plugin that goes wrong at
         # random nothing can be kept.
@@ -74,15 +75,17 @@ async def check_state(stage: Stage, life: Life) -> None:
 
 
 class _NotAsWatched:
-    """The pods of which a daemon's watch has not shown the last version."""
+    """The objects of which a daemon's watch has not shown the last version."""
 
     def __init__(self, stage: Stage, life: Life) -> None:
         self._stage, self._life = stage, life
 
     def __contains__(self, key: object) -> bool:
-        pod = self._life.pods[str(key)]
-        there = self._stage.store.find("pods", *reversed(str(key).split("/")))
-        return there is None or pod.resource_version != there["metadata"]["resourceVersion"]
+        resource, _, object_key = str(key).partition(" ")
+        reflector = next(each for each in self._life.daemon.watches if str(each.resource) == resource)
+        there = self._stage.store.find(resource, *reversed(object_key.split("/")))
+        shown = reflector.versions.get(object_key, ("", ""))[1]
+        return there is None or shown != there["metadata"]["resourceVersion"]
 
 
 async def check_drift(stage: Stage) -> None:
@@ -135,7 +138,11 @@ def _check_bindings(stage: Stage) -> None:
         if record.written_while_gated and not record.is_successor:
             stage.find(f"{record.key} was gated and written to: {record.written_while_gated}", record.uid)
     answered: set[tuple[str, str]] = set()  # (daemon, pod uid)
+    restores = list(stage.restores)
     for request in stage.server.requests.matching(method="POST", path="/binding"):
+        if restores and request.at_seconds >= restores[0]:
+            restores.pop(0)
+            answered.clear()
         uid = request.json["metadata"]["uid"]
         if (request.user_agent, uid) in answered:
             stage.find(f"{request.user_agent} sends {request.path} though one was answered", uid)
@@ -200,7 +207,7 @@ def _check_events(stage: Stage) -> None:
         match event["reason"]:
             case "Scheduled":
                 node = record.nodes[0][1] if record.nodes else "no node"
-                if not event["note"].endswith(f" to {node}"):
+                if not any(event["note"].endswith(f" to {name}") for name in (node, *record.lost_nodes)):
                     stage.find(f"{record.key} is on {node}, its event says {event['note']}", record.uid)
             case "Preempted":
                 continue  # told of pods on nodes

@@ -165,6 +165,7 @@ class Lives:
         self.past: list[Life] = []
         self._stage = stage
         self._random = stage.random_of("lives")
+        self._renew_deadline = parse(stage.plan.configuration).settings.leader_election.renew_deadline.seconds
         self._count = 0
         self._missing: list[float] = []  # when another is to begin, in place of one that ended by itself
 
@@ -216,6 +217,8 @@ class Lives:
         if lease is None:
             return
         holder = lease["spec"].get("holderIdentity")
+        if self._stage.was_restored(self._renew_deadline):
+            return  # the lease went back too, and who held it learns that by the next renewal
         if holder not in {getattr(life.daemon.leadership, "identity", holder) for life in senders}:
             self._stage.find(
                 f"a Binding of {key} arrives from {[life.name for life in senders]}, {holder} leads"

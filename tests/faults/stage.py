@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from scheduler.objects.pod import PodInfo
     from scheduler.simulator.api.request_info import RequestInfo
+    from scheduler.simulator.registry.registry import Backup
     from scheduler.simulator.registry.store import Store
     from scheduler.simulator.server import ApiServer
     from tests.faults.campaign import Plan
@@ -49,6 +50,8 @@ class Stage:
         garbled: what arrives at daemons as something else: sent -> received.
         repetition: how probable it is that what a watch brings comes twice.
         is_calm: whether the storm is over.
+        server_is_away: held by whoever has stopped the server.
+        restores: when it went back to an older state, in seconds.
         findings: what must not be and was.
     """
 
@@ -60,6 +63,8 @@ class Stage:
         self.garbled = self.cluster.garbled
         self.repetition = 0.0
         self.is_calm = False
+        self.server_is_away = asyncio.Lock()
+        self.restores: list[float] = []
         self.findings: list[Finding] = []
         self.story = Story(self.store)
         self.lives = Lives(self)
@@ -81,6 +86,17 @@ class Stage:
         if finding not in self.findings:
             self.findings.append(finding)
             self.story.tell("FINDING", what)
+
+    def restore(self, backup: Backup) -> None:
+        """Let the server go back to an older state, while it does not listen."""
+        self.story.catch_up()
+        self.restores.append(self.now)
+        self.server.restore(backup)
+        self.story.go_back()
+
+    def was_restored(self, within_seconds: float) -> bool:
+        """Whether the server went back to an older state so lately."""
+        return bool(self.restores) and self.now - self.restores[-1] <= within_seconds
 
     def on_step(self, watcher: Callable[[str, PodInfo], None]) -> None:
         """Have pods of ours announced as "assumed", "held" at Permit, "binding", and "bound"."""

@@ -32,9 +32,11 @@ class PodRecord:
         uid: its own.
         key: namespace/name.
         scheduler_name: who is responsible for it.
-        is_successor: whether there was another pod by its name before. What is said of that one may reach it, if no
-            watch has told of the change yet: a status patch carries no uid, as kube-scheduler's.
+        is_successor: whether there was another pod by its name before, or it was another itself before the server was
+            restored. What is said of that one may reach it, if no watch has told of the change yet: a status patch carries
+            no uid, as kube-scheduler's.
         nodes: (seconds, node), each time its nodeName became another; the first is its binding.
+        lost_nodes: where it was bound, which a server that was restored does not know.
         ungated_at: since when it has no gates; None while it has.
         gone_at: when it was deleted or had ended; None while it is there.
         written_while_gated: the versions of its status that came while it was gated.
@@ -45,9 +47,17 @@ class PodRecord:
     scheduler_name: str
     is_successor: bool
     nodes: list[tuple[float, str]] = field(default_factory=list)
+    lost_nodes: set[str] = field(default_factory=set)
     ungated_at: float | None = None
     gone_at: float | None = None
     written_while_gated: list[Any] = field(default_factory=list)
+
+    def forget(self) -> None:
+        """Begin anew, as what it is now."""
+        self.is_successor = True
+        self.lost_nodes.update(name for _, name in self.nodes)
+        self.nodes.clear()
+        self.gone_at = None
 
 
 class Story:
@@ -63,6 +73,7 @@ class Story:
         self.pods: dict[str, PodRecord] = {}
         self.foreign: set[str] = set()
         self._store = store
+        self._is_going_back = False
         self._loop = asyncio.get_running_loop()
         self._watches: dict[str, Watch] = {}
         self._keys: set[str] = set()  # namespace/name of every pod there ever was
@@ -83,6 +94,12 @@ class Story:
                     self._add("node", f"{type_.lower()} {entry.name}{_node(entry.object)}")
                 else:
                     self._note_pod(type_, entry.object)
+
+    def go_back(self) -> None:
+        """Note that the server was restored from an older state: what changed by that was another history."""
+        self._is_going_back = True
+        self.catch_up()
+        self._is_going_back = False
 
     def close(self) -> None:
         """Watch no longer."""
@@ -117,6 +134,8 @@ class Story:
                 uid, key, spec.get("schedulerName", ""), is_successor=key in self._keys
             )
             self._keys.add(key)
+        if self._is_going_back:
+            record.forget()
         node = spec.get("nodeName", "")
         if node and (not record.nodes or record.nodes[-1][1] != node):
             record.nodes.append((now, node))

@@ -163,6 +163,13 @@ def _shows_plugins_what_is_gone(_: Cluster, daemon: Daemon) -> None:
     store["default/gone"] = {"metadata": {"namespace": "default", "name": "gone", "resourceVersion": "1"}}
 
 
+def _shows_plugins_what_no_server_knows(_: Cluster, daemon: Daemon) -> None:
+    store = daemon.parts.cache.table.watch_kind("v1/namespaces")
+    found = store["default"]
+    written = {**found["metadata"], "resourceVersion": "1000000", "labels": {"written": "yes"}}
+    store.assume("default", {**found, "metadata": written})
+
+
 BREAKS: dict[str, tuple[Callable[[Cluster, Daemon], None], str]] = {
     "a pod on a node is not counted": (_forgets_a_pod, "pod"),
     "a pod is counted that is gone": (_counts_a_pod_that_is_gone, "pod"),
@@ -182,6 +189,7 @@ BREAKS: dict[str, tuple[Callable[[Cluster, Daemon], None], str]] = {
     "a label is another": (_miscounts_a_label, "column"),
     "an affinity term has no pod": (_misplaces_a_term, "column"),
     "plugins see an object that is gone": (_shows_plugins_what_is_gone, "object"),
+    "plugins see what a write made that the server has lost": (_shows_plugins_what_no_server_knows, "object"),
 }
 
 
@@ -285,6 +293,18 @@ async def test_it_is_looked_now_and_then_unasked(tmp_path: Path) -> None:
 
         assert drift(daemon, "pending") == 1
         assert daemon.parts.queue.get(uid_of(it, "large")) is not None
+
+
+@virtually
+async def test_it_is_looked_after_an_outage(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        await settled(it)
+        daemon.parts.queue.delete(known(daemon, "large"))
+        await it.server.stop()
+        await asyncio.sleep(2.0)
+        await it.server.start()
+
+        await it.until(lambda: drift(daemon, "pending") == 1, seconds=10.0)
 
 
 @virtually

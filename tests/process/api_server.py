@@ -77,7 +77,8 @@ class Commands:
         holder, holders = "", []
         bound: list[float] = []
         twice: Counter[str] = Counter()
-        late, refused = 0, 0
+        late: list[tuple[str, str]] = []  # who sent it, path
+        refused = 0
         for each in self._server.requests:
             if each.path.endswith(f"/leases/{NAME}") or each.path.endswith("/leases"):
                 if (
@@ -89,7 +90,8 @@ class Commands:
                         holders.append((each.at_seconds, each.user))
                     holder = each.user
             elif each.path.endswith("/binding"):
-                late += each.user != holder
+                if each.user != holder:
+                    late.append((each.user, each.path))
                 refused += each.status == 409
                 if each.status == 201:
                     bound.append(each.at_seconds)

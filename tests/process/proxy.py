@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import suppress
 from enum import Enum
 from typing import Self
 
+from scheduler.clock import SystemClock
+
 _PIECE_BYTES = 2**16
 _SLOW_PIECE_BYTES = 2**10
 _SLOW_SECONDS = 0.01
+_BINDING = re.compile(rb"POST (\S+/binding) HTTP")
 
 
 class Way(Enum):
@@ -31,10 +35,12 @@ class Proxy:
 
     Attributes:
         port: where it listens.
+        bindings: the path of each Binding -> when the client sent the last of them, whenever it arrives.
     """
 
     def __init__(self, server_port: int) -> None:
         self.port = 0
+        self.bindings: dict[str, float] = {}
         self._server_port = server_port
         self._way = Way.OPEN
         self._open = asyncio.Event()
@@ -96,6 +102,8 @@ class Proxy:
         try:
             while True:
                 data = await reader.read(_SLOW_PIECE_BYTES if self._way is Way.SLOW else _PIECE_BYTES)
+                for path in _BINDING.findall(data):
+                    self.bindings[path.decode()] = SystemClock().monotonic()
                 if self._way is Way.EATEN:
                     await asyncio.Event().wait()  # this connection is lost for good
                 await self._open.wait()

@@ -1,6 +1,7 @@
 """Compares what the daemon knows with what there is: now and then, at a signal, and when somebody asks.
 
-Everything is looked at twice, and only what is found both times, word for word, is said to differ: the cluster goes on
+It is also looked when the API server was away: what was answered before may never have been shown, and a server that was
+restored from a backup knows nothing of it. Everything is looked at twice, and only what is found both times, word for word, is said to differ: the cluster goes on
 changing between an answer of the API server and the watch. Then it is put right: what the watch has missed by listing the
 kind anew, what follows from that by following it again, and what is merely kept by forgetting it.
 """
@@ -38,10 +39,14 @@ The versions of 30,000 pods cost the API server a fraction of a list, and a mist
 is seldom one of seconds."""
 SECOND_LOOK_SECONDS = 2.0
 """How long a watch may take to show what a list has shown."""
+SETTLE_SECONDS = 3.0
+"""How long after an outage it is looked: until then the watches go on, or have listed anew."""
 _SHOWN = 20
 
 MENDED = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "CacheMended")
 """What was wrong may have kept any pod from being placed, and nothing else would wake it."""
+RESTORED = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ClusterRestored")
+"""What pods were told is as lost as what they waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +87,23 @@ class ConsistencyChecker:
         self._state = StateLook(parts, cycles, watches, random)
         self._checking = asyncio.Lock()
         self._asked = asyncio.Event()
+        self._is_dump_wanted = False
+        self._is_restored = False
         metrics.may_find(what.value for what in What)
 
     def ask(self) -> None:
         """Have it checked and the cache and the queue written to the log, soon."""
+        self._is_dump_wanted = True
         self._asked.set()
+
+    def look_soon(self) -> None:
+        """Have it checked when the watches have settled."""
+        asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._asked.set)
+
+    def look_soon_and_wake(self) -> None:
+        """Have it checked when the watches have settled, and all pods that wait tried again, for the cluster is another."""
+        self._is_restored = True
+        self.look_soon()
 
     async def run(self) -> NoReturn:
         """Check now and then, and when asked to, until cancelled."""
@@ -97,11 +114,14 @@ class ConsistencyChecker:
                     await self._asked.wait()
             except TimeoutError:
                 pass
-            is_asked = self._asked.is_set()
+            is_dump_wanted, self._is_dump_wanted = self._is_dump_wanted, False
             self._asked.clear()
             try:
                 report = await self.check(mend=True)
-                if is_asked:
+                if self._is_restored:
+                    self._is_restored = False
+                    self._parts.bus.happened(RESTORED, None, None)
+                if is_dump_wanted:
                     logger.info("Cache was compared", extra={"result": report.result, **report.compared})
                     await log_dump(self._parts)
             except Exception:
@@ -127,7 +147,7 @@ class ConsistencyChecker:
         # Of all kinds again: whether a pod is bound is to be known before anything is said of its room.
         again = await look_at_server(list(self._watches))
         missed = [finding for finding in again.findings if finding in server.findings]
-        unclear = _keys_of_pods(again)
+        unclear = _Unclear(again)
         derived = await self.look(unclear, found_before=state, mend=mend) if state else []
         if mend:
             for reflector in dict.fromkeys(again.of[finding] for finding in missed):
@@ -184,21 +204,15 @@ class ConsistencyChecker:
         )
 
 
-def _keys_of_pods(look: ServerLook) -> Container[str]:
-    """Return the pods of which it is not known what they are; all of them if they could not be read."""
-    kind = str(PODS)
-    if kind in look.unread:
-        return _Everything()
-    return {
-        finding.key.removeprefix(f"{kind} ")
-        for finding in look.findings
-        if finding.key.startswith(f"{kind} ")
-    }
+class _Unclear:
+    """The objects of which it is not known what they are: all of a kind if it could not be read."""
 
+    def __init__(self, look: ServerLook) -> None:
+        self._keys = {finding.key for finding in look.findings}
+        self._unread = look.unread
 
-class _Everything:
     def __contains__(self, key: object) -> bool:
-        return True
+        return key in self._keys or str(key).partition(" ")[0] in self._unread
 
 
 def _mismatch(findings: Sequence[Finding]) -> list[dict[str, list[str]]]:

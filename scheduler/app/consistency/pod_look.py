@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scheduler.app.consistency.findings import Finding, What
+from scheduler.client.resources import PODS
 from scheduler.framework.changes import ASSIGNED_POD_DELETE
 from scheduler.queue.places import Place
 from scheduler.state.pod_states import PodState
@@ -22,8 +23,9 @@ class PodLook:
     """Looks at one pod at a time.
 
     Attributes:
-        unclear: keys of pods of which the API server says something else than the watch: a binding may know better than
-            the watch that they are bound or gone, so nothing is said of where they wait, or of room that they hold.
+        unclear: the resource and the key of objects of which the API server says something else than the watch: a binding
+            may know better than the watch that pods are bound or gone, so nothing is said of where they wait, or of room
+            that they hold.
     """
 
     def __init__(self, parts: Parts, cycles: Cycles, watches: Watches) -> None:
@@ -56,7 +58,7 @@ class PodLook:
         is_lost = place is Place.IN_FLIGHT and not self._in_hand(pod.uid)
         if state is PodState.CONFIRMED:
             finding = Finding(What.POD, key, "it is counted on a node and has none", self._taking_out(pod))
-        elif pod.scheduler_name not in parts.profiles or key in self.unclear:
+        elif pod.scheduler_name not in parts.profiles or f"{PODS} {key}" in self.unclear:
             return ()
         elif is_lost:
             problem = "it was taken for an attempt, and nobody is at it"

@@ -12,6 +12,7 @@ from scheduler.app.consistency.findings import Finding, What
 from scheduler.app.consistency.pod_look import PodLook
 from scheduler.app.consistency.verdicts import difference
 from scheduler.queue.places import Place
+from scheduler.snapshot.object_store import resource_version
 from scheduler.snapshot.recount import wrong_rows, wrong_terms
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class StateLook:
         store = self._parts.cache.table.watch_kind(kind)
         shown, kept = reflector.store.get(key), store.from_server(key)
         if shown is kept or shown == kept:
-            return ()
+            return self._assumed(kind, reflector, key)
         if shown is None:
             return (
                 Finding(
@@ -154,6 +155,17 @@ class StateLook:
                 partial(store.__setitem__, key, shown),
             ),
         )
+
+    def _assumed(self, kind: str, reflector: Reflector[dict[str, Any]], key: str) -> Sequence[Finding]:
+        """What a write of ours made of an object is there, unless the API server has forgotten that."""
+        store = self._parts.cache.table.watch_kind(kind)
+        kept, seen = store.from_server(key), store.get(key)
+        if seen is kept or seen is None or f"{reflector.resource} {key}" in self._pods.unclear:
+            return ()
+        if kept is not None and resource_version(seen) <= resource_version(kept):
+            return ()
+        problem = f"plugins see version {resource_version(seen)} of it, which the API server does not have"
+        return (Finding(What.OBJECT, f"{kind} {key}", problem, partial(store.restore, key)),)
 
     def _sample(self) -> Sequence[PodInfo]:
         """Choose pods whose verdicts are looked at: some that wait, and some that were placed lately."""

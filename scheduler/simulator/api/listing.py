@@ -83,6 +83,15 @@ def check_list_options(query: Mapping[str, str]) -> None:
     refuse_list_options(causes)
 
 
+def is_from_storage(query: Mapping[str, str]) -> bool:
+    """Say whether a list goes past the watch cache, which would wait for a version that is yet to come: one object's.
+
+    Source:
+        kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go, ShouldDelegateExactRV.
+    """
+    return query.get("resourceVersionMatch") == EXACT and "metadata.name=" in query.get("fieldSelector", "")
+
+
 def refuse_list_options(causes: list[Cause]) -> None:
     """Raise 422 if there is anything wrong with the parameters of a list or a watch."""
     if causes:

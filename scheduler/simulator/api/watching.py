@@ -159,7 +159,8 @@ class WatchStream:
         watch, past = storage.watch(self._selector, self._woken.set, after=after)
         if options.initial_events:
             past = [(ADDED, entry) for entry in storage.entries(self._selector)]
-        # What lies before the version asked for is known to the client, even if the version is yet to come.
+        # What lies before the version asked for is known to the client, even if the version is yet to come: then nothing is
+        # sent before that, and nobody told.
         lines = [presentation.event(type_, entry) for type_, entry in past]
         if options.marks_initial_end:
             lines.append(self._bookmark(initial_events_end=True))
@@ -178,7 +179,7 @@ class WatchStream:
         while True:
             if not self.is_stalled:
                 lines += [present(type_, entry) for type_, entry in watch.take() if entry.version > floor]
-                if marks and loop.time() >= marks[0]:
+                if marks and loop.time() >= marks[0] and self._registry.versions.current >= floor:
                     lines.append(self._bookmark())
                 while marks and loop.time() >= marks[0]:
                     marks.popleft()

@@ -155,17 +155,12 @@ def expired(message: str, continue_token: str = "") -> StatusError:
     return StatusError(410, "Expired", message, continue_token=continue_token)
 
 
-def too_large_version(asked: int, current: int) -> StatusError:
-    """504: the version asked for has not come about."""
-    return StatusError(
-        504,
-        "Timeout",
-        f"Timeout: Too large resource version: {asked}, current: {current}",
-        {
-            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
-            "retryAfterSeconds": 1,
-        },
-    )
+def too_large_version(asked: int, current: int, retry_after_seconds: int = 1) -> StatusError:
+    """504: the version asked for has not come about; 0 seconds say nothing of when to ask again."""
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    retry = {"retryAfterSeconds": retry_after_seconds} if retry_after_seconds else {}
+    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+    return StatusError(504, "Timeout", message, {"causes": causes, **retry})
 
 
 def method_not_allowed() -> StatusError:

@@ -97,13 +97,16 @@ class Kubelet(QueueController):
                 self.later(0, self._run, uid)
             return
         uid = obj["metadata"]["uid"]
-        if type_ == "DELETED":
+        is_on_node = bool(obj["spec"].get("nodeName"))
+        if type_ == "DELETED" or (
+            not is_on_node and uid in self._pods
+        ):  # or all goes back to before its binding
             self._release(uid)
             self._pods.pop(uid, None)
             self._seen.discard(uid)
             self._ending.discard(uid)
             self._told.pop(uid, None)
-        elif obj["spec"].get("nodeName"):
+        elif is_on_node:
             self._pods[uid] = obj
             self.enqueue(uid)
 

@@ -9,7 +9,7 @@ Source:
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.clock import rfc3339
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value
@@ -39,6 +39,7 @@ from scheduler.simulator.patches.server_side_apply import (
     track_update,
 )
 from scheduler.simulator.storage.entries import Entry, Versions
+from scheduler.simulator.storage.storage import Backup as StorageBackup
 from scheduler.simulator.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -49,6 +50,18 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
 
 _ATTEMPTS_AT_A_NAME = 8
+
+
+class Backup(NamedTuple):
+    """All objects as they are at a moment, with their history; it does not change.
+
+    Attributes:
+        version: the newest resourceVersion.
+        storages: of each kind that was stored until then.
+    """
+
+    version: int
+    storages: dict[tuple[str, str], StorageBackup]
 
 
 class Registry:
@@ -76,6 +89,17 @@ class Registry:
         if storage is None:
             storage = self._storages[kind.storage] = Storage(self.versions, self._history)
         return storage
+
+    def backup(self) -> Backup:
+        """Return what there is now."""
+        storages = {kind: storage.backup() for kind, storage in self._storages.items()}
+        return Backup(self.versions.current, storages)
+
+    def restore(self, backup: Backup) -> None:
+        """Go back to a backup, resourceVersions included: each one after it comes about once more."""
+        self.versions.current = backup.version
+        for kind, storage in self._storages.items():
+            storage.restore(backup.storages.get(kind, StorageBackup({}, (), backup.version)))
 
     def find(self, resource: str, name: str, namespace: str = "") -> Object | None:
         kind = self.kinds.named(resource)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from itertools import dropwhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.simulator.apimachinery.status import expired
 from scheduler.simulator.storage.entries import Entry, Versions
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.selectors import Selector
+
+
+class Backup(NamedTuple):
+    """What there is of one kind at a moment, its history included."""
+
+    entries: dict[str, Entry]
+    changes: tuple[Change, ...]
+    oldest: int
 
 
 class Storage:
@@ -136,6 +144,20 @@ class Storage:
         self._changes.clear()
         self._oldest = self._versions.current
 
+    def backup(self) -> Backup:
+        return Backup(dict(self._entries), tuple(self._changes), self._oldest)
+
+    def restore(self, backup: Backup) -> None:
+        """Go back to a backup; the counter is not touched.
+
+        Who still watches is shown the difference as changes, as a client would find it by a list.
+        """
+        before, self._entries = self._entries, dict(backup.entries)
+        self._keys = sorted(self._entries)
+        self._changes, self._oldest = deque(backup.changes), backup.oldest
+        for change in _differences(before, self._entries):
+            self._offer(change)
+
     def _after(self, version: int) -> list[Change]:
         if not self._changes or self._changes[-1].entry.version <= version:
             return []
@@ -145,5 +167,24 @@ class Storage:
         self._changes.append(change)
         if len(self._changes) > self._history:
             self._oldest = self._changes.popleft().entry.version
+        self._offer(change)
+
+    def _offer(self, change: Change) -> None:
         for watch in list(self._watches):
             watch.offer(change)
+
+
+def _differences(before: dict[str, Entry], after: dict[str, Entry]) -> Iterator[Change]:
+    kept = {key for key, entry in after.items() if key in before and _uid(before[key]) == _uid(entry)}
+    for key, entry in before.items():
+        if key not in kept:
+            yield Change(DELETED, entry, entry)
+    for key, entry in after.items():
+        if key not in kept:
+            yield Change(ADDED, entry, None)
+        elif entry is not before[key]:
+            yield Change(MODIFIED, entry, before[key])
+
+
+def _uid(entry: Entry) -> object:
+    return entry.object["metadata"].get("uid")

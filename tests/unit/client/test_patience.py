@@ -87,6 +87,14 @@ async def test_a_refusal_is_believed_when_it_lasts(status: int):
     assert REFUSAL_SECONDS <= asyncio.get_running_loop().time() - 5.0 <= REFUSAL_SECONDS + 2.0
 
 
+@virtually
+async def test_a_server_that_was_away_for_long_and_begins_is_not_believed_at_once():
+    server = Server(0, 70.0)
+    asyncio.get_running_loop().call_later(65.0, setattr, server, "status", 403)
+    answer = await PatientRequests(server, asyncio.Event()).send(ASKED)
+    assert answer.status == 200
+
+
 @pytest.mark.parametrize("status", [400, 404, 410, 422])
 @virtually
 async def test_what_is_refused_for_good_is_not_asked_again(status: int):

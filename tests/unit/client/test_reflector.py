@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from scheduler.client.wire import ObjectIdentity
 
 PATH = "/apis/apps/v1/replicasets"
+OF_NAMESPACE = "/apis/apps/v1/namespaces/ns/replicasets"
 
 
 def obj(name: str, version: int, *, uid: str = "", **more: Any) -> dict[str, Any]:
@@ -130,6 +131,10 @@ class Case:
         return self.server.received
 
     @property
+    def asked_to_watch(self) -> list[Received]:
+        return [each for each in self.asked if "watch" in each.query]
+
+    @property
     def versions(self) -> list[str | None]:
         """From where each request asked to go on."""
         return [each.query.get("resourceVersion") for each in self.asked]
@@ -212,11 +217,122 @@ async def test_a_silent_watch_is_dropped_and_resumed():
     async with case() as at:
         at.watch(*BEGINNING)
         at.watch(event("MODIFIED", "a", 10))
+        at.server.script("GET", OF_NAMESPACE, listing(5, obj("a", 5)))
         await asyncio.sleep(95.0)
 
-        assert at.versions == [None, "9"]
+        assert [each.query.get("resourceVersion") for each in at.asked_to_watch] == [None, "5"]
         assert at.told[2:] == ["a@5>a@10"]
         assert at.listener.ends == ["stalled"]
+
+
+@pytest.mark.parametrize(
+    ("then", "last", "answers", "goes_on_from"),
+    [
+        pytest.param([], "a@5", [obj("a", 5)], "5", id="an object as it was"),
+        pytest.param(
+            [event("MODIFIED", "b", 12), bookmark(50)], "b@12", [obj("b", 12)], "12", id="not the bookmark"
+        ),
+        pytest.param([event("DELETED", "b", 12)], "b@12", [None, obj("b", 3)], "12", id="a deletion"),
+    ],
+)
+@virtually
+async def test_in_doubt_a_watch_goes_on_from_the_last_change_that_the_server_confirms(
+    then: list[Any], last: str, answers: list[Any], goes_on_from: str
+):
+    async with case() as at:
+        at.watch(*BEGINNING, *then, 5.0, then="cut")
+        at.watch(event("MODIFIED", "a", 60), bookmark(61), 5.0, then="cut")
+        at.watch()
+        at.server.script("GET", OF_NAMESPACE, *(listing(99, *filter(None, [each])) for each in answers))
+        await asyncio.sleep(1.0)
+        at.reflector.doubt()
+        await asyncio.sleep(20.0)
+
+        assert [each.query.get("resourceVersion") for each in at.asked_to_watch] == [None, goes_on_from, "61"]
+        asked = [each.query for each in at.asked if each.path == OF_NAMESPACE]
+        name, version = last.split("@")
+        assert asked[0] == {
+            "limit": "500",
+            "fieldSelector": f"metadata.name={name}",
+            "resourceVersion": version,
+            "resourceVersionMatch": "Exact",
+        }
+        assert len(asked) == len(answers), "asked no more once it was confirmed"
+        assert at.told[-1] == "a@5>a@60"
+        assert at.listener.lists == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(listing(99), id="it is not there"),
+        pytest.param(listing(99, obj("a", 4)), id="it is as it was before"),
+        pytest.param(listing(99, obj("a", 5, uid="other")), id="it is another"),
+        pytest.param(
+            Answer(504, status(504, "Timeout", "Timeout: Too large resource version: 5, current: 4")),
+            id="the version is yet to come",
+        ),
+        pytest.param(
+            Answer(500, status(500, "", "etcdserver: mvcc: required revision is a future revision")),
+            id="the same by an older server",
+        ),
+    ],
+)
+@virtually
+async def test_another_history_leads_to_a_list(answer: Answer, caplog: pytest.LogCaptureFixture):
+    async with case() as at:
+        at.watch(*BEGINNING, 5.0, then="cut")
+        at.watch(event("MODIFIED", "b", 11))  # nobody looks at it
+        at.watch(event("ADDED", "c", 2), bookmark(12, ends=True))
+        at.server.script("GET", OF_NAMESPACE, answer)
+        await asyncio.sleep(1.0)
+        at.reflector.doubt()
+        await asyncio.sleep(10.0)
+
+        assert at.told[2:] == ["+c@2", "-a@5", "-b@3"]
+        assert at.listener.ends == ["error", "expired"]
+        assert [each.message for each in caplog.records if each.levelno == logging.WARNING][-1] == (
+            "The API server has gone back to an older state"
+        )
+
+
+@virtually
+async def test_a_list_that_is_older_than_what_was_known_tells_of_a_restore(caplog: pytest.LogCaptureFixture):
+    async with case() as at:
+        at.watch(*BEGINNING, bookmark(40), 5.0, EXPIRED)
+        at.watch(event("ADDED", "a", 5), bookmark(39, ends=True), EXPIRED)
+        at.watch(event("ADDED", "a", 5), bookmark(39, ends=True))
+        await asyncio.sleep(60.0)
+
+        told = [each for each in caplog.records if "older state" in each.message]
+        assert [each.__dict__["why"] for each in told] == ["it is at version 39, and was at 40"]
+
+
+@virtually
+async def test_in_doubt_an_empty_kind_is_listed_anew():
+    async with case() as at:
+        at.watch(bookmark(9, ends=True), 5.0, then="cut")
+        at.watch(bookmark(12, ends=True))
+        await asyncio.sleep(1.0)
+        at.reflector.doubt()
+        await asyncio.sleep(10.0)
+
+        assert at.versions == [None, None]
+
+
+@virtually
+async def test_a_server_that_cannot_be_asked_is_asked_again():
+    async with case() as at:
+        at.watch(*BEGINNING, 5.0, then="cut")
+        at.watch()
+        at.watch(event("MODIFIED", "a", 10))
+        at.server.script("GET", OF_NAMESPACE, failure(503), listing(5, obj("a", 5)))
+        await asyncio.sleep(1.0)
+        at.reflector.doubt()
+        await asyncio.sleep(10.0)
+
+        assert [each.query.get("resourceVersion") for each in at.asked_to_watch] == [None, "5", "5"]
+        assert at.told[2:] == ["a@5>a@10"]
 
 
 @virtually

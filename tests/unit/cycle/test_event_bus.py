@@ -163,6 +163,18 @@ async def test_who_waits_for_objects_is_woken_by_theirs_only(awaited: Any, event
 
 
 @virtually
+async def test_who_waits_for_objects_is_woken_by_what_may_be_about_any():
+    it = bus()
+    waiting = asyncio.create_task(
+        it.wait_for_change_of([(EventResource.PERSISTENT_VOLUME_CLAIM, "shop/data")], timeout_seconds=60)
+    )
+    await asyncio.sleep(1)
+    it.happened(ClusterEvent(EventResource.WILDCARD, ActionType.ALL), None, None)
+
+    assert await waiting is True
+
+
+@virtually
 async def test_several_may_wait_for_one_object_and_some_in_vain():
     it, objects = bus(), [(EventResource.NODE, "n1")]
     early = asyncio.create_task(it.wait_for_change_of(objects, timeout_seconds=10))

@@ -135,6 +135,16 @@ class TestPods:
         assert cluster.cache.state_of(WEB.uid) is PodState.CONFIRMED
         assert happenings.told == [("AssignedPodAdd", None, ON_NODE)]
 
+    def test_a_pod_that_is_unbound_by_a_restore_of_the_server_waits_again(
+        self, cluster: Cluster, happenings: Happenings
+    ):
+        cluster.pods.on_add(ON_NODE)
+        cluster.pods.on_update(ON_NODE, WEB)
+
+        assert cluster.place_of("web") is Place.ACTIVE
+        assert cluster.cache.counts()["pods"] == 0
+        assert happenings.told[1:] == [("AssignedPodDelete", ON_NODE, None)]
+
     def test_the_binding_of_an_assumed_pod_confirms_it(self, cluster: Cluster):
         cluster.pods.on_add(WEB)
         queued = cluster.queue.pop()

@@ -195,3 +195,43 @@ def test_a_list_and_the_watch_that_follows_it_make_the_present(steps: Any, cut: 
             else:
                 assert name in seen
         assert seen == set(names(storage, selector))
+
+
+def test_a_backup_is_gone_back_to_with_its_history():
+    storage = a_storage()
+    first = put(storage, "a", "red")
+    put(storage, "b")
+    backup = storage.backup()
+    put(storage, "a", "blue")
+    storage.remove("ns/b")
+    put(storage, "c")
+    storage.restore(backup)
+
+    assert names(storage) == ["a", "b"]
+    assert names(storage, RED) == ["a"]
+    assert events(storage, EVERYTHING, first) == [("ADDED", "b", first + 1)]
+
+
+def test_who_watches_in_the_process_sees_a_restore_as_changes():
+    storage = a_storage()
+    for name in ("kept", "changed", "gone", "replaced"):
+        storage.put(
+            f"ns/{name}", "ns", name, {"metadata": {"name": name, "uid": f"first-{name}", "colour": ""}}
+        )
+    backup = storage.backup()
+    put(storage, "changed", "blue")
+    storage.remove("ns/gone")
+    put(storage, "replaced")
+    put(storage, "new")
+    storage.put("ns/changed", "ns", "changed", {"metadata": {"name": "changed", "uid": "first-changed"}})
+    watch, _ = storage.watch(EVERYTHING, lambda: None)
+    storage.restore(backup)
+
+    told = [(type_, entry.name, entry.object["metadata"].get("uid")) for type_, entry in watch.take()]
+    assert told == [
+        ("DELETED", "replaced", None),
+        ("DELETED", "new", None),
+        ("MODIFIED", "changed", "first-changed"),
+        ("ADDED", "gone", "first-gone"),
+        ("ADDED", "replaced", "first-replaced"),
+    ]
