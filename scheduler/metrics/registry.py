@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, GCCollector, Info, PlatformColl
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler.version import VERSION
+from scheduler.version import KUBERNETES, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -45,11 +45,14 @@ def registry_of(families: Iterable[Family]) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(_Families(families))
     build = Info(
-        "custom_scheduler_build", "Always 1; the labels say which version runs, on what.", registry=registry
+        "custom_scheduler_build",
+        "Always 1; the labels say which version runs, which Kubernetes' scheduler it does as, and on what.",
+        registry=registry,
     )
     build.info(
         {
             "version": VERSION,
+            "kubernetes": KUBERNETES,
             "python_version": platform.python_version(),
             "implementation": platform.python_implementation(),
             "machine": platform.machine(),
