@@ -241,6 +241,12 @@ class Metrics:
 
         return registry_of(self.families)
 
+    def process_began(self) -> float:
+        """Return when this process began, in Unix seconds; as /metrics says it."""
+        from scheduler.metrics.registry import process_began  # see `registry`
+
+        return process_began()
+
     def text(self, accept: str = "") -> tuple[bytes, Mapping[str, str]]:
         """Return what /metrics answers, and the answer's headers.
 

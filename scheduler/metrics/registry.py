@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import time
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, GCCollector, Info, PlatformCollector, ProcessCollector
@@ -23,6 +24,16 @@ _KINDS: Final = {
     "gauge": GaugeMetricFamily,
     "histogram": HistogramMetricFamily,
 }
+
+
+_IMPORTED_AT = time.time()
+
+
+def process_began() -> float:
+    """Return when this process began, in Unix seconds; where the system does not tell, when it was first asked."""
+    shown = {metric.name: metric for metric in ProcessCollector(registry=CollectorRegistry()).collect()}
+    began = shown.get("process_start_time_seconds")
+    return _IMPORTED_AT if began is None else began.samples[0].value
 
 
 class _Families(Collector):
