@@ -136,7 +136,7 @@ async def waiting_pages(where: Serving) -> AsyncIterator[None]:
         ConfigurationError: as of `serving_pages`.
     """
     waiting = application(
-        metrics=lambda _: (b"", {}),
+        metrics=None,
         live={},
         ready={"api-server": lambda: "waiting for the API server"},
     )

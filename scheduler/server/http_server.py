@@ -46,7 +46,7 @@ _LONGEST_REQUEST_BYTES = 1024 * 1024
 
 def application(
     *,
-    metrics: Metrics,
+    metrics: Metrics | None,
     live: Mapping[str, Check],
     ready: Mapping[str, Check],
     health: Mapping[str, Check] | None = None,
@@ -63,7 +63,7 @@ def application(
     """Build the server's pages.
 
     Args:
-        metrics: gives the body and the headers of /metrics for an Accept header.
+        metrics: gives the body and the headers of /metrics for an Accept header; None is no such page.
         live: check's name -> check, of /livez; they fail when only a restart can help.
         ready: the same of /readyz; they fail while no pod is placed, or none any more.
         health: the same of /healthz; None is those of /livez.
@@ -81,9 +81,10 @@ def application(
         *health_pages("/healthz", live if health is None else health),
         *health_pages("/livez", live),
         *health_pages("/readyz", ready),
-        Page("/metrics", _metrics(metrics)),
         Page("/version", _version),
     ]
+    if metrics is not None:
+        pages.append(Page("/metrics", _metrics(metrics)))
     if configuration is not None:
         pages.append(Page("/configz", _json(lambda: _configz(configuration()))))
     if pods is not None:

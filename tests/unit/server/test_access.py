@@ -45,7 +45,7 @@ class Reviewer:
 
     Attributes:
         asked: path, body.
-        broken: path -> the status it answers with instead.
+        broken: path -> the status it answers with instead; 0 is no answer.
         garbled: whether its answers are of another kind.
     """
 
@@ -57,6 +57,10 @@ class Reviewer:
     async def answer(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.asked.append((request.path, body))
+        if self.broken.get(request.path) == 0:
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
         if request.path in self.broken:
             return web.json_response({"message": "broken"}, status=self.broken[request.path])
         if self.garbled:
@@ -271,7 +275,7 @@ PROMETHEUS = "Bearer of-prometheus"
 
 
 @pytest.mark.parametrize("broken", [[TOKEN_REVIEWS], [ACCESS_REVIEWS], [TOKEN_REVIEWS, ACCESS_REVIEWS]])
-@pytest.mark.parametrize("status", [403, 429, 503])
+@pytest.mark.parametrize("status", [0, 403, 429, 503])
 def test_metrics_are_read_for_an_hour_by_the_last_word_of_an_api_server_that_cannot_be_asked(
     tmp_path: Path, broken: list[str], status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
