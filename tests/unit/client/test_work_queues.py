@@ -20,6 +20,8 @@ from tests.virtually import virtually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from scheduler.errors import ApiError
+
 STATUS = "/api/v1/namespaces/default/pods/a/status"
 
 
@@ -121,3 +123,30 @@ async def test_of_one_pod_one_patch_waits_and_what_a_bind_overtakes_is_gone() ->
         shown = Shown(metrics, "status")
         assert (shown["depth"], shown["unfinished_work_seconds"]) == (0, 0)
         assert (shown["work_duration_seconds_count"], shown["work_duration_seconds_sum"]) == (1, 2.0)
+
+        await asyncio.sleep(5.0)
+        writer.patch_pod_status(low, condition=why("fourth"))
+        shown = Shown(metrics, "status")
+        assert (shown["adds_total"], shown["queue_duration_seconds_sum"]) == (3, 0)
+
+
+@virtually
+async def test_a_write_that_is_queued_anew_as_it_ends_is_another_one() -> None:
+    class Twice(Note):
+        """Happens once more while it is sent."""
+
+        times = 0
+
+        def finished(self, error: ApiError | None) -> None:
+            self.times += 1
+            if self.times == 1:
+                writer.queue_event(self)
+
+    async with writing() as (server, writer, metrics):
+        server.script("POST", "/notes/a", Answer(after=2.0), Answer(after=3.0))
+        writer.queue_event(Twice("a"))
+        await writer.drain(60)
+
+        shown = Shown(metrics, "events")
+        assert (shown["adds_total"], shown["unfinished_work_seconds"]) == (2, 0)
+        assert (shown["work_duration_seconds_count"], shown["work_duration_seconds_sum"]) == (2, 5.0)
