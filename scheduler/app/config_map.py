@@ -48,6 +48,9 @@ class ConfigMapKey(NamedTuple):
             raise ValueError(f"NAMESPACE/NAME or NAMESPACE/NAME:KEY is expected, was {text!r}")
         return cls(namespace, name, key)
 
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" + (f":{self.key}" if self.key else "")
+
     @property
     def source(self) -> str:
         """For messages."""

@@ -11,11 +11,12 @@ from scheduler.app.live_explain import live_explanation
 from scheduler.server.access import Access
 from scheduler.server.http_server import application, serving
 from scheduler.server.tls import tls_context
+from scheduler.server.zpages import Process
 
 if TYPE_CHECKING:
     import asyncio
     import ssl
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from scheduler.app.daemon import Daemon
     from scheduler.app.serving import Serving
@@ -60,6 +61,7 @@ def pages(
     *,
     stop: asyncio.Event,
     clock: Clock,
+    flags: Mapping[str, str] = {},
     access: Access | None = None,
 ) -> Application:
     """Build a daemon's pages; the checks have kube-scheduler's names. Once `stop` is set it is not ready.
@@ -86,6 +88,7 @@ def pages(
         pods=daemon.parts.pods.values,
         is_leading=daemon.leadership.is_leading,
         explain=lambda key: live_explanation(daemon, key, clock),
+        process=Process("custom-scheduler", flags, daemon.metrics.process_began),
         access=access,
         turned_away=daemon.metrics.turned_away,
         # Who asks in plain HTTP may be anybody, so nothing is changed for them.
@@ -116,11 +119,12 @@ async def serving_pages(
                 configuration,
                 stop=stop,
                 clock=clock,
+                flags=where.flags,
                 access=Access(connection, where.always_allowed),
             )
             await listen(stack, guarded, where.host, where.secure_port, tls)
         if where.http_port:
-            open_to_all = pages(daemon, configuration, stop=stop, clock=clock)
+            open_to_all = pages(daemon, configuration, stop=stop, clock=clock, flags=where.flags)
             await listen(stack, open_to_all, where.host, where.http_port)
         yield
 
@@ -133,7 +137,7 @@ async def waiting_pages(where: Serving) -> AsyncIterator[None]:
         ConfigurationError: as of `serving_pages`.
     """
     waiting = application(
-        metrics=lambda _: (b"", {}),
+        metrics=None,
         live={},
         ready={"api-server": lambda: "waiting for the API server"},
     )

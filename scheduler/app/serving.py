@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from scheduler.errors import ConfigurationError, FieldError
@@ -10,7 +10,7 @@ from scheduler.server import ALWAYS_ALLOWED
 from scheduler.server.tls import KeyPair
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
@@ -25,6 +25,7 @@ class Serving:
         tls_cert_file: with its key, the certificate of HTTPS; None makes one.
         tls_private_key_file: see there.
         always_allowed: paths that everybody may read over HTTPS.
+        flags: what the process was begun with, flag -> value: for those who may read it.
     """
 
     host: str
@@ -33,6 +34,7 @@ class Serving:
     tls_cert_file: Path | None = None
     tls_private_key_file: Path | None = None
     always_allowed: Sequence[str] = ALWAYS_ALLOWED
+    flags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key_pair(self) -> KeyPair | None:

@@ -60,6 +60,26 @@ def choice_option(kind: type[Enum], *names: str, **more: Any) -> Callable[[F], F
     return option(*names, type=_Values(list(kind)), **more)
 
 
+def flags_of(context: click.Context) -> dict[str, str]:
+    """Return the flags of a running command as Kubernetes' components show theirs: name without dashes -> value.
+
+    What was not given and has no default is "".
+    """
+    return {
+        max(parameter.opts, key=len).lstrip("-"): _as_text(context.params[parameter.name])
+        for parameter in context.command.params
+        if parameter.name in context.params
+    }
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value.value if isinstance(value, Enum) else value)
+
+
 def _duration(text: str | Duration) -> Duration:
     """Read a duration as Go writes it, `1m30s`."""
     try:

@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import click
+
 from scheduler.app.aside import in_a_thread
 from scheduler.app.config_file import ConfigFile
 from scheduler.app.config_map import ConfigMapKey, ConfigMapSource, read_config_map, with_policies
@@ -28,7 +30,7 @@ from scheduler.app.trial import try_out
 from scheduler.cli import configuration as configuration_flags
 from scheduler.cli import serving as serving_flags
 from scheduler.cli.leader_election import leader_election_flags
-from scheduler.cli.options import command, duration_option, option
+from scheduler.cli.options import command, duration_option, flags_of, option
 from scheduler.cli.process import (
     call_on_signal,
     kubeconfig_option,
@@ -117,6 +119,7 @@ def run(
         tls_cert_file,
         tls_private_key_file,
         [path for path in authorization_always_allow_paths.split(",") if path],
+        flags_of(click.get_current_context()),
     )
     work = _run(
         config,

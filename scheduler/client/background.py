@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from scheduler.errors import ApiError, NotLeadingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from scheduler.client.backoff import Backoff
     from scheduler.client.requests import Requests
@@ -43,6 +43,40 @@ class Job(Protocol):
         ...
 
 
+class WorkObserver(Protocol):
+    """Who counts what becomes of the jobs of a queue; each has a key that no other one in the queue has."""
+
+    def added(self, key: Hashable) -> None:
+        """A job was queued, or is to be sent again."""
+        ...
+
+    def withdrawn(self, key: Hashable) -> None:
+        """What waited is not wanted any more."""
+        ...
+
+    def taken(self, key: Hashable) -> None:
+        """What waited is being sent."""
+        ...
+
+    def done(self, key: Hashable) -> None:
+        """It was sent, or given up."""
+        ...
+
+    def retried(self, key: Hashable) -> None:
+        """It was not sent, and will be sent again."""
+        ...
+
+
+class NoWorkObserver:
+    """Counts nothing."""
+
+    def added(self, key: Hashable) -> None: ...
+    def withdrawn(self, key: Hashable) -> None: ...
+    def taken(self, key: Hashable) -> None: ...
+    def done(self, key: Hashable) -> None: ...
+    def retried(self, key: Hashable) -> None: ...
+
+
 J = TypeVar("J", bound=Job)
 _Turn: TypeAlias = "tuple[JobQueue[Any], Job]"
 
@@ -57,12 +91,14 @@ class JobQueue(Generic[J]):
         name: for logs and metrics.
         dropped: how many jobs found the queue full.
         in_flight: how many were taken and not yet done.
+        observer: is told of every job; to be set before the first.
     """
 
     def __init__(self, name: str, capacity: int) -> None:
         self.name = name
         self.dropped = 0
         self.in_flight = 0
+        self.observer: WorkObserver = NoWorkObserver()
         self._capacity = capacity
         self._jobs: deque[J] = deque()
         self._is_dropping = False
@@ -84,6 +120,7 @@ class JobQueue(Generic[J]):
                 )
             return False
         self._append(job)
+        self.observer.added(self._key(job))
         self._idle.clear()
         return True
 
@@ -93,6 +130,7 @@ class JobQueue(Generic[J]):
         if job is None:
             return None
         self.in_flight += 1
+        self.observer.taken(self._key(job))
         if self._is_dropping and len(self) <= self._capacity // 2:
             self._is_dropping = False
             logger.warning(
@@ -103,11 +141,15 @@ class JobQueue(Generic[J]):
     def put_back(self, job: J) -> None:
         """Take back a job that is to be sent again, before all others."""
         self.in_flight -= 1
+        key = self._key(job)
+        self.observer.retried(key)
+        self.observer.added(key)
         self._push_front(job)
 
     def done(self, job: J) -> None:
         """Forget a job that was taken."""
         self.in_flight -= 1
+        self.observer.done(self._key(job))
         self._note_if_idle()
 
     async def wait_idle(self) -> None:
@@ -118,6 +160,9 @@ class JobQueue(Generic[J]):
     def _note_if_idle(self) -> None:
         if len(self) == 0 and self.in_flight == 0:
             self._idle.set()
+
+    def _key(self, job: J) -> Hashable:
+        return id(job)
 
     def _append(self, job: J) -> None:
         self._jobs.append(job)
@@ -251,8 +296,8 @@ class BackgroundLane:
             # A fault of ours in one write must not stop those behind it.
             logger.exception("Write failed", extra={"queue": queue.name, "object": job.about})
             failure = ApiError(0, "InternalError", f"{job.about}: {error!r}")
-        job.finished(failure)  # which may queue it anew, and then the queue is not idle
         queue.done(job)
+        job.finished(failure)  # which may queue it anew
 
     def _wait(self, error: ApiError) -> None:
         """Begin nothing for a while."""

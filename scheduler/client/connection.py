@@ -52,15 +52,31 @@ class Authorization(Protocol):
 class RequestObserver(Protocol):
     """Who counts requests. Must neither raise nor change anything."""
 
-    def requested(self, host: str, method: str, status: int, seconds: float | None) -> None:
-        """Count a request that has ended, or a watch that has begun.
+    def requested(
+        self,
+        host: str,
+        method: str,
+        status: int,
+        seconds: float,
+        sent: int,
+        received: int | None,
+        limited_seconds: float,
+    ) -> None:
+        """Count a request that has ended.
 
         Args:
             host: the server's name and port.
             method: of HTTP.
             status: of the answer; 0 when there was none.
-            seconds: until the end of the answer; None for a watch.
+            seconds: until the end of the answer.
+            sent: bytes of its body.
+            received: bytes of the answer's; None when there was none.
+            limited_seconds: see `Request`.
         """
+        ...
+
+    def watched(self, host: str, method: str, status: int) -> None:
+        """Count a watch that has begun, or could not."""
         ...
 
 
@@ -138,11 +154,11 @@ class ApiConnection:
             connection = await self._exchange(request, before_sending, anew=anew)
         except ApiError as error:
             if not error.status:
-                self._observe(request, 0, time.perf_counter() - began)
+                self._observe(request, 0, time.perf_counter() - began, None)
             raise
         status, body = connection.status, connection.taken()
         self._pool.give_back(connection)
-        self._observe(request, status, time.perf_counter() - began)
+        self._observe(request, status, time.perf_counter() - began, len(body))
         if not 200 <= status <= 299:
             raise self._refusal(request, connection, body)
         return Response(status, body)
@@ -164,9 +180,9 @@ class ApiConnection:
         try:
             connection = await self._exchange(request, None, silence_seconds=silence_seconds)
         except ApiError:
-            self._observe(request, 0, None)
+            self._observe_watch(request, 0)
             raise
-        self._observe(request, connection.status, None)
+        self._observe_watch(request, connection.status)
         try:
             if connection.status != 200:
                 pieces = [piece async for piece in _pieces(connection)]
@@ -276,11 +292,22 @@ class ApiConnection:
             constant += f"Authorization: {authorization}\r\n"
         return endpoint.target_prefix, constant
 
-    def _observe(self, request: Request, status: int, seconds: float | None) -> None:
+    def _observe(self, request: Request, status: int, seconds: float, received: int | None) -> None:
+        self._note_trouble(status)
+        if self.observer is not None:
+            sent = len(request.body) if request.body else 0
+            self.observer.requested(
+                self._host, request.method, status, seconds, sent, received, request.limited_seconds
+            )
+
+    def _observe_watch(self, request: Request, status: int) -> None:
+        self._note_trouble(status)
+        if self.observer is not None:
+            self.observer.watched(self._host, request.method, status)
+
+    def _note_trouble(self, status: int) -> None:
         if not status or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             self.in_trouble()
-        if self.observer is not None:
-            self.observer.requested(self._host, request.method, status, seconds)
 
     def _refusal(self, request: Request, connection: HttpProtocol, body: bytes) -> ApiError:
         if connection.status == 401 and self._authorization is not None:

@@ -67,12 +67,13 @@ class Lane:
         self._idle.clear()
         try:
             for tries_left in reversed(range(MAX_TRIES)):
+                its_turn = request
                 if self._has_room and not self._waiting:
                     self._in_flight += 1
                 else:
-                    await self._wait_turn(ticket)
+                    its_turn = request.held_back(await self._wait_turn(ticket))
                 try:
-                    return await self._send_once(request)
+                    return await self._send_once(its_turn)
                 except ApiError as error:
                     if not _was_put_off(error) or not tries_left:
                         raise
@@ -105,9 +106,11 @@ class Lane:
         self._limit.answered(started=started, now=loop.time(), all_used=self.is_crowded)
         return response
 
-    async def _wait_turn(self, ticket: int) -> None:
-        """Wait for a place in flight and take it."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def _wait_turn(self, ticket: int) -> float:
+        """Wait for a place in flight and take it; return for how many seconds."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        turn: asyncio.Future[None] = loop.create_future()
         heapq.heappush(self._waiting, (ticket, turn))
         self._grant()
         try:
@@ -117,6 +120,7 @@ class Lane:
                 self._in_flight -= 1
                 self._grant()
             raise
+        return loop.time() - began
 
     def _grant(self) -> None:
         """Give the free places to those who wait longest, unless the server asked to wait."""

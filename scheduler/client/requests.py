@@ -72,6 +72,7 @@ class RateLimitedRequests:
         self._next = turn + self._interval_seconds
         if turn > now:
             await asyncio.sleep(turn - now)
+            request = request.held_back(turn - now)
         return await self._requests.send(request)
 
 

@@ -131,12 +131,16 @@ class StatusQueue(JobQueue[StatusPatch]):
         while True:
             job = self._by_uid.pop(uid, None)
             if job is not None:
+                self.observer.withdrawn(uid)
                 job.finished(None)
                 self._note_if_idle()
             sent = self._sent.get(uid)
             if sent is None:
                 return
             await sent.wait()
+
+    def _key(self, job: StatusPatch) -> str:
+        return job.pod.uid
 
     def _append(self, job: StatusPatch) -> None:
         self._by_uid[job.pod.uid] = job

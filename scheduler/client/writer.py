@@ -26,8 +26,10 @@ from scheduler.client.status_queue import StatusPatch, StatusQueue
 from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
+    from collections.abc import Sized
     from random import Random
 
+    from scheduler.client.background import WorkObserver
     from scheduler.client.http.request import Response
     from scheduler.client.requests import Requests
     from scheduler.client.status_queue import Newest
@@ -83,6 +85,10 @@ class WriterObserver(Protocol):
         """Count a write for which there was no room: queue `status` or `events`."""
         ...
 
+    def work_queue(self, name: str, queue: Sized, clock: Clock) -> WorkObserver:
+        """Return who counts the jobs of a queue, by whose length as many wait."""
+        ...
+
 
 class ApiWriter:
     """Writes to the API server. An async context manager; `drain` before leaving it loses nothing.
@@ -107,6 +113,9 @@ class ApiWriter:
         self._deletes = Lane(connection, AdaptiveLimit())
         self._status = StatusQueue(STATUS_CAPACITY)
         self._events: JobQueue[Job] = JobQueue("events", EVENT_CAPACITY)
+        if observer is not None:
+            for queue in (self._status, self._events):
+                queue.observer = observer.work_queue(queue.name, queue, clock)
         self._background = BackgroundLane(
             connection,
             [self._status, self._events],

@@ -82,6 +82,7 @@ class ConfigMapWatch:
         logging.getLogger("kopf").setLevel(logging.WARNING)
         for name in ("kopf.activities", "kopf._core.reactor.running", "kopf._cogs.clients"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
+        logging.getLogger("kopf._core.reactor.observation").addFilter(_is_no_failed_request)
         self._thread.start()
 
     async def stop(self) -> None:
@@ -111,7 +112,7 @@ class ConfigMapWatch:
             self._tell(self._seen, False)
             if time.monotonic() - began > _STEADY_SECONDS:
                 pause = _FIRST_PAUSE_SECONDS
-            logger.error(
+            logger.warning(
                 "Configuration is not followed at the moment; the scheduler goes on with what it has",
                 extra={"config_map": self._key, "error": why, "retry_seconds": pause},
             )
@@ -231,6 +232,11 @@ def _pem(what: str, pem: Pem | None) -> dict[str, Any]:
     if pem is None:
         return {}
     return {f"{what}_path": pem} if isinstance(pem, Path) else {f"{what}_data": base64.b64encode(pem)}
+
+
+def _is_no_failed_request(record: logging.LogRecord) -> bool:
+    """Whether to log it: of a request that fails kopf speaks as an error each time, and asks again or ends."""
+    return record.levelno < logging.ERROR
 
 
 def _note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -87,6 +87,16 @@ def _labels(key: Key) -> Labels:
     return (key,) if isinstance(key, str) else key
 
 
+def _as_go_writes(number: float) -> str:
+    """Write a positive number as Go does, which has an exponent from a million on."""
+    text = repr(float(number)).removesuffix(".0")
+    if number < 1e6 or not text.isdecimal():
+        return text
+    digits = text.rstrip("0")
+    fraction = f".{digits[1:]}" if digits[1:] else ""
+    return f"{digits[0]}{fraction}e+{len(text) - 1:02}"
+
+
 class Gauges(Family, defaultdict["Key", Number]):
     """Numbers that are set: labels' values -> number; without labels (), once that was looked up."""
 
@@ -141,8 +151,8 @@ class Histograms(Family, defaultdict["Key", Distribution]):
         defaultdict.__init__(self, new)
         if not labels:
             self[()] = new()
-        # As Go writes numbers below a million: a bucket is `le="1"` as it is in kube-scheduler, one query finds both.
-        self._les = [*(repr(float(bound)).removesuffix(".0") for bound in bounds), "+Inf"]
+        # A bucket is `le="1"` as it is in kube-scheduler: one query finds both.
+        self._les = [*map(_as_go_writes, bounds), "+Inf"]
 
     def series(self) -> Iterator[tuple[Labels, list[tuple[str, int]], float]]:
         for key, distribution in self.items():

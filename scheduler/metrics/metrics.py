@@ -20,6 +20,7 @@ from scheduler.metrics.families import Families, exponential_buckets
 from scheduler.metrics.loop import LoopMetrics
 from scheduler.metrics.plugin_refresh import RefreshMetrics
 from scheduler.metrics.rest_client import RestClientMetrics
+from scheduler.metrics.work_queues import WorkQueueMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,6 +53,7 @@ class Metrics:
     Attributes:
         families: all that is shown; others may add theirs.
         rest_client: is told of requests to the API server.
+        work_queue: shows a queue of writes, and gives who is told of its items.
         configuration: is told of configurations that are offered while it runs.
         loop: is told how late the main loop is.
         refreshes: is told of the background data of plugins.
@@ -61,6 +63,7 @@ class Metrics:
     def __init__(self) -> None:
         self.families = Families()
         self.rest_client = RestClientMetrics(self.families)
+        self.work_queue = WorkQueueMetrics(self.families).of
         self.configuration = ConfigurationMetrics(self.families)
         self.loop = LoopMetrics(self.families)
         self.refreshes = RefreshMetrics(self.families)
@@ -237,6 +240,12 @@ class Metrics:
         from scheduler.metrics.registry import registry_of
 
         return registry_of(self.families)
+
+    def process_began(self) -> float:
+        """Return when this process began, in Unix seconds; as /metrics says it."""
+        from scheduler.metrics.registry import process_began  # see `registry`
+
+        return process_began()
 
     def text(self, accept: str = "") -> tuple[bytes, Mapping[str, str]]:
         """Return what /metrics answers, and the answer's headers.

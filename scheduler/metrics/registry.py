@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import platform
+import time
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, GCCollector, Info, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler.version import VERSION
+from scheduler.version import KUBERNETES, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,6 +24,16 @@ _KINDS: Final = {
     "gauge": GaugeMetricFamily,
     "histogram": HistogramMetricFamily,
 }
+
+
+_IMPORTED_AT = time.time()
+
+
+def process_began() -> float:
+    """Return when this process began, in Unix seconds; where the system does not tell, when it was first asked."""
+    shown = {metric.name: metric for metric in ProcessCollector(registry=CollectorRegistry()).collect()}
+    began = shown.get("process_start_time_seconds")
+    return _IMPORTED_AT if began is None else began.samples[0].value
 
 
 class _Families(Collector):
@@ -45,11 +56,14 @@ def registry_of(families: Iterable[Family]) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(_Families(families))
     build = Info(
-        "custom_scheduler_build", "Always 1; the labels say which version runs, on what.", registry=registry
+        "custom_scheduler_build",
+        "Always 1; the labels say which version runs, which Kubernetes' scheduler it does as, and on what.",
+        registry=registry,
     )
     build.info(
         {
             "version": VERSION,
+            "kubernetes": KUBERNETES,
             "python_version": platform.python_version(),
             "implementation": platform.python_implementation(),
             "machine": platform.machine(),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scheduler.metrics.families import exponential_buckets
+
 if TYPE_CHECKING:
     from scheduler.metrics.families import Families
 
 _SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
+_BYTES = (64, 256, 512, *exponential_buckets(1024, 4, 8))
 _NO_ANSWER = "<error>"
 
 
@@ -15,31 +18,71 @@ class RestClientMetrics:
     """Fulfils `client.connection.RequestObserver`.
 
     Source:
-        kube-scheduler v1.36, staging/src/k8s.io/component-base/metrics/prometheus/restclient/metrics.go.
+        kube-scheduler v1.36, staging/src/k8s.io/component-base/metrics/prometheus/restclient/metrics.go, and what of it
+        is told when: staging/src/k8s.io/client-go/rest/request.go, request and Do.
     """
 
     def __init__(self, families: Families) -> None:
         self._requests = families.counters(
             "rest_client_requests_total",
-            "Requests to the API server, by status code, method and host; watches too.",
+            "Number of HTTP requests, partitioned by status code, method, and host; watches too.",
             "code host method",
         )
         self._seconds = families.histograms(
             "rest_client_request_duration_seconds",
-            "From sending a request to the end of its answer, in seconds; without watches.",
+            "Request latency in seconds, to the end of the answer. Broken down by verb, and host. Without watches.",
             "host verb",
             bounds=_SECONDS,
         )
+        self._limited = families.histograms(
+            "rest_client_rate_limiter_duration_seconds",
+            "How long a request was held back by this client, in seconds: by how many may be under way, by a rate that "
+            "is set, or because the server asked to come later. Broken down by verb, and host.",
+            "host verb",
+            bounds=_SECONDS,
+        )
+        self._sent = families.histograms(
+            "rest_client_request_size_bytes",
+            "Request size in bytes. Broken down by verb and host.",
+            "host verb",
+            bounds=_BYTES,
+        )
+        self._received = families.histograms(
+            "rest_client_response_size_bytes",
+            "Response size in bytes. Broken down by verb and host. Without watches.",
+            "host verb",
+            bounds=_BYTES,
+        )
 
-    def requested(self, host: str, method: str, status: int, seconds: float | None) -> None:
+    def requested(
+        self,
+        host: str,
+        method: str,
+        status: int,
+        seconds: float,
+        sent: int,
+        received: int | None,
+        limited_seconds: float,
+    ) -> None:
         """Count a request.
 
         Args:
             host: name and port.
             method: of HTTP.
             status: of the answer; 0 when there was none.
-            seconds: how long it took; None for a watch, which lasts as long as it is wanted.
+            seconds: how long it took, once it was sent.
+            sent: bytes of its body.
+            received: bytes of the answer's; None when there was none.
+            limited_seconds: how long it was held back before.
         """
+        self.watched(host, method, status)
+        of_kind = host, method
+        self._seconds[of_kind].observe(seconds)
+        self._limited[of_kind].observe(limited_seconds)
+        self._sent[of_kind].observe(sent)
+        if received is not None:
+            self._received[of_kind].observe(received)
+
+    def watched(self, host: str, method: str, status: int) -> None:
+        """Count a request for a watch, which lasts as long as it is wanted."""
         self._requests[str(status) if status else _NO_ANSWER, host, method].add()
-        if seconds is not None:
-            self._seconds[host, method].observe(seconds)

@@ -6,6 +6,9 @@ certificates and the headers of an authenticating proxy are not looked at: whoev
 For those whom the API server vouched for lately it is asked as often as it takes; for all others so often as
 `ReviewLimit` lets it, and beyond that they are told to come again.
 
+While it cannot be asked, its last word of a token and its owner holds for reading metrics, for an hour from when it was
+said: whoever looks at an outage needs them then.
+
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/server/options, authentication.go and authorization.go.
 """
@@ -24,7 +27,7 @@ from scheduler.client.http.request import Request
 from scheduler.client.resources import Resource
 from scheduler.errors import ApiError
 from scheduler.server import ALWAYS_ALLOWED
-from scheduler.server.messages import json_answer
+from scheduler.server.messages import status_answer
 from scheduler.server.review_limit import ReviewLimit
 
 if TYPE_CHECKING:
@@ -43,9 +46,13 @@ _SUBJECT_ACCESS_REVIEWS = Resource(
 _PRIVILEGED_GROUP = "system:masters"
 _REMEMBERED_SECONDS = 10.0
 _VOUCHED_SECONDS = 3600.0
-"""How long somebody is no stranger after the API server vouched for him: longer than any scraper sleeps."""
+"""How long somebody is no stranger after the API server vouched for him: longer than any scraper sleeps, and as long as
+tokens of pods are good for."""
+_READ_IN_OUTAGES = "/metrics"
 _REMEMBERED_ANSWERS = 1000
 _PATIENCE_SECONDS = 10.0
+_SCRAPE_PATIENCE_SECONDS = 2.0
+"""For an answer that there is a last word for: both reviews have to end before a scraper gives up, after ten."""
 _COMPLAINT_SECONDS = 60.0
 
 V = TypeVar("V")
@@ -113,7 +120,8 @@ class Access:
         # Apart, so that guesses push out nothing but guesses.
         self._nobody = _Remembered[bool](clock, _REMEMBERED_SECONDS)
         self._denied = _Remembered[bool](clock, _REMEMBERED_SECONDS)
-        self._vouched = _Remembered[bool](clock, _VOUCHED_SECONDS)
+        # Of a token whose it is; of a user, and of what he may, the user.
+        self._vouched = _Remembered[User](clock, _VOUCHED_SECONDS)
         self._limit = ReviewLimit(clock)
         self._complained_at = -_COMPLAINT_SECONDS
 
@@ -124,24 +132,27 @@ class Access:
             return None
         verb = request.method.lower()
         try:
-            user = await self._user(request.headers.get("authorization", ""), request.peer)
+            user = await self._user(request.headers.get("authorization", ""), path, request.peer)
             if user is None:
-                return _status(401, "Unauthorized", "Unauthorized")
+                return status_answer(401, "Unauthorized", "Unauthorized")
             allowed = _PRIVILEGED_GROUP in user.groups or await self._may(user, verb, path, request.peer)
         except _TooManyStrangersError as error:
             self._complain_of(request.peer)
             return _later(error.seconds)
-        except ApiError as error:
-            _complain("Cannot ask whether a request is allowed", _SUBJECT_ACCESS_REVIEWS, error)
-            return _status(500, "InternalError", "Internal Server Error: cannot ask the API server")
+        except ApiError:
+            return status_answer(500, "InternalError", "Internal Server Error: cannot ask the API server")
         if not allowed:
             message = f'forbidden: User "{user.username}" cannot {verb} path "{path}"'
-            return _status(403, "Forbidden", message)
+            return status_answer(403, "Forbidden", message)
         request.is_let_in = user is not _ANONYMOUS
         return None
 
-    async def _user(self, authorization: str, peer: str) -> User | None:
-        """Return who asks; None for a token that is nobody's, or cannot be shown to the API server now."""
+    async def _user(self, authorization: str, path: str, peer: str) -> User | None:
+        """Return who asks; None for a token that is nobody's, or cannot be shown to the API server now.
+
+        Raises:
+            _TooManyStrangersError: it is not shown.
+        """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -150,19 +161,27 @@ class Access:
         user = self._users.get(key)
         if user is not None or self._nobody.get(key):
             return user
+        last_word = self._last_word(key, path)
         try:
-            answer = await self._asked(peer, [key], _TOKEN_REVIEWS, {"token": token}, _TokenReview)
+            answer = await self._asked(peer, [key], _TOKEN_REVIEWS, {"token": token}, _TokenReview, last_word)
         except ApiError as error:
-            _complain("Cannot ask whose a token is", _TOKEN_REVIEWS, error)
-            return None
+            _complain("Cannot ask whose a token is", _TOKEN_REVIEWS, error, last_word)
+            return last_word
         if not answer.status.authenticated:
             self._nobody.put(key, True)
+            self._vouched.forget(key)
             return None
         self._users.put(key, answer.status.user)
-        self._vouched.put(key, True)
+        self._vouched.put(key, answer.status.user)
         return answer.status.user
 
     async def _may(self, user: User, verb: str, path: str, peer: str) -> bool:
+        """Say whether somebody may do that.
+
+        Raises:
+            ApiError: the API server cannot be asked, and there is no last word of it that holds.
+            _TooManyStrangersError: it is not asked.
+        """
         who = msgspec.json.encode(user)
         of_user, key = _digest(who), _digest(who, verb, path)
         if self._allowed.get(key) or self._denied.get(key):
@@ -174,17 +193,38 @@ class Access:
             "extra": user.extra,
             "nonResourceAttributes": {"path": path, "verb": verb},
         }
-        answer = await self._asked(peer, [of_user, key], _SUBJECT_ACCESS_REVIEWS, spec, _AccessReview)
+        last_word = self._last_word(key, path)
+        try:
+            answer = await self._asked(
+                peer, [of_user, key], _SUBJECT_ACCESS_REVIEWS, spec, _AccessReview, last_word
+            )
+        except ApiError as error:
+            _complain("Cannot ask whether a request is allowed", _SUBJECT_ACCESS_REVIEWS, error, last_word)
+            if last_word is None:
+                raise
+            return True
         allowed = answer.status.allowed and not answer.status.denied
         (self._allowed if allowed else self._denied).put(key, True)
         if allowed:
-            self._vouched.put(key, True)
+            self._vouched.put(key, user)
             if user is not _ANONYMOUS:
-                self._vouched.put(of_user, True)
+                self._vouched.put(of_user, user)
+        else:
+            self._vouched.forget(key)
         return allowed
 
+    def _last_word(self, key: bytes, path: str) -> User | None:
+        """Return whom the API server vouched for when it was asked last, where that is enough if it cannot be asked."""
+        return self._vouched.get(key) if path == _READ_IN_OUTAGES else None
+
     async def _asked(
-        self, peer: str, keys: Sequence[bytes], resource: Resource, spec: dict[str, Any], kind: type[V]
+        self,
+        peer: str,
+        keys: Sequence[bytes],
+        resource: Resource,
+        spec: dict[str, Any],
+        kind: type[V],
+        last_word: User | None,
     ) -> V:
         """Ask the API server, unless it is asked about too many strangers already.
 
@@ -194,13 +234,14 @@ class Access:
             ApiError: as of `_review`.
             _TooManyStrangersError: it is not asked.
         """
+        patience = _PATIENCE_SECONDS if last_word is None else _SCRAPE_PATIENCE_SECONDS
         if any(self._vouched.get(key) for key in keys):
-            return await self._review(resource, spec, kind)
+            return await self._review(resource, spec, kind, patience)
         seconds = self._limit.begin(peer)
         if seconds:
             raise _TooManyStrangersError(seconds)
         try:
-            return await self._review(resource, spec, kind)
+            return await self._review(resource, spec, kind, patience)
         finally:
             self._limit.end()
 
@@ -210,7 +251,7 @@ class Access:
             self._complained_at = now
             logger.warning("Too many strangers ask, so some are told to come again", extra={"one_from": peer})
 
-    async def _review(self, resource: Resource, spec: dict[str, Any], kind: type[V]) -> V:
+    async def _review(self, resource: Resource, spec: dict[str, Any], kind: type[V], patience: float) -> V:
         """Ask the API server.
 
         Raises:
@@ -218,7 +259,7 @@ class Access:
         """
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
         answer = await self._connection.send(
-            Request("POST", resource.path(), msgspec.json.encode(body), timeout_seconds=_PATIENCE_SECONDS)
+            Request("POST", resource.path(), msgspec.json.encode(body), timeout_seconds=patience)
         )
         try:
             return msgspec.json.decode(answer.body, type=kind)
@@ -238,6 +279,9 @@ class _Remembered(Generic[V]):
         until, answer = self._answers.get(key, (0.0, None))
         return answer if self._clock() < until else None
 
+    def forget(self, key: bytes) -> None:
+        self._answers.pop(key, None)
+
     def put(self, key: bytes, answer: V) -> None:
         self._answers.pop(key, None)
         self._answers[key] = (self._clock() + self._seconds, answer)
@@ -254,30 +298,18 @@ def _digest(*parts: str | bytes) -> bytes:
     return found.digest()
 
 
-def _complain(what: str, resource: Resource, error: ApiError) -> None:
-    fields = {"status": error.status, "error": str(error)}
+def _complain(what: str, resource: Resource, error: ApiError, last_word: User | None) -> None:
+    fields: dict[str, Any] = {"status": error.status, "error": str(error)}
+    if last_word is not None:
+        fields["last_word_holds_for"] = last_word.username
     if error.status == 403:
         fields["fix"] = f"allow create on {resource}, as the ClusterRole system:auth-delegator does"
     logger.warning(what, extra=fields)
-
-
-def _status(code: int, reason: str, message: str, **more: Any) -> messages.Answer:
-    body = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason,
-        "code": code,
-        **more,
-    }
-    return json_answer(body, code)
 
 
 def _later(seconds: float) -> messages.Answer:
     """Say when to come again, as an API server says it."""
     whole = max(1, math.ceil(seconds))
     message = "too many users ask that are not known yet, please try again later"
-    answer = _status(429, "TooManyRequests", message, details={"retryAfterSeconds": whole})
+    answer = status_answer(429, "TooManyRequests", message, details={"retryAfterSeconds": whole})
     return answer._replace(headers={"Retry-After": str(whole)})

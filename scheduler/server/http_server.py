@@ -20,6 +20,7 @@ from scheduler.server.door import Door
 from scheduler.server.health import health_pages
 from scheduler.server.messages import JSON, Answer, Page, json_answer
 from scheduler.server.pod_resources import CONTENT_TYPE, pod_resources_text
+from scheduler.server.zpages import zpages
 from scheduler.version import VERSION
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from scheduler.server.access import Access
     from scheduler.server.health import Check
     from scheduler.server.messages import Handler, Request
+    from scheduler.server.zpages import Process
 
     Metrics = Callable[[str], tuple[bytes, Mapping[str, str]]]
 
@@ -44,7 +46,7 @@ _LONGEST_REQUEST_BYTES = 1024 * 1024
 
 def application(
     *,
-    metrics: Metrics,
+    metrics: Metrics | None,
     live: Mapping[str, Check],
     ready: Mapping[str, Check],
     health: Mapping[str, Check] | None = None,
@@ -52,6 +54,7 @@ def application(
     pods: Callable[[], Iterable[PodInfo]] | None = None,
     is_leading: Callable[[], bool] = lambda: True,
     explain: Callable[[str], Mapping[str, Any] | None] | None = None,
+    process: Process | None = None,
     access: Access | None = None,
     more: Sequence[Page] = (),
     longest_request_bytes: int = _LONGEST_REQUEST_BYTES,
@@ -60,7 +63,7 @@ def application(
     """Build the server's pages.
 
     Args:
-        metrics: gives the body and the headers of /metrics for an Accept header.
+        metrics: gives the body and the headers of /metrics for an Accept header; None is no such page.
         live: check's name -> check, of /livez; they fail when only a restart can help.
         ready: the same of /readyz; they fail while no pod is placed, or none any more.
         health: the same of /healthz; None is those of /livez.
@@ -68,6 +71,7 @@ def application(
         pods: what /metrics/resources shows; None is no such page.
         is_leading: whether /metrics/resources shows anything: several schedulers would all show the same.
         explain: tells of a pod by `namespace/name`, None if it is unknown; None is no such page.
+        process: what /statusz and /flagz tell of; None is no such pages.
         access: who may see what; None is everybody everything.
         more: further pages.
         longest_request_bytes: what is sent to any page is at most so long.
@@ -77,19 +81,21 @@ def application(
         *health_pages("/healthz", live if health is None else health),
         *health_pages("/livez", live),
         *health_pages("/readyz", ready),
-        Page("/metrics", _metrics(metrics)),
         Page("/version", _version),
     ]
+    if metrics is not None:
+        pages.append(Page("/metrics", _metrics(metrics)))
     if configuration is not None:
         pages.append(Page("/configz", _json(lambda: _configz(configuration()))))
     if pods is not None:
         pages.append(Page("/metrics/resources", _pod_resources(pods, is_leading)))
     if explain is not None:
         pages.append(Page("/debug/explain/{namespace}/{name}", _explanation(explain)))
-    paths = msgspec.json.encode({"paths": sorted(page.path for page in (*pages, *more))})
-    return Application(
-        [Page("/", _json(lambda: paths)), *pages, *more], access, longest_request_bytes, turned_away
-    )
+    pages += more
+    if process is not None:
+        pages += zpages(process, pages)
+    paths = msgspec.json.encode({"paths": sorted(page.path for page in pages)})
+    return Application([Page("/", _json(lambda: paths)), *pages], access, longest_request_bytes, turned_away)
 
 
 @dataclass(frozen=True, slots=True)

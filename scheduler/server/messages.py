@@ -62,6 +62,21 @@ def json_answer(content: Any, status: int = 200) -> Answer:
     return Answer(msgspec.json.encode(content), status, JSON)
 
 
+def status_answer(code: int, reason: str, message: str, **more: Any) -> Answer:
+    """Return a refusal in Kubernetes' words."""
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+        **more,
+    }
+    return json_answer(body, code)
+
+
 Handler = Callable[[Request], Awaitable[Answer]]
 
 

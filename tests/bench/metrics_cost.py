@@ -25,7 +25,7 @@ _PODS = 400
 _RUNS = 15
 _TOLD = (
     "extension_point", "plugin", "evaluated", "node_loop", "permit_wait", "incoming", "hint_asked", "event_handled",
-    "decided", "attempted", "bound", "binding", "undecodable", "listed", "watch_ended", "bind_answered", "dropped",
+    "decided", "attempted", "bound", "undecodable", "listed", "watch_ended", "bind_answered", "dropped",
 )  # fmt: skip
 
 _Call = tuple[str, tuple[Any, ...]]

@@ -90,7 +90,7 @@ def test_kopf_that_died_is_told_of_and_begun_again(tmp_path: Path, caplog: pytes
             server.store.create("configmaps", {"metadata": {"name": "cs"}, "data": {"text": "one"}})
             kubeconfig = tmp_path / "kubeconfig"
             heard = Heard(kubeconfig)
-            with caplog.at_level(logging.ERROR, "scheduler.controllers"):
+            with caplog.at_level(logging.WARNING, "scheduler.controllers"):
                 heard.watch.start()
                 await until(lambda: heard.ups)
 
@@ -105,6 +105,26 @@ def test_kopf_that_died_is_told_of_and_begun_again(tmp_path: Path, caplog: pytes
             assert not [each for each in threading.enumerate() if each.name == "kopf"]
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_server_that_is_away_is_no_error_of_the_log(
+    tmp_path: Path, retries: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.controllers.config_map_watch._RETRIES", retries)
+
+    async def scenario() -> None:
+        async with ApiServer() as server:
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        heard = Heard(kubeconfig)
+        heard.watch.start()
+        await until(lambda: heard.ups)
+        await heard.watch.stop()
+
+    asyncio.run(scenario())
+    told = {(record.levelname, record.message) for record in caplog.records if record.levelno > logging.INFO}
+    message = "Configuration is not followed at the moment; the scheduler goes on with what it has"
+    assert told == {("WARNING", message)}
 
 
 @pytest.mark.parametrize("when", ["at once", "while it cannot log in"])

@@ -154,7 +154,7 @@ def test_what_is_printed_makes_a_scheduler_ask_over_https_and_one_file_decides(
     config: Path, tmp_path: Path
 ) -> None:
     async def test(server: ApiServer) -> None:
-        flags = ("--config", config, "--bind", "--cert-dir", tmp_path / "kept")
+        flags = ("--config", config, "--bind", "--cert-dir", tmp_path / "kept", "-v", "2")
         async with serving(server, tmp_path, *flags) as served:
             assert served.told.url_prefix == f"https://127.0.0.1:{served.port}"
             assert (served.told.weight, served.told.node_cache_capable) == (3, True)

@@ -198,7 +198,9 @@ async def test_preemptions_are_counted(tmp_path: Path) -> None:
         assert value(daemon, "scheduler_preemption_attempts_total") >= 1
         assert value(daemon, "scheduler_preemption_victims_count") == 1
         assert value(daemon, "scheduler_preemption_victims_sum") == 2
-        assert value(daemon, "scheduler_preemption_goroutines_execution_total", result="success") == 1
+        told = "scheduler_preemption_goroutines"
+        assert value(daemon, f"{told}_execution_total", result="success") == 1
+        assert value(daemon, f"{told}_duration_seconds_count", result="success") == 1
 
 
 @virtually

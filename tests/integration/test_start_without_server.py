@@ -79,6 +79,7 @@ def test_it_waits_lives_is_not_ready_and_places_pods_once_the_server_is_there(tm
             await until(lives)
             assert (await page(pages, "/readyz"))[0] == 500
             assert "waiting for the API server" in (await page(pages, "/readyz/api-server"))[1]
+            assert (await page(pages, "/metrics"))[0] == 404
             assert process.returncode is None
 
             async with ApiServer(port=server_port) as server:

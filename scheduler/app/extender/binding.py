@@ -76,7 +76,7 @@ class ExtenderBinding:
         if not status.is_success:
             self._cache.forget(pod.uid)
             raise SchedulerError(f"pod {pod.key}: {status.message}") from status.error
-        logger.info("Pod bound", extra={"pod": pod.key, "node": request.node_name})
+        logger.debug("Pod bound", extra={"pod": pod.key, "node": request.node_name})
 
     async def _pod(self, request: BindingRequest) -> PodInfo:
         """Return the pod that is meant: as it was seen last, or, where it was not seen yet, as it is."""

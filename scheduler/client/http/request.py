@@ -21,6 +21,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         params: the query.
         timeout_seconds: until the answer is there, connecting included.
         accept: the form the answer is to have.
+        limited_seconds: how long it was held back on this side before it was sent.
     """
 
     method: str
@@ -30,6 +31,11 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     params: Mapping[str, str] = {}
     timeout_seconds: float = 30.0
     accept: str = JSON
+    limited_seconds: float = 0.0
+
+    def held_back(self, seconds: float) -> Request:
+        """Return it as one that was held back for so much longer."""
+        return msgspec.structs.replace(self, limited_seconds=self.limited_seconds + seconds)
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"

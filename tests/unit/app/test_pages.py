@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -22,6 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
+FLAGZ = """
+custom-scheduler flagz
+Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for \
+debugging purposes only.
+v=2
+"""
+
+
 class FakeDaemon:
     """As much of a daemon as its pages read."""
 
@@ -39,7 +49,7 @@ def told(
 ) -> None:
     async def scenario() -> None:
         daemon, stop = FakeDaemon(), asyncio.Event()
-        app = pages(daemon, default(), stop=stop, clock=ManualClock())  # type: ignore[arg-type]
+        app = pages(daemon, default(), stop=stop, clock=ManualClock(), flags={"v": "2"})  # type: ignore[arg-type]
         async with serving(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
 
             async def ask(path: str) -> str:
@@ -88,6 +98,19 @@ def test_a_daemon_whose_plugins_rest_is_not_ready() -> None:
         )
         assert await ask("/livez") == "ok"
         assert await ask("/healthz") == "ok"
+
+    told(story)
+
+
+def test_the_status_is_of_this_very_process() -> None:
+    async def story(_: FakeDaemon, __: asyncio.Event, ask: Callable[[str], Awaitable[str]]) -> None:
+        metrics = await ask("/metrics")
+        (began,) = re.findall("^process_start_time_seconds (.*)$", metrics, re.MULTILINE)
+        started = datetime.fromtimestamp(float(began), UTC).ctime()
+        told = await ask("/statusz")
+        assert f"Started: {started[:-4]}UTC {started[-4:]}\n" in told
+        assert "Paths: /configz /debug /flagz /healthz /livez /metrics /readyz /version\n" in told
+        assert await ask("/flagz") == FLAGZ
 
     told(story)
 

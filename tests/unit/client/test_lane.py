@@ -23,6 +23,7 @@ class Server:
 
     def __init__(self) -> None:
         self.came: list[tuple[str, float]] = []
+        self.held_back: list[float] = []
         self.refusals: dict[str, list[ApiError]] = {}
         self.under_way = 0
         self.most_under_way = 0
@@ -30,6 +31,7 @@ class Server:
     async def send(self, request: Request) -> Response:
         name = request.path
         self.came.append((name, asyncio.get_running_loop().time()))
+        self.held_back.append(request.limited_seconds)
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
@@ -59,6 +61,18 @@ async def test_requests_go_in_the_order_they_came_and_no_more_than_the_limit_at_
     assert server.names == "abcdefgh"
     assert server.most_under_way == 3
     assert [when for _, when in server.came] == [0, 0, 0, 1, 1, 1, 2, 2]
+
+
+@virtually
+async def test_a_request_knows_how_long_each_of_its_tries_was_held_back():
+    server = Server()
+    at = lane(server, 1)
+    server.refusals["b"] = [busy(10.0)]
+
+    await asyncio.gather(*(at.send(Request("POST", name)) for name in "abc"))
+
+    held_back = list(zip(server.names, server.held_back, strict=True))
+    assert held_back == [("a", 0), ("b", 1), ("b", 10), ("c", 12)]
 
 
 @virtually

@@ -12,9 +12,11 @@ class Answering:
 
     def __init__(self) -> None:
         self.times: list[float] = []
+        self.held_back: list[float] = []
 
     async def send(self, request: Request) -> Response:
         self.times.append(asyncio.get_running_loop().time())
+        self.held_back.append(round(request.limited_seconds, 3))
         return Response(200, b"")
 
 
@@ -41,3 +43,14 @@ def test_without_a_burst_every_request_waits_for_its_turn() -> None:
 
 def test_after_a_pause_no_more_than_the_burst_goes_out_at_once() -> None:
     assert sent_at(3, qps=1, burst=2, pause_seconds=100) == [0.0, 0.0, 1.0, 101.0, 101.0, 102.0]
+
+
+def test_a_request_knows_how_long_it_was_held_back() -> None:
+    async def scenario() -> list[float]:
+        answering = Answering()
+        limited = RateLimitedRequests(answering, qps=2, burst=1)
+        before = Request("GET", "/").held_back(4.0)  # as a lane before it may have done
+        await asyncio.gather(*(limited.send(before) for _ in range(3)))
+        return answering.held_back
+
+    assert virtual_time.run(scenario()) == [4.0, 4.5, 5.0]

@@ -21,32 +21,68 @@ PODS = "/api/v1/pods"
 
 
 class Told:
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, str, int, bool]] = []  # host, method, status, whether it was timed
+    """Notes who was asked and what came of it, the bytes sent and received, and watches."""
 
-    def requested(self, host: str, method: str, status: int, seconds: float | None) -> None:
-        assert seconds is None or seconds >= 0
-        self.requests.append((host, method, status, seconds is not None))
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, int]] = []
+        self.bytes: list[tuple[int, int | None]] = []
+        self.limited: list[float] = []
+        self.watches: list[tuple[str, str, int]] = []
+
+    def requested(
+        self,
+        host: str,
+        method: str,
+        status: int,
+        seconds: float,
+        sent: int,
+        received: int | None,
+        limited_seconds: float,
+    ) -> None:
+        assert seconds >= 0
+        self.requests.append((host, method, status))
+        self.bytes.append((sent, received))
+        self.limited.append(limited_seconds)
+
+    def watched(self, host: str, method: str, status: int) -> None:
+        self.watches.append((host, method, status))
 
 
 @pytest.mark.parametrize(
-    ("step", "status"),
+    ("step", "status", "received"),
     [
-        pytest.param(Answer(201), 201, id="an answer"),
-        pytest.param(failure(409, "Conflict"), 409, id="a refusal"),
-        pytest.param(NoAnswer(), 0, id="no answer"),
-        pytest.param(Answer(after=60.0), 0, id="an answer that comes too late"),
+        pytest.param(Answer(201, b"x" * 70), 201, 70, id="an answer"),
+        pytest.param(Answer(204, b""), 204, 0, id="an empty one"),
+        pytest.param(Answer(409, b"not so"), 409, 6, id="a refusal"),
+        pytest.param(NoAnswer(), 0, None, id="no answer"),
+        pytest.param(Answer(after=60.0), 0, None, id="an answer that comes too late"),
     ],
 )
 @virtually
-async def test_a_request_is_told_with_its_status_and_time(step: Step, status: int) -> None:
+async def test_a_request_is_told_with_its_status_and_sizes(
+    step: Step, status: int, received: int | None
+) -> None:
     async with scripted_server() as server, server.connection() as connection:
         connection.observer = told = Told()
         server.script("POST", PODS, step)
         with suppress(ApiError):
             await connection.send(Request("POST", PODS, b"{}"))
 
-        assert told.requests == [("localhost", "POST", status, True)]
+        assert told.requests == [("localhost", "POST", status)]
+        assert told.bytes == [(2, received)]
+        assert told.watches == []
+
+
+@virtually
+async def test_what_was_held_back_is_told_with_the_request() -> None:
+    async with scripted_server() as server, server.connection() as connection:
+        connection.observer = told = Told()
+        server.script("GET", PODS, Answer(), Answer())
+        await connection.send(Request("GET", PODS))
+        await connection.send(Request("GET", PODS).held_back(0.5).held_back(1.0))
+
+        assert told.limited == [0.0, 1.5]
+        assert told.bytes == [(0, 2), (0, 2)]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +95,7 @@ async def test_a_request_is_told_with_its_status_and_time(step: Step, status: in
     ],
 )
 @virtually
-async def test_a_watch_is_told_when_it_begins_and_not_timed(step: Step, status: int) -> None:
+async def test_a_watch_is_told_when_it_begins_and_neither_timed_nor_measured(step: Step, status: int) -> None:
     async with scripted_server() as server, server.connection() as connection:
         connection.observer = told = Told()
         server.script("GET", PODS, step)
@@ -67,7 +103,8 @@ async def test_a_watch_is_told_when_it_begins_and_not_timed(step: Step, status: 
             async for _ in connection.stream(Request("GET", PODS), silence_seconds=5):
                 pass
 
-        assert told.requests == [("localhost", "GET", status, False)]
+        assert told.watches == [("localhost", "GET", status)]
+        assert told.requests == []
 
 
 @virtually

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.client import writer as writer_module
+from scheduler.client.background import NoWorkObserver
 from scheduler.client.connection import CONNECTION_LOST
 from scheduler.client.http.request import Request
 from scheduler.client.writer import ApiWriter
@@ -19,8 +20,9 @@ from tests.virtual_time import LoopClock
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sized
 
+    from scheduler.clock import Clock
     from scheduler.objects.pod import PodInfo
 
 
@@ -41,6 +43,9 @@ class Counter:
 
     def dropped(self, queue: str) -> None:
         self.drops.append(queue)
+
+    def work_queue(self, name: str, queue: Sized, clock: Clock) -> NoWorkObserver:
+        return NoWorkObserver()
 
 
 class Note:

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 _NO_BATCHING = "opportunistic batching does not exist here: pods alike share kept verdicts instead"
 
+_NO_TRANSPORT_CACHE = "client-go shares transports between clients; here there is one connection pool"
+_EXEC_PLUGINS = (
+    "what a credential plugin gives is asked for again when it expires; no certificate's age is kept"
+)
+
 FAMILIES = {
+    "rest_client_exec_plugin_certificate_rotation_age": _EXEC_PLUGINS,
+    "rest_client_exec_plugin_ttl_seconds": _EXEC_PLUGINS,
+    "rest_client_transport_cache_entries": _NO_TRANSPORT_CACHE,
+    "rest_client_transport_cert_rotation_gc_calls_total": _NO_TRANSPORT_CACHE,
+    "rest_client_transport_create_calls_total": _NO_TRANSPORT_CACHE,
+    "kube_pod_resource_request": "it is at /metrics/resources",
     "scheduler_batch_attempts_total": _NO_BATCHING,
     "scheduler_batch_cache_flushed_total": _NO_BATCHING,
     "scheduler_get_node_hint_duration_seconds": _NO_BATCHING,
     "scheduler_store_schedule_results_duration_seconds": _NO_BATCHING,
 }
 """Family -> why. Of those that only feature gates bring, none that is off by default is looked for."""
+
+NEVER = {
+    "kubernetes_build_info": "it says which build of Kubernetes runs, and this is none. With our own version "
+    "KubeVersionMismatch of the mixins would fire at every cluster, and with Kubernetes' it would be made up; "
+    "custom_scheduler_build_info has both, each under its name",
+}
+"""Family that the record leaves out -> why it must not be shown."""
 
 VALUES = {
     ("scheduler_event_handling_duration_seconds", "event"): {

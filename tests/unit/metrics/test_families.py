@@ -50,6 +50,9 @@ def test_bounds_have_the_rounding_errors_of_go() -> None:
         pytest.param(0.00002, "2e-05", id="a smaller one"),
         pytest.param(655.36, "655.36", id="seconds"),
         pytest.param(524288, "524288", id="a large whole number"),
+        pytest.param(2592000, "2.592e+06", id="a larger one"),
+        pytest.param(16777216, "1.6777216e+07", id="all its digits"),
+        pytest.param(1000000, "1e+06", id="one digit"),
     ],
 )
 def test_bounds_are_written_as_go_writes_them(bound: float, text: str) -> None:

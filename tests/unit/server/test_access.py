@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from scheduler.client.http.request import Request, Response
+
 USERS = {
     "of-prometheus": {
         "username": "system:serviceaccount:monitoring:prometheus",
@@ -43,7 +45,7 @@ class Reviewer:
 
     Attributes:
         asked: path, body.
-        broken: path -> the status it answers with instead.
+        broken: path -> the status it answers with instead; 0 is no answer.
         garbled: whether its answers are of another kind.
     """
 
@@ -55,6 +57,10 @@ class Reviewer:
     async def answer(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.asked.append((request.path, body))
+        if self.broken.get(request.path) == 0:
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
         if request.path in self.broken:
             return web.json_response({"message": "broken"}, status=self.broken[request.path])
         if self.garbled:
@@ -80,6 +86,7 @@ class Scene:
     """A guarded server, who it asks, and the time."""
 
     access: Access
+    connection: ApiConnection
     port: int
 
     def __init__(self, reviewer: Reviewer) -> None:
@@ -94,10 +101,15 @@ class Scene:
             return response.status, await response.text()
 
     @asynccontextmanager
-    async def asking(self, path: str, authorization: str = "") -> AsyncIterator[aiohttp.ClientResponse]:
+    async def asking(
+        self, path: str, authorization: str = "", method: str = "GET"
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         headers = {"Authorization": authorization} if authorization else {}
         url = f"http://127.0.0.1:{self.port}{path}"
-        async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as response:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(method, url, headers=headers) as response,
+        ):
             yield response
 
 
@@ -117,6 +129,7 @@ async def scene(folder: Path, **options: Any) -> AsyncIterator[Scene]:
     try:
         async with ApiConnection(Endpoint("http://localhost", unix_socket=folder / "api")) as connection:
             made.append(Scene(reviewer))
+            made[0].connection = connection
             access = made[0].access = Access(connection, clock=now, **options)
             async with serving(some_pages(access=access), "127.0.0.1", 0) as port:
                 made[0].port = port
@@ -148,6 +161,8 @@ def run(folder: Path, story: Callable[[Scene], Any], **options: Any) -> None:
         pytest.param(METRICS, "bearer  of-prometheus", 200, id="however it is written"),
         pytest.param("/version", "Bearer of-prometheus", 403, id="may read one page and not another"),
         pytest.param("/version", "Bearer of-an-admin", 200, id="an administrator reads everything"),
+        pytest.param("/statusz", "", 403, id="what the process is, is not for everybody"),
+        pytest.param("/flagz", "Bearer of-prometheus", 403, id="nor are its flags"),
         pytest.param("/nothing", "", 403, id="what is not there is not shown either"),
         pytest.param("/nothing", "Bearer of-an-admin", 404, id="but to those who may know"),
     ],
@@ -251,6 +266,94 @@ def test_nobody_is_let_in_while_the_api_server_does_not_answer(
 
         it.reviewer.broken.clear()
         assert await it.status_of(METRICS, "Bearer of-prometheus") == 200
+
+    run(tmp_path, story)
+
+
+HOUR = 3600.0
+PROMETHEUS = "Bearer of-prometheus"
+
+
+@pytest.mark.parametrize("broken", [[TOKEN_REVIEWS], [ACCESS_REVIEWS], [TOKEN_REVIEWS, ACCESS_REVIEWS]])
+@pytest.mark.parametrize("status", [0, 403, 429, 503])
+def test_metrics_are_read_for_an_hour_by_the_last_word_of_an_api_server_that_cannot_be_asked(
+    tmp_path: Path, broken: list[str], status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(it: Scene) -> None:
+        assert await it.status_of(METRICS, PROMETHEUS) == 200
+        it.reviewer.broken = dict.fromkeys(broken, status)
+        for it.now in (10.0, 1000.0, HOUR - 1):
+            assert await it.status_of(METRICS, PROMETHEUS) == 200
+            assert vars(caplog.records[-1])["last_word_holds_for"] == USERS["of-prometheus"]["username"]
+        assert len(it.reviewer.asked) > 6, "it is asked all the same"
+
+        it.now = HOUR
+        assert await it.status_of(METRICS, PROMETHEUS) in {401, 500}
+        it.reviewer.broken.clear()
+        assert await it.status_of(METRICS, PROMETHEUS) == 200
+
+    run(tmp_path, story)
+
+
+def test_the_last_word_is_for_metrics_and_for_whom_it_was_said(tmp_path: Path) -> None:
+    async def story(it: Scene) -> None:
+        assert await it.status_of(METRICS, PROMETHEUS) == 200
+        assert await it.status_of("/version", "Bearer of-an-admin") == 200
+        assert await it.status_of(METRICS, "Bearer of-nobody-much") == 403
+        it.now = 100.0
+        it.reviewer.broken = {TOKEN_REVIEWS: 503, ACCESS_REVIEWS: 503}
+        assert await it.status_of("/version", "Bearer of-an-admin") == 401, "of another page nothing holds"
+        assert await it.status_of(METRICS, "Bearer of-an-admin") == 200, "an administrator reads everything"
+        assert await it.status_of(METRICS, "Bearer of-nobody-much") == 500, "he was never allowed"
+        assert await it.status_of(METRICS, "Bearer another") == 401
+        assert await it.status_of(METRICS) == 500
+        async with it.asking(METRICS, PROMETHEUS, method="POST") as response:
+            assert response.status == 500, "reading was allowed, and nothing else"
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("revoked", "refused", "later"),
+    [
+        pytest.param("token", 401, 401, id="a token"),
+        pytest.param("right", 403, 500, id="the right to read"),
+    ],
+)
+def test_what_the_api_server_has_taken_back_does_not_come_back_in_an_outage(
+    tmp_path: Path, revoked: str, refused: int, later: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(it: Scene) -> None:
+        assert await it.status_of(METRICS, PROMETHEUS) == 200
+        it.now = 10.0
+        if revoked == "token":
+            monkeypatch.delitem(USERS, "of-prometheus")
+        else:
+            monkeypatch.setattr(f"{__name__}.ALLOWED", set())
+        assert await it.status_of(METRICS, PROMETHEUS) == refused
+        it.now = 20.0
+        it.reviewer.broken = {TOKEN_REVIEWS: 503, ACCESS_REVIEWS: 503}
+        assert await it.status_of(METRICS, PROMETHEUS) == later
+
+    run(tmp_path, story)
+
+
+def test_a_scraper_has_its_answer_in_time_from_a_server_that_says_nothing(tmp_path: Path) -> None:
+    async def story(it: Scene) -> None:
+        assert await it.status_of(METRICS, PROMETHEUS) == 200
+        patience: list[float] = []
+        send = it.connection.send
+
+        async def noted(request: Request) -> Response:
+            patience.append(request.timeout_seconds)
+            return await send(request)
+
+        it.connection.send = noted  # type: ignore[method-assign, assignment]
+        it.now = 10.0
+        assert await it.status_of(METRICS, PROMETHEUS) == 200
+        assert await it.status_of("/version", PROMETHEUS) == 403
+        assert await it.status_of(METRICS) == 403
+        assert patience == [2.0, 2.0, 10.0, 10.0]
 
     run(tmp_path, story)
 

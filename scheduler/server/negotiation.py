@@ -1,0 +1,92 @@
+"""In which form a page is wanted, by the Accept header.
+
+Source:
+    kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from scheduler.server.messages import JSON, status_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.server.messages import Answer
+
+TEXT = "text/plain"
+YAML = "application/yaml"
+_SERVED = (JSON, YAML, TEXT)
+_VERSIONS = ("v1beta1", "v1alpha1")
+
+
+class Form(NamedTuple):
+    """How a page is written: in which media type, and, unless that is text, as which version of its kind."""
+
+    media_type: str
+    version: str = ""
+
+
+class _Wanted(NamedTuple):
+    """One clause of an Accept header."""
+
+    media_type: str
+    parameters: Mapping[str, str]
+    quality: float
+
+
+def negotiated(accept: str, group: str, kind: str) -> Form | None:
+    """Return the form of a page that is text for people, and else a kind of a group, told by `as`, `g` and `v`.
+
+    None if it is wanted in no form that it has; nothing in the header is text.
+    """
+    if not accept.strip():
+        return Form(TEXT)
+    for wanted in _clauses(accept):
+        parameters = wanted.parameters
+        if parameters.get("stream") or parameters.get("sv"):
+            continue
+        target = {name: value for name, value in parameters.items() if name in {"as", "g", "v"}}
+        version = target.get("v", "")
+        for served in _SERVED:
+            if not _matches(wanted.media_type, served):
+                continue
+            if served == TEXT:
+                if not target:
+                    return Form(TEXT)
+            elif version in _VERSIONS and target == {"as": kind, "g": group, "v": version}:
+                return Form(served, version)
+    return None
+
+
+def not_acceptable() -> Answer:
+    """Say in which forms there is something."""
+    message = f"only the following media types are accepted: {', '.join(_SERVED)}"
+    return status_answer(406, "NotAcceptable", message)
+
+
+def _clauses(accept: str) -> list[_Wanted]:
+    """Return what is wanted, the most wanted first, and of several as much so, what is named before what is any."""
+    found = [_clause(text) for text in accept.split(",")]
+    return sorted(
+        (each for each in found if "/" in each.media_type),
+        key=lambda each: (-each.quality, each.media_type.startswith("*/"), each.media_type.endswith("/*")),
+    )
+
+
+def _clause(text: str) -> _Wanted:
+    media_type, *rest = (part.strip() for part in text.split(";"))
+    parameters = {}
+    for name, sign, value in (part.partition("=") for part in rest):
+        if sign:
+            parameters[name.strip()] = value.strip()
+    quality = 1.0
+    with suppress(ValueError):
+        quality = float(parameters.pop("q", "1"))
+    return _Wanted("*/*" if media_type == "*" else media_type, parameters, quality)
+
+
+def _matches(wanted: str, served: str) -> bool:
+    return wanted in {served, f"{served.partition('/')[0]}/*", "*/*"}
