@@ -134,6 +134,17 @@ def test_every_value_is_heeded() -> None:
     }
 
 
+def test_what_is_false_or_zero_is_heeded_too() -> None:
+    configuration = {"leaderElection": {"leaderElect": False}, "percentageOfNodesToScore": 0}
+    objects = templated({"configuration": configuration, "replicas": 0} | WITHOUT_ROLES)
+
+    settings = yaml.safe_load(one(objects, "ConfigMap")["data"]["config.yaml"])
+    assert settings["leaderElection"]["leaderElect"] is False
+    assert settings["leaderElection"]["resourceName"] == "custom-scheduler"
+    assert settings["percentageOfNodesToScore"] == 0
+    assert one(objects, "Deployment")["spec"]["replicas"] == 0
+
+
 def test_what_may_be_left_out_is_left_out() -> None:
     bare = {"networkPolicy": {"create": False}, "priorityClassName": "", "tolerations": []}
     objects = templated(bare)
@@ -162,6 +173,7 @@ def test_the_plugin_of_the_example_is_the_one_that_is_a_file() -> None:
         {"nodes": 15_000},
         {"nodes": 15_000, "pods": 450_001},
         {"nodes": 100, "pods": 0},
+        {"nodes": 100_000, "pods": 0},
     ],
     ids=str,
 )
