@@ -6,15 +6,16 @@ FROM ${BASE} AS build
 ARG LOCK=requirements.lock
 WORKDIR /src
 COPY requirements.lock requirements-wasm.lock requirements-build.lock ./
-RUN python -m venv /opt/custom-scheduler \
- && /opt/custom-scheduler/bin/pip install --no-cache-dir --require-hashes -r ${LOCK}
+# No pip goes along: the builder's works on the environment of the image from outside.
 RUN python -m venv builder \
- && builder/bin/pip install --no-cache-dir --require-hashes -r requirements-build.lock
+ && python -m venv --without-pip /opt/custom-scheduler \
+ && PIP_PYTHON=/opt/custom-scheduler/bin/python builder/bin/pip install --no-cache-dir --require-hashes -r ${LOCK}
+RUN builder/bin/pip install --no-cache-dir --require-hashes -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY scheduler scheduler
 COPY plugins plugins
 RUN builder/bin/pip wheel --no-cache-dir --no-index --no-deps --no-build-isolation --wheel-dir wheels . \
- && /opt/custom-scheduler/bin/pip install --no-cache-dir --no-index --no-deps wheels/*.whl
+ && PIP_PYTHON=/opt/custom-scheduler/bin/python builder/bin/pip install --no-cache-dir --no-index --no-deps wheels/*.whl
 
 FROM ${BASE}
 ARG BASE

@@ -108,7 +108,12 @@ class ConfigMapSource:
         """Have the next version offered, the one that was read first too: it was not taken."""
         self.digest = b""
 
-    def _read(self, config_map: ConfigMap) -> Configuration:
+    def unpacked(self, config_map: ConfigMap) -> tuple[str, str]:
+        """Put its plugin files into the folder; return the configuration's text, and what messages call it.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
         key = self._key_of(config_map)
         self._folder.mkdir(exist_ok=True)
         for old in self._folder.glob(f"*{_PLUGIN_FILE}"):
@@ -116,9 +121,11 @@ class ConfigMapSource:
         for name, text in config_map.data.items():
             if name.endswith(_PLUGIN_FILE) and "/" not in name:  # which no API server stores
                 (self._folder / name).write_text(text, encoding="utf-8")
-        return parse(
-            config_map.data[key], f"{self.where.source}, {key}", self._folder, policies=self._policies
-        )
+        return config_map.data[key], f"{self.where.source}, {key}"
+
+    def _read(self, config_map: ConfigMap) -> Configuration:
+        text, source = self.unpacked(config_map)
+        return parse(text, source, self._folder, policies=self._policies)
 
     def _key_of(self, config_map: ConfigMap) -> str:
         keys = sorted(name for name in config_map.data if not name.endswith(_PLUGIN_FILE))

@@ -52,8 +52,8 @@ def _named(text: str) -> Named | None:
     type=click.Path(allow_dash=True),
     metavar="[FILE]",
     required=False,
-    help="KubeSchedulerConfiguration of any version, or Policy, as YAML or JSON; - is standard input. Without it, the "
-    "default configuration.",
+    help="KubeSchedulerConfiguration of any version, or Policy, as YAML or JSON, or a ConfigMap that holds one beside its "
+    "plugin files; - is standard input. Without it, the default configuration.",
 )
 @file_option("--config", help="The same as FILE, by the name that `run` has for it.")
 @option("--convert", is_flag=True, help=f"Print what the file says as {API_VERSION}, in YAML.")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from scheduler.app.config_map import CONFIG_MAPS, ConfigMapKey, ConfigMapSource
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.rights import Named, Right, rights_of
 from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
@@ -17,6 +19,7 @@ from scheduler.configuration.load import Examined, default, examine, not_below, 
 from scheduler.configuration.notes import Note
 from scheduler.configuration.versions.algorithm_source import POLICY_KEY, PolicyConfigMap
 from scheduler.configuration.yaml_text import read
+from scheduler.controllers.config_map import ConfigMap
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.framework import ApiGet, ApiWrite
 from scheduler.objects.wording import quoted
@@ -108,10 +111,38 @@ def checked(file: str | None, policy_config_map: Path | None) -> Checked:
 
 def _text_of(file: str) -> tuple[str, Path, str]:
     """Return what messages call it, what its relative paths start from, and what it says."""
-    if file != STANDARD_INPUT:
-        return file, Path(file).parent, read_file(file)
+    if file == STANDARD_INPUT:
+        source, folder, text = _STANDARD_INPUT, Path(), _standard_input()
+    else:
+        source, folder, text = file, Path(file).parent, read_file(file)
+    document = read(text).value
+    if isinstance(document, dict) and document.get("kind") == CONFIG_MAPS.kind:
+        return _unpacked(_config_map(document, source))
+    return source, folder, text
+
+
+def _config_map(document: dict[str, Any], source: str) -> ConfigMap:
+    """Read a ConfigMap as `kubectl get -o yaml` and `helm template` print it."""
+    parts: dict[str, dict[str, str]] = {"metadata": {}, "data": {}}
+    for name in parts:
+        part = document.get(name)
+        if not isinstance(part, dict):
+            raise ConfigurationError([FieldError(name, "keys with values are expected")], source)
+        parts[name] = {key: value for key, value in part.items() if isinstance(value, str)}
+    return ConfigMap.of(parts | {"metadata": {"namespace": "", "name": ""} | parts["metadata"]})
+
+
+def _unpacked(config_map: ConfigMap) -> tuple[str, Path, str]:
+    """Put the plugin files of a ConfigMap into a folder, for as long as the command runs."""
+    folder = Path(click.get_current_context().with_resource(TemporaryDirectory()))
+    where = ConfigMapKey(config_map.namespace, config_map.name)
+    text, source = ConfigMapSource(where, folder).unpacked(config_map)
+    return source, folder, text
+
+
+def _standard_input() -> str:
     try:
-        return _STANDARD_INPUT, Path(), sys.stdin.buffer.read().decode("utf-8-sig")
+        return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigurationError(
             [FieldError("", f"not UTF-8: byte {error.start}")], _STANDARD_INPUT

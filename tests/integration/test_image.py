@@ -29,7 +29,7 @@ PREFIX = "/opt/custom-scheduler"
 LINES = (ROOT / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
 INSTRUCTIONS = [tuple(line.split(maxsplit=1)) for line in LINES if line and not line.startswith("#")]
 IS_ROOT = os.geteuid() == 0
-SECONDS = 300
+SECONDS = 600
 
 
 def said(instruction: str) -> list[str]:

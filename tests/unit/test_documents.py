@@ -15,7 +15,7 @@ from scheduler.configuration.types import ConfigurationStruct
 
 ROOT = Path(__file__).parents[2]
 QUOTED = re.compile(r"<!-- (?P<path>\S+) -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def quotations() -> list[tuple[str, str, str]]:
@@ -46,6 +46,17 @@ def test_every_link_into_the_repository_leads_somewhere() -> None:
     assert not [
         (document, link) for document, link in links if not ((ROOT / document).parent / link).exists()
     ]
+
+
+def test_every_target_and_folder_that_contributors_are_told_of_is_there() -> None:
+    told = (ROOT / "CONTRIBUTING.md").read_text()
+    targets = set(re.findall(r"^make ([a-z-]+)", told, re.MULTILINE))
+    folders = set(re.findall(r"`((?:scheduler|plugins|config|manifests|docs|tests)/[\w/.]*)`", told))
+
+    assert len(targets) > 5
+    assert targets <= set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert len(folders) > 10
+    assert not [folder for folder in folders if not (ROOT / folder).exists()]
 
 
 @pytest.mark.parametrize(
