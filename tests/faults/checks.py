@@ -37,6 +37,8 @@ _KINDS = {
     "resource.k8s.io/v1/resourceslices": "resourceslices.resource.k8s.io",
 }
 """Kinds of plugins that are written to, and what they are called at the server."""
+_MENDED_WITHIN_SECONDS = 20.0
+"""After a restore of the server, which may listen only ten seconds later."""
 _TICK = 1e-3
 """Times in the API are cut to microseconds, or less."""
 _PLACES_IN_THE_END = {Place.UNSCHEDULABLE}
@@ -65,6 +67,9 @@ def _check_life(stage: Stage, life: Life) -> None:
 async def check_state(stage: Stage, life: Life) -> None:
     """Let a daemon look at itself: what it knows follows from what its watches have shown, at any moment."""
     if life.has_ended or not life.daemon.has_synced:
+        return
+    # What only answers have told, and the server has forgotten, is found by the daemon's own look, some seconds later.
+    if stage.was_restored(_MENDED_WITHIN_SECONDS):
         return
     goes_wrong = stage.plan.troubles or {Configurations, Guests} & set(stage.plan.actors)
     for finding in await life.daemon.consistency.look(_NotAsWatched(stage, life)):
