@@ -46,9 +46,9 @@ class Podman:
     """
 
     def __init__(self, folder: Path) -> None:
-        needed_binary("runc", "Debian's package runc")
+        needed_binary("runc", "Debian's package runc", in_ci=False)
         self._command = [
-            needed_binary("podman", "Debian's package podman"),
+            needed_binary("podman", "Debian's package podman", in_ci=False),
             f"--root={folder / 'store'}", f"--runroot={folder / 'run'}", "--runtime=runc", "--cgroup-manager=cgroupfs",
         ]  # fmt: skip
 
@@ -92,7 +92,7 @@ def podman() -> Iterator[Podman]:
 
 def build(run: Podman, folder: Path) -> None:
     """Make a base image, and the image on it."""
-    make = needed_binary("mmdebstrap", "Debian's package mmdebstrap")
+    make = needed_binary("mmdebstrap", "Debian's package mmdebstrap", in_ci=False)
     archive = folder / "base.tar"
     release = re.findall(r"^VERSION_CODENAME=(.+)$", Path("/etc/os-release").read_text(), re.MULTILINE)
     # Of the kind `apt`, as every image of Debian has apt and what that takes.
