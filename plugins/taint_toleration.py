@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scheduler.framework import CycleState, Status
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Int64s, Rows, Snapshot
+    from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
 
 REASON = "node(s) had untolerated taint(s)"
 
@@ -68,6 +68,12 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         refused = snapshot.taints.judge(lambda taints: _has_untolerated(taints, tolerations))
         return Outcomes.refuse(refused, REASON, resolvable=False)
 
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        if node is None:
+            return None
+        untolerated = [taint for taint in node.taints if _has_untolerated((taint,), pod.tolerations)]
+        return [f"does not tolerate {_written(taint)}" for taint in untolerated]
+
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         # No effect means every effect.
         relevant = tuple(
@@ -89,6 +95,11 @@ def _has_untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration])
     return any(
         taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not tolerated(taint, tolerations) for taint in taints
     )
+
+
+def _written(taint: Taint) -> str:
+    """Write a taint as kubectl does."""
+    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
 
 
 def _count_intolerable(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> int:

@@ -35,6 +35,7 @@ from scheduler.framework import (
     ClusterEvent,
     ClusterObjects,
     Code,
+    CycleState,
     EventResource,
     EventWithHint,
     FilterPlugin,
@@ -49,6 +50,7 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.objects.labels import is_label_key
+from scheduler.objects.readable_amounts import readable_amounts
 from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended_resource_name
 from scheduler.snapshot import wrapped
 
@@ -56,12 +58,12 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from scheduler.framework import CycleState
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools, Int64s, NodeInfo, Rows, Snapshot
 
 TOO_MANY_PODS = "Too many pods"
+_INSUFFICIENT = "Insufficient "
 
 _FIRST_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
@@ -196,7 +198,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         for resource, amount in wanted:
             if resource not in offered and resource not in overdrawn:
                 if resource not in behind:
-                    reasons.append(f"Insufficient {resource}")
+                    reasons.append(_INSUFFICIENT + resource)
                     lacking.append(None)
                     lacks_everywhere = True
                 continue
@@ -205,7 +207,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
             if resource in behind:
                 short &= allocatable > 0  # elsewhere it is for DynamicResources to say
             if short.any():
-                reasons.append(f"Insufficient {resource}")
+                reasons.append(_INSUFFICIENT + resource)
                 lacking.append(short)
                 never = short & (amount > allocatable)
                 hopeless = never if hopeless is None else hopeless | never
@@ -225,9 +227,24 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
             if _is_left_to_devices(resource, offered, self._devices.behind.keys()):
                 continue
             if amount > wrapped(there - taken.get(resource, 0)):
-                reasons.append(f"Insufficient {resource}")
+                reasons.append(_INSUFFICIENT + resource)
                 is_hopeless |= amount > there
         return Status.unschedulable(*reasons, resolvable=not is_hopeless) if reasons else None
+
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        if node is None:
+            return None
+        state = CycleState()
+        self.pre_filter(state, pod, snapshot)
+        refusal = self.filter_node(state, pod, node)
+        told = []
+        for reason in () if refusal is None else refusal.reasons:
+            resource = reason.removeprefix(_INSUFFICIENT)
+            if reason == TOO_MANY_PODS:
+                told.append(f"has {len(node.pods)} pods, and is for {node.allocatable.get(PODS, 0)}")
+            else:
+                told.append(_shortage(resource, pod.resources.requests[resource], node))
+        return told
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         state.write(_PRE_SCORE, self._score_requests(pod))
@@ -309,6 +326,16 @@ def _outcome(reasons: Sequence[str], lacking: Sequence[bool], hopeless: bool) ->
     if not given:
         return PASS
     return Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE, given)
+
+
+def _shortage(resource: str, asked: int, node: NodeInfo) -> str:
+    """Say how much of a resource is asked for, and how much a node has."""
+    there = node.allocatable.get(resource, 0)
+    if not there:
+        return f"needs {readable_amounts(resource, asked)[0]} {resource}, of which this node has none"
+    free = wrapped(there - node.requested.get(resource, 0))
+    needs, left, whole = readable_amounts(resource, asked, free, there)
+    return f"needs {needs} {resource}, {left} free of {whole}"
 
 
 def _amounts(pod: PodInfo) -> Hashable:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _UPSTREAM_NAME = "default-scheduler"
 _BAD_INPUT = 2
-_WIDTH_OF_A_FILE = 160
 
 
 class Output(Enum):
@@ -64,7 +63,11 @@ class Output(Enum):
     help=f"Without --config: judge the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
     metavar="NAME",
 )
-@option("--pod", help="Show this pod only; NAME alone is in the namespace default.", metavar="NS/NAME")
+@option(
+    "--pod",
+    help="Show this pod only; NAME alone is in the namespace default. Of one on a node: where it would go now.",
+    metavar="NS/NAME",
+)
 @option(
     "--sequence",
     is_flag=True,
@@ -119,7 +122,9 @@ def explain(
     gc.disable()  # what is read stays until the process ends: looking for garbage in it takes a third of the time
     try:
         given = cluster_file.load(cluster)
-        wanted = None if pod is None else _key_of_judged(pod, given, configuration)
+        wanted = (
+            None if pod is None else _key_of_judged(pod, given, configuration, alone=not (sequence or event))
+        )
         scheduler = OfflineScheduler(
             given,
             configuration,
@@ -133,10 +138,10 @@ def explain(
     gc.freeze()
     gc.enable()
     pods = pods_to_judge(scheduler, given.pods)
+    if wanted is not None and not sequence:
+        pods = [each for each in given.pods if each.key == wanted]
     if not pods:
         _say_whose_pods_there_are(given, configuration)
-    if wanted is not None and not sequence:
-        pods = [each for each in pods if each.key == wanted]
     judged = judge_sequence(scheduler, pods) if sequence else judge_each(scheduler, pods)
     explanations = with_wakes(scheduler, judged, happening)
     shown = (each for each in explanations if wanted is None or each["pod"] == wanted)
@@ -158,26 +163,32 @@ def _refuse(message: str) -> NoReturn:
     sys.exit(_BAD_INPUT)
 
 
-def _key_of_judged(name: str, cluster: ClusterFile, configuration: Configuration) -> str:
-    """Return the key of the pod that is meant; end with a message if it is not there to be judged."""
+def _key_of_judged(name: str, cluster: ClusterFile, configuration: Configuration, *, alone: bool) -> str:
+    """Return the key of the pod that is meant; end with a message if it is not there to be judged.
+
+    One that is on a node can be judged `alone`, as if it were not; nothing wakes it, and it has no place in a sequence.
+    """
     key = name if "/" in name else f"default/{name}"
     pod = next((each for each in cluster.pods if each.key == key), None)
     profiles = [profile.scheduler_name for profile in configuration.settings.profiles]
     if pod is None:
         _refuse(f"pod {key} is not in the file")
-    if not is_pending(pod) or pod.scheduler_name not in profiles:
-        _refuse(f"pod {key} {_why_not_judged(pod, profiles)}")
+    if why_not := _why_not_judged(pod, profiles, alone=alone):
+        _refuse(f"pod {key} {why_not}")
     return key
 
 
-def _why_not_judged(pod: PodInfo, profiles: list[str]) -> str:
+def _why_not_judged(pod: PodInfo, profiles: list[str], *, alone: bool) -> str:
+    """Return "" of one that can be judged."""
     if pod.is_terminal:
         return f"has ended ({pod.pod.status.phase}), there is nothing to place"
-    if pod.node_name:
-        return f"is on node {pod.node_name} already"
     if pod.is_terminating:
         return "is being deleted"
-    return f"names the scheduler {pod.scheduler_name}, the profiles here are {', '.join(profiles)}"
+    if pod.node_name and not alone:
+        return f"is on node {pod.node_name} already: --sequence and --event are for pods that wait"
+    if pod.scheduler_name not in profiles:
+        return f"names the scheduler {pod.scheduler_name}, the profiles here are {', '.join(profiles)}"
+    return ""
 
 
 def _say_whose_pods_there_are(cluster: ClusterFile, configuration: Configuration) -> None:
@@ -190,6 +201,8 @@ def _say_whose_pods_there_are(cluster: ClusterFile, configuration: Configuration
             f" Pending are {counted}: --scheduler-name NAME judges those with the default plugins, "
             "--config FILE with the plugins of a profile of that name."
         )
+    if any(pod.node_name and not pod.is_terminal for pod in cluster.pods):
+        message += " --pod NS/NAME judges one that is on a node, as if it were not."
     click.echo(message, err=True)
 
 
@@ -209,8 +222,7 @@ def _write_tables(explanations: Iterable[dict[str, Any]], *, all_nodes: bool) ->
 
     from scheduler.whatif.table import show
 
-    width = None if sys.stdout.isatty() else _WIDTH_OF_A_FILE
-    console = Console(width=width, highlight=False)
+    console = Console(highlight=False)
     for explanation in explanations:
         show(console, explanation, all_nodes=all_nodes)
 

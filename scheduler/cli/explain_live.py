@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PATIENCE_SECONDS = 10.0
+_OUTSIDE = "outside"
 
 
 class AskingError(SchedulerError):
@@ -62,18 +63,27 @@ def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n")
         return
     from rich.console import Console  # not for JSON, where it would be half of the start
+    from rich.text import Text
 
+    from scheduler.whatif.lines import filled
     from scheduler.whatif.table import show
 
     console = Console(highlight=False)
-    where = f"on node {answer['node']}" if answer["node"] else f"in the queue: {answer['place']}"
-    console.print(f"{answer['pod']} is {where}", style="bold")
+    console.print(Text(f"{answer['pod']} {_where(answer)}"), style="bold", soft_wrap=True)
     for move in answer["story"]:
-        console.print(f"  {move['at']}  {move['from']} -> {move['to']}: {move['why']}", style="dim")
+        line = f"{move['at']}  {move['from']} -> {move['to']}: {move['why']}"
+        console.print(Text(filled(line, console.width, indent=2, hanging=4)), style="dim", soft_wrap=True)
     attempt = answer["attempt"]
     if attempt is None:
         console.print("It was not tried yet, or that was forgotten.")
-        return
-    chosen = f", chose {attempt['chosen']}" if attempt["chosen"] else ""
-    console.print(f"Attempt {attempt['number']}, at {attempt['at']}{chosen}")
-    show(console, attempt, all_nodes=all_nodes)
+    else:
+        console.print(f"Attempt {attempt['number']}, at {attempt['at']}")
+        show(console, attempt, all_nodes=all_nodes, drawn=True)
+    if answer["now"] is not None:
+        show(console, answer["now"], all_nodes=all_nodes)
+
+
+def _where(answer: dict[str, Any]) -> str:
+    if answer["node"]:
+        return f"is on node {answer['node']}"
+    return "is not in the queue" if answer["place"] == _OUTSIDE else f"is in the queue: {answer['place']}"

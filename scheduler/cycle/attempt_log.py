@@ -18,6 +18,7 @@ import numpy as np
 from scheduler.cycle.attempt import Decision
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, Diagnosis
+from scheduler.framework.preemption import REPORT, room_in
 from scheduler.objects.remembered import PARSED
 from scheduler.runtime.scoring import Scores
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from scheduler.framework.preemption import Room
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
@@ -39,6 +41,8 @@ _RECORD_BYTES = 2048  # of an attempt without its arrays and the pod's JSON, gen
 _COMMON_POD_BYTES = 4096  # so much JSON is as objects no longer than as text
 _POINTER_BYTES = 8
 _REASON_BYTES = 100  # of a reason in an outcome
+_VICTIM_BYTES = 150  # of a pod that would have to leave, its name longer than most
+_CANDIDATE_BYTES = 400  # of a node that they would leave
 _FIRST_OUTCOMES = (
     16  # of a plugin's, whose reasons are counted: one with very many nodes or reasons has few or shares them
 )
@@ -51,7 +55,8 @@ class PastAttempt:
     Attributes:
         at: when it was decided.
         number: which attempt at the pod it was, from 1.
-        decision: what was decided; without what the plugins told themselves, and without which nodes were best.
+        decision: what was decided; of what the plugins told themselves only where room was found, and without which
+            nodes were best.
         names: the nodes there were, by row of the decision's arrays.
     """
 
@@ -150,6 +155,7 @@ class _Kept(NamedTuple):
         outcomes: likewise, its `index`.
         ranked: of the scores; None without any.
         rows: the nodes that were ranked; None if those are all feasible ones.
+        room: where room was found; None if it was not looked for.
     """
 
     at: datetime
@@ -162,6 +168,7 @@ class _Kept(NamedTuple):
     outcomes: NDArray[Any] | None
     ranked: tuple[Any, ...] | None
     rows: NDArray[Any] | None
+    room: Room | None
 
     @classmethod
     def of(cls, decision: Decision, names: Sequence[str], number: int, at: datetime) -> _Kept:
@@ -185,6 +192,7 @@ class _Kept(NamedTuple):
             outcomes,
             None if scores is None else _ranked(scores),
             rows,
+            None if decision.node_name else room_in(decision.state),
         )
 
     @property
@@ -202,6 +210,9 @@ class _Kept(NamedTuple):
             tables = self.diagnosed[_TABLES]
             reasons = sum([len(outcome.reasons) for table in tables for outcome in table[:_FIRST_OUTCOMES]])
             size += _REASON_BYTES * reasons
+        if self.room is not None:
+            victims = [len(names) for names, _ in self.room.candidates.values()]
+            size += _CANDIDATE_BYTES * len(victims) + _VICTIM_BYTES * sum(victims)
         return size + sum([getattr(array, "nbytes", 0) for array in arrays])
 
     def attempt(self) -> PastAttempt:
@@ -217,9 +228,10 @@ class _Kept(NamedTuple):
             rows: Any = diagnosis.feasible if self.rows is None else self.rows
             scores = Scores(rows, rows[:0], *self.ranked)
         decided = dict(zip(_DECIDED, self.decided, strict=True))
-        decision = Decision(
-            state=CycleState(), diagnosis=diagnosis, scores=scores, status=self.status, **decided
-        )
+        state = CycleState()
+        if self.room is not None:
+            state.write(REPORT, self.room)
+        decision = Decision(state=state, diagnosis=diagnosis, scores=scores, status=self.status, **decided)
         return PastAttempt(self.at, self.number, decision, self.names)
 
 

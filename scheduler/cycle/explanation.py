@@ -1,16 +1,21 @@
 """One decision in the words and numbers that made it, as plain JSON values.
 
     {"pod": "ns/name", "result": "schedulable" | "unschedulable" | "gated" | "error", "message": text | null,
-     "preFilter": {"plugin", "code", "reasons", "details": [text]} | null, "preFilterNodes": [name] (where PreFilter narrowed the search),
+     "preFilter": {"plugin", "code", "reasons", "details": [text]} | null,
+     "nominatedNodeName": name (of the pod before, where room was made for it),
+     "preFilterNodes": [name] (where PreFilter narrowed the search),
      "nodes": {name: {"feasible": true, "scores": {plugin: number}, "total": number}
                    | {"feasible": false, "plugin", "code", "reasons", "details": [text]}},
+     "notExamined": number (of nodes nobody looked at, where there are any),
+     "weights": {plugin: number}, "best": [name] (where nodes were ranked),
      "preemption": {"candidates": {name: {"victims": ["ns/name"], "pdbViolations": number}}, "nominated": [name]} | null}
 
 Scores are normalised and weighted, and name exactly the plugins that ran; where none did there is no `scores`, and
-where ranking was not reached no `total` either. A feasible node that was avoided has an `avoided` that says why; it is
-chosen, and ranked, only if no other is feasible. `preemption` is there where room was looked for: the nodes that would
-run the pod without some of their pods, most important first, and the best of them. Some refusals have `details`, see
-`cycle/refusal_details.py`.
+where ranking was not reached no `total` either. A score divided by its plugin's `weights` is what the plugin said, 0 to
+100; extenders are not among them. `best` are the nodes with the highest total, of which one is drawn. A feasible node
+that was avoided has an `avoided` that says why; it is chosen, and ranked, only if no other is feasible. `preemption` is
+there where room was looked for: the nodes that would run the pod without some of their pods, most important first, and
+the best of them. Some refusals have `details`, see `cycle/refusal_details.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED
-from scheduler.framework.preemption import REPORT, PreemptionReport
+from scheduler.framework.preemption import room_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,22 +62,35 @@ def explain(decision: Decision, names: Sequence[str]) -> Explanation:
         "message": None if status.is_success else status.message,
         "preFilter": rejection and refusal(rejection.plugin, rejection),
     }
+    if nominated := decision.pod.pod.status.nominated_node_name:
+        explanation["nominatedNodeName"] = nominated
     if diagnosis.narrowed_to is not None:
         explanation["preFilterNodes"] = sorted(diagnosis.narrowed_to)
     explanation["nodes"] = {} if rejection is not None else _nodes(diagnosis, decision.scores, names)
+    if rejection is None and (left_out := diagnosis.n_not_examined):
+        explanation["notExamined"] = left_out
+    if decision.scores is not None:
+        explanation |= _ranking(decision.scores, names)
     explanation["preemption"] = _preemption(decision.state, names)
     return explanation
 
 
+def _ranking(scores: Scores, names: Sequence[str]) -> dict[str, Any]:
+    total = scores.total
+    best = scores.rows[total == total.max()].tolist()  # of an attempt long ago only the totals are known
+    weights = {each.plugin: each.weight for each in scores.plugins}
+    return {"weights": weights, "best": sorted(names[row] for row in best)}
+
+
 def _preemption(state: CycleState, names: Sequence[str]) -> dict[str, Any] | None:
-    if REPORT not in state:
+    room = room_in(state)
+    if room is None:
         return None
-    report = state.read(REPORT, PreemptionReport)
     candidates = {
-        names[row]: {"victims": [victim.key for victim in victims], "pdbViolations": violations}
-        for row, (victims, violations) in report.candidates.items()
+        names[row]: {"victims": list(victims), "pdbViolations": violations}
+        for row, (victims, violations) in room.candidates.items()
     }
-    return {"candidates": candidates, "nominated": sorted(names[row] for row in report.nominated)}
+    return {"candidates": candidates, "nominated": sorted(names[row] for row in room.nominated)}
 
 
 def refusal(plugin: str, outcome: Status | Outcome) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What plugins add to an explanation: which object keeps a pod from a node, and what would help.
 
-They are asked about the cluster as it is by now, and about some nodes of each kind of refusal only: nobody reads a
+They are asked about the cluster as it is by now, with pods that are expected there if it takes those to say why, and about some nodes of each kind of refusal only: nobody reads a
 thousand answers, and the loop has other work.
 """
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.objects.selector_words import some_of
 from scheduler.runtime.budget import LoopBudget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from scheduler.clock import Clock
     from scheduler.cycle.explanation import Explanation
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from scheduler.snapshot import NodeInfo, Snapshot
 
 logger = logging.getLogger(__name__)
+
+_NONE: Mapping[int, Sequence[PodInfo]] = MappingProxyType({})
 
 NODES_OF_A_KIND: Final = 20
 """About how many nodes that were refused for the same reason a plugin is asked, unless somebody wants all."""
@@ -54,8 +58,21 @@ class RefusalDetails:
         self._most = nodes_of_a_kind
         self._budget = budget or LoopBudget(clock.monotonic)
 
-    def add_to(self, explanation: Explanation, pod: PodInfo, snapshot: Snapshot) -> None:
-        """Give refusals in an explanation their `details`: none where there are no more, empty where nothing is in the way."""
+    def add_to(
+        self,
+        explanation: Explanation,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        nominated: Mapping[int, Sequence[PodInfo]] = _NONE,
+    ) -> None:
+        """Give refusals in an explanation their `details`: none where there are no more, empty where nothing is in the way.
+
+        Args:
+            explanation: of a decision.
+            pod: whose it is.
+            snapshot: the cluster.
+            nominated: row -> other pods of equal or higher priority that are expected there soon.
+        """
         end = self._clock.monotonic() + self._seconds
         if explanation["preFilter"]:
             explanation["preFilter"] = self._detailed(explanation["preFilter"], pod, snapshot, None)
@@ -71,7 +88,22 @@ class RefusalDetails:
             if self._clock.monotonic() > end:
                 return
             asked[kind] += 1
-            nodes[name] = self._detailed(verdict, pod, snapshot, snapshot.node_info(row))
+            detailed = self._detailed(verdict, pod, snapshot, snapshot.node_info(row))
+            if row in nominated and detailed.get("details") == []:
+                detailed = self._when_crowded(verdict, pod, snapshot, row, nominated[row])
+            nodes[name] = detailed
+
+    def _when_crowded(
+        self, refusal: dict[str, Any], pod: PodInfo, snapshot: Snapshot, row: int, others: Sequence[PodInfo]
+    ) -> dict[str, Any]:
+        """Ask about a node as if the pods that are expected there had come."""
+        crowded = snapshot.overlay(add=[(row, other) for other in others])
+        detailed = self._detailed(refusal, pod, crowded, crowded.node_info(row))
+        if detailed.get("details"):
+            detailed["details"].append(
+                f"counting what is expected here: {some_of([each.key for each in others])}"
+            )
+        return detailed
 
     def _detailed(
         self, refusal: dict[str, Any], pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None

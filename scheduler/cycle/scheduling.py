@@ -52,6 +52,7 @@ def schedule_pod(
     sampling: NodeSampling | None = None,
     exhaustive: bool = False,
     avoided: Mapping[int, str] = _NONE,
+    makes_room: bool = True,
 ) -> Decision:
     """Decide where a pod goes, without extenders.
 
@@ -65,6 +66,7 @@ def schedule_pod(
         exhaustive: look at all nodes and rank the feasible ones also where the choice needs neither: of a pod that
             is nominated to a node, or that a single node can run.
         avoided: row -> why, of nodes that are taken only if no other is feasible.
+        makes_room: whether PostFilter is asked where no node will do. In a daemon it acts: it sends pods away.
     """
     return run_now(
         decide(
@@ -76,6 +78,7 @@ def schedule_pod(
             sampling=sampling,
             exhaustive=exhaustive,
             avoided=avoided,
+            makes_room=makes_room,
         )
     )
 
@@ -91,13 +94,14 @@ async def decide(
     sampling: NodeSampling | None = None,
     exhaustive: bool = False,
     avoided: Mapping[int, str] = _NONE,
+    makes_room: bool = True,
 ) -> Decision:
     """Decide as `schedule_pod`, asking extenders as well if there are any.
 
     It waits for those, and lets others have their turn while room is looked for; the snapshot must stay as it is
     meanwhile.
     """
-    cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, exhaustive, avoided)
+    cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, exhaustive, avoided, makes_room)
     try:
         if not cycle.pre_filter():
             return await cycle.nothing_fits()
@@ -106,7 +110,9 @@ async def decide(
             feasible, trial = cycle.own_node()
             if extenders is not None:
                 feasible = await _left_by_extenders(extenders, pod, snapshot, feasible, trial)
-        if not feasible.size:
+        if feasible.size:
+            cycle.diagnosis.look_at_only(feasible)
+        else:
             feasible = cycle.all_nodes(extenders)
             if extenders is not None:
                 feasible = await _left_by_extenders(extenders, pod, snapshot, feasible, cycle.diagnosis)
@@ -173,6 +179,7 @@ class _Cycle:
     sampling: NodeSampling | None
     exhaustive: bool
     avoided: Mapping[int, str]
+    makes_room: bool
     state: CycleState = field(init=False)
     diagnosis: Diagnosis = field(init=False)
 
@@ -263,7 +270,7 @@ class _Cycle:
             status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_NODES,))
             return Decision(self.pod, self.state, self.diagnosis, status=status, nominated_node_name="")
         filtering = self.framework.filtering
-        if filtering.has_post_filter:
+        if filtering.has_post_filter and self.makes_room:
             result = await filtering.run_post_filter(self.state, self.pod, self.snapshot, self.diagnosis)
             if over_budget(result.status.error) is not None:
                 raise PluginError(result.status)

@@ -68,6 +68,11 @@ class Diagnosis:
         """The rows nobody refused, ascending."""
         return np.flatnonzero(self.rejected_by == FEASIBLE)
 
+    @property
+    def n_not_examined(self) -> int:
+        """How many nodes nobody looked at."""
+        return int(np.count_nonzero(self.rejected_by == NOT_EXAMINED))
+
     def avoid(self, feasible: Rows, avoided: Mapping[int, str]) -> Rows:
         """Return the feasible rows without those to be avoided, or all if there are no others.
 
@@ -152,6 +157,11 @@ class Diagnosis:
     def leave_out(self, rows: Rows) -> None:
         """Take nodes out of the verdict: nobody looked at them, or it does not count."""
         self.rejected_by[rows] = NOT_EXAMINED
+
+    def look_at_only(self, rows: Rows) -> None:
+        """Note that nobody looked at other nodes than these, which are feasible."""
+        self.rejected_by[:] = NOT_EXAMINED
+        self.rejected_by[rows] = FEASIBLE
 
     def outcome_of(self, row: int) -> tuple[str, Outcome] | None:
         """Return who refused a node and how; None for one that is feasible or was not examined.

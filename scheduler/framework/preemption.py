@@ -114,3 +114,28 @@ class PreemptionReport:
 
     candidates: Mapping[int, tuple[Sequence[PodInfo], int]]
     nominated: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The same by the names of the pods: what is remembered of it holds none of them.
+
+    Attributes:
+        candidates: row -> (`namespace/name` of the pods; as there).
+        nominated: as there.
+    """
+
+    candidates: Mapping[int, tuple[Sequence[str], int]]
+    nominated: Sequence[int]
+
+
+def room_in(state: CycleState) -> Room | None:
+    """Return what a search for room found in a cycle, now or long ago; None if there was none."""
+    found = state.read(REPORT, object) if REPORT in state else None
+    if isinstance(found, PreemptionReport):
+        candidates = {
+            row: ([victim.key for victim in victims], broken)
+            for row, (victims, broken) in found.candidates.items()
+        }
+        return Room(candidates, found.nominated)
+    return found if isinstance(found, Room) else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,10 +13,10 @@ from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import parse
-from scheduler.cycle.explanation import explain, explain_gated
+from scheduler.cycle.explanation import explain_gated
+from scheduler.cycle.hypothetical import judge
 from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.refusal_details import RefusalDetails
-from scheduler.cycle.scheduling import schedule_pod
 from scheduler.objects.node import NodeObject
 from scheduler.runtime.checking import check_plugin
 from scheduler.testing.fakes import Fakes
@@ -115,17 +114,9 @@ class Trial:
         if not gate.is_success:
             return explain_gated(pod, gate), None
         snapshot = self._cache.snapshot()
-        decision = schedule_pod(
-            self._framework, pod, snapshot, nominated={}, random=Random(0), exhaustive=True
-        )
-        explanation = explain(decision, snapshot.names)
         details = RefusalDetails(self._framework.plugins.all(), SystemClock(), nodes_of_a_kind=math.inf)
-        details.add_to(explanation, pod, snapshot)
-        scores = decision.scores
-        if scores is None:
-            return explanation, decision.node_name or None
-        best = scores.best
-        return explanation, min(snapshot.name_of(row) for row in best.tolist())
+        decision, explanation = judge(self._framework, pod, snapshot, nominated={}, details=details)
+        return explanation, next(iter(explanation.get("best", ())), decision.node_name or None)
 
 
 def _configuration(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.cycle.explanation import explain, explain_gated
+from scheduler.cycle.explanation import explain_gated
+from scheduler.cycle.hypothetical import judge, unplaced
 from scheduler.cycle.refusal_details import RefusalDetails
-from scheduler.cycle.scheduling import nominated_others, schedule_pod
+from scheduler.cycle.scheduling import nominated_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
-    from scheduler.runtime.scoring import Scores
-    from scheduler.snapshot import Snapshot
     from scheduler.whatif.offline import OfflineScheduler
 
 
@@ -48,7 +46,10 @@ class Judged(NamedTuple):
 
 
 def judge_each(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Judged]:
-    """Judge every pod against the cluster as it is; nothing changes in between."""
+    """Judge every pod against the cluster as it is; nothing changes in between.
+
+    One that is on a node is judged as if it were not, and what is said of it has `node`, where it is.
+    """
     for pod in pods:
         yield _judge(scheduler, pod)[0]
 
@@ -56,13 +57,12 @@ def judge_each(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator
 def judge_sequence(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Judged]:
     """Judge pods by priority, then in the order given; each one that fits is on its node for those after it.
 
-    Ties go to the smallest node name. What is said of a pod that fits has `best`, the nodes with the highest total,
-    and `chosen`. One that a Reserve plugin refuses at the end takes no room.
+    Ties go to the smallest node name. What is said of a pod that fits has `chosen`. One that a Reserve plugin refuses at
+    the end takes no room.
     """
     for pod in sorted(pods, key=lambda pod: -pod.priority):
         judged, decision = _judge(scheduler, pod)
         if decision is not None and decision.scores is not None:
-            judged.explanation["best"] = _best(decision.scores, scheduler.cache.snapshot())
             reserved = _place(scheduler, decision, judged.explanation)
             judged = judged._replace(status=reserved, diagnosis=None)
         yield judged
@@ -73,29 +73,20 @@ def _judge(scheduler: OfflineScheduler, pod: PodInfo) -> tuple[Judged, Decision 
     gate = framework.run_pre_enqueue(pod)
     if not gate.is_success:
         return Judged(pod, explain_gated(pod, gate), gate, None), None
-    snapshot = scheduler.cache.snapshot()
-    decision = schedule_pod(
-        framework,
-        pod,
-        snapshot,
-        nominated=nominated_others(scheduler.nominator, pod, snapshot),
-        random=Random(0),
-        exhaustive=True,
-    )
-    explanation = explain(decision, snapshot.names)
+    snapshot, node_name = scheduler.cache.snapshot(), pod.node_name
+    if node_name:
+        pod, snapshot = unplaced(pod, snapshot)
     details = RefusalDetails(
         framework.plugins.all(),
         scheduler.parts.clock,
         nodes_of_a_kind=scheduler.nodes_of_a_kind,
         budget=scheduler.parts.budget,
     )
-    details.add_to(explanation, pod, snapshot)
+    nominated = nominated_others(scheduler.nominator, pod, snapshot)
+    decision, explanation = judge(framework, pod, snapshot, nominated=nominated, details=details)
+    if node_name:
+        explanation["node"] = node_name
     return Judged(pod, explanation, decision.status, decision.diagnosis), decision
-
-
-def _best(scores: Scores, snapshot: Snapshot) -> list[str]:
-    rows = scores.best
-    return sorted(snapshot.name_of(row) for row in rows.tolist())
 
 
 def _place(scheduler: OfflineScheduler, decision: Decision, explanation: Explanation) -> Status:

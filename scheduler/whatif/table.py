@@ -2,123 +2,134 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from rich.text import Text
 
+from scheduler.whatif.lines import filled, some
+from scheduler.whatif.ranking_table import ranking
+from scheduler.whatif.refusals import detailed, refusals
+from scheduler.whatif.room import room
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from rich.console import Console
 
     from scheduler.cycle.explanation import Explanation
 
 _STYLES = {"schedulable": "green", "unschedulable": "red", "gated": "yellow", "error": "red"}
-_RANKED_SHOWN = 10
 _NAMES_SHOWN = 3
-_DETAILS_SHOWN = 5
-_NOT_ANY_MORE = "nothing is in the way any more; it was when this was decided"
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[^A-Z]+")
 
 
-def show(console: Console, explanation: Explanation, *, all_nodes: bool) -> None:
-    """Print one explanation, with every node by name or just the first few of each sort."""
+def show(console: Console, explanation: Explanation, *, all_nodes: bool, drawn: bool = False) -> None:
+    """Print one explanation, with every node by name or just the first few of each sort.
+
+    Args:
+        console: where.
+        explanation: as `judging` or a daemon gives it.
+        all_nodes: leave no node out.
+        drawn: whether the node that was chosen was drawn among the best, as a daemon does.
+    """
+    width = console.width
     nodes = explanation["nodes"]
     feasible = {name: verdict for name, verdict in nodes.items() if verdict["feasible"]}
     refused = {name: verdict for name, verdict in nodes.items() if not verdict["feasible"]}
-    console.print(_verdict(explanation, len(feasible), len(nodes)))
+    ranked = {name: verdict for name, verdict in feasible.items() if "total" in verdict}
+    if "node" in explanation:
+        where = f"{explanation['pod']} is on node {explanation['node']}; where it would go now:"
+        _print(console, [filled(where, width, hanging=2)])
+    # In one line for whoever searches it; a terminal would break it within words.
+    console.print(_verdict(explanation, len(feasible)), soft_wrap=not console.is_terminal)
     if "wakes" in explanation:
         console.print("The event wakes it." if explanation["wakes"] else "It sleeps on after the event.")
     if explanation["message"]:
-        console.print(Text(explanation["message"]), soft_wrap=True)
+        console.print(Text(explanation["message"]), soft_wrap=not console.is_terminal)
+    goes = _goes(explanation, drawn=drawn)
+    sentences = [
+        *([goes] if goes else ()),
+        *_where_it_is(explanation),
+        *room(explanation, all_nodes=all_nodes),
+        *_left_out(explanation, all_nodes=all_nodes),
+    ]
+    _print(console, [filled(each, width, hanging=2) for each in sentences])
     if explanation["preFilter"]:
-        plugin = explanation["preFilter"]["plugin"]
-        console.print(Text(f"{plugin} refuses the pod, whatever the node."))
-        _show_details(console, explanation["preFilter"].get("details", ()))
-    if "preFilterNodes" in explanation:
-        names = _some(explanation["preFilterNodes"], all_nodes=all_nodes)
-        console.print(Text(f"Only these nodes come into question: {names}"), soft_wrap=True)
-    if any("total" in verdict for verdict in feasible.values()):
-        _show_ranking(console, feasible, explanation.get("chosen"), all_nodes=all_nodes)
-    elif feasible:
-        console.print(Text(f"Not ranked: {_some(list(feasible), all_nodes=all_nodes)}"), soft_wrap=True)
+        details = explanation["preFilter"].get("details", ())
+        told = f"{explanation['preFilter']['plugin']} refuses the pod, whatever the node{':' if details else '.'}"
+        _print(console, [filled(told, width), *detailed(details, width, 2)])
+    chosen = explanation.get("chosen")
+    if ranked:
+        for line, name in ranking(ranked, explanation.get("weights", {}), width, all_nodes=all_nodes):
+            style = "bold green" if name and name == chosen else "bold" if not name else ""
+            console.print(Text(line, style=style), soft_wrap=True)
+    _print(console, _not_ranked(feasible, ranked, chosen, width, all_nodes=all_nodes))
     if refused:
-        console.print(_refusals(refused, all_nodes=all_nodes))
-        _show_all_details(console, refused, all_nodes=all_nodes)
+        console.print(Text("Nodes refused:", style="bold"))
+        _print(console, refusals(refused, width, all_nodes=all_nodes))
     console.print()
 
 
-def _verdict(explanation: Explanation, feasible: int, judged: int) -> Text:
-    result = explanation["result"]
+def _print(console: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def _verdict(explanation: Explanation, feasible: int) -> Text:
+    result, judged = explanation["result"], len(explanation["nodes"])
     text = Text.assemble((explanation["pod"], "bold"), ": ", (result, f"bold {_STYLES[result]}"))
     if judged:
-        text.append(f", {feasible} of {judged} nodes can run it")
-    if explanation.get("chosen"):
-        ties = len(explanation.get("best", ()))  # what a daemon chose, it chose at random
-        text.append(f", goes to {explanation['chosen']}")
-        text.append(f", the first of {ties} with the same total" if ties > 1 else "")
+        which = "nodes that were looked at" if "notExamined" in explanation else "nodes"
+        text.append(f", {feasible} of {judged} {which} can run it")
     return text
 
 
-def _show_ranking(console: Console, feasible: dict[str, Any], chosen: str | None, *, all_nodes: bool) -> None:
-    ranked = sorted(feasible.items(), key=lambda item: (-item[1]["total"], item[0]))
-    plugins = list(ranked[0][1].get("scores", {}))
-    table = Table(title="Nodes by rank", title_justify="left", title_style="italic")
-    table.add_column("Node", no_wrap=True)
-    table.add_column("Total", justify="right")
-    for plugin in plugins:
-        table.add_column(Text("\n".join(_WORDS.findall(plugin))), justify="right")
-    shown = ranked if all_nodes else ranked[:_RANKED_SHOWN]
-    for name, verdict in shown:
-        scores = (str(verdict["scores"][plugin]) for plugin in plugins)
-        table.add_row(
-            Text(name), str(verdict["total"]), *scores, style="bold green" if name == chosen else ""
+def _goes(explanation: Explanation, *, drawn: bool) -> str:
+    """Say where a pod goes, and whether by chance."""
+    chosen, best = explanation.get("chosen"), explanation.get("best", [])
+    if chosen is None and len(best) > 1:
+        return (
+            f"Goes to one of {some(best, _NAMES_SHOWN)}, drawn among the {len(best)} with the highest total."
         )
-    console.print(table)
-    if len(ranked) > len(shown):
-        console.print(Text(f"and {len(ranked) - len(shown)} more: --all-nodes shows them", style="dim"))
+    if chosen is None:
+        return f"Goes to {best[0]}." if best else ""
+    if len(best) > 1:
+        how = "drawn among" if drawn else "the first of"
+        return f"Goes to {chosen}, {how} the {len(best)} with the highest total."
+    if "total" not in explanation["nodes"].get(chosen, {}) and explanation.get("nominatedNodeName") == chosen:
+        return f"Goes to {chosen}, which it was nominated to."
+    return f"Goes to {chosen}."
 
 
-def _refusals(refused: dict[str, Any], *, all_nodes: bool) -> Table:
-    groups: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for name, verdict in refused.items():
-        key = (verdict["plugin"], verdict["code"], tuple(verdict["reasons"]))
-        groups.setdefault(key, []).append(name)
-    table = Table(title="Nodes refused", title_justify="left", title_style="italic")
-    for heading in ("Plugin", "Reason", "Code"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("Nodes", justify="right")
-    table.add_column("", overflow="fold")
-    for (plugin, code, reasons), names in sorted(groups.items(), key=lambda item: -len(item[1])):
-        which = Text(_some(names, all_nodes=all_nodes))
-        table.add_row(Text(plugin), Text(", ".join(reasons)), code, str(len(names)), which)
-    return table
+def _where_it_is(explanation: Explanation) -> Iterable[str]:
+    """Tell of a pod that is on a node already how that node compares."""
+    name, nodes = explanation.get("node"), explanation["nodes"]
+    verdict = nodes.get(name)
+    if verdict is None:
+        return
+    if not verdict["feasible"]:
+        yield f"{name}, where it is, would be refused by {verdict['plugin']}: {', '.join(verdict['reasons'])}."
+    elif (best := explanation.get("best")) and name not in best:
+        yield f"{name}, where it is, has {nodes[best[0]]['total'] - verdict['total']} less."
+    elif best:
+        yield "That is where it is." if len(best) == 1 else f"{name}, where it is, is one of them."
 
 
-def _show_all_details(console: Console, refused: dict[str, Any], *, all_nodes: bool) -> None:
-    """Tell of nodes what plugins say of them, those together of which they say the same."""
-    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for name, verdict in refused.items():
-        if "details" in verdict:
-            groups.setdefault((verdict["plugin"], tuple(verdict["details"])), []).append(name)
-    shown = list(groups.items())[: None if all_nodes else _DETAILS_SHOWN]
-    for (plugin, details), names in shown:
-        which = _some(names, all_nodes=all_nodes)
-        console.print(Text.assemble((f"{plugin} on {which}:", "bold")), soft_wrap=True)
-        _show_details(console, details or (_NOT_ANY_MORE,))
-    if len(groups) > len(shown):
-        told = f"and more of {len(groups) - len(shown)} other kinds of nodes: --all-nodes shows it"
-        console.print(Text(told, style="dim"))
+def _left_out(explanation: Explanation, *, all_nodes: bool) -> Iterable[str]:
+    if "notExamined" in explanation:
+        yield f"Nodes that nobody looked at: {explanation['notExamined']}."
+    if "preFilterNodes" in explanation:
+        names = some(explanation["preFilterNodes"], None if all_nodes else _NAMES_SHOWN)
+        yield f"Only these nodes come into question: {names}"
 
 
-def _show_details(console: Console, details: Iterable[str]) -> None:
-    for detail in details:
-        console.print(Text(f"  {detail}"), soft_wrap=True)
-
-
-def _some(names: Sequence[str], *, all_nodes: bool) -> str:
-    shown = names if all_nodes else names[:_NAMES_SHOWN]
-    rest = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {rest} more" if rest else "")
+def _not_ranked(
+    feasible: dict[str, Any], ranked: dict[str, Any], chosen: str | None, width: int, *, all_nodes: bool
+) -> Iterable[str]:
+    """Yield the nodes that would do and have no total: those that were avoided, by why, or all of them."""
+    kinds: dict[str, list[str]] = {}
+    for name, verdict in feasible.items():
+        if name not in ranked and name != chosen:
+            kinds.setdefault(verdict.get("avoided", ""), []).append(name)
+    for why, names in kinds.items():
+        told = f"Not ranked{f', since avoided ({why})' if why else ''}: "
+        yield filled(told + some(names, None if all_nodes else _NAMES_SHOWN), width, hanging=2)

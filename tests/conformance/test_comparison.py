@@ -54,6 +54,10 @@ def differing(change: Callable[[dict[str, Any]], Any], number: int = 0) -> list[
     return [f"{each.node} {each.what}".strip() for each in compare(CASE, explanations)]
 
 
+def test_which_nodes_are_best_is_recorded_of_sequences_only() -> None:
+    assert differing(lambda it: it.update(best=["n1"]), 1) == []
+
+
 def test_what_is_equal_is_not_told() -> None:
     assert differing(lambda _: None) == []
 

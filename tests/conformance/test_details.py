@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,21 +21,24 @@ if TYPE_CHECKING:
 
     from scheduler.objects.pod import PodInfo
 
-TELLING = ("VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits", "DynamicResources")
-CASES = [
-    path for path in paths() if path.parent.name in {"volumes", "dra", "mixed"} and "-00" in path.name
-]  # fmt: skip
+OF_VOLUMES = ("VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits")
+ALWAYS_TELLING = ("NodeResourcesFit", "TaintToleration")
+TELLING = (*ALWAYS_TELLING, *OF_VOLUMES, "DynamicResources")
+FAMILIES = {"resources", "taints", "volumes", "dra", "mixed"}
+CASES = [path for path in paths() if path.parent.name in FAMILIES and "-00" in path.name]
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem.partition(".")[0])
-def test_a_refusal_by_volumes_or_devices_has_details_and_a_pass_has_none(path: Path) -> None:
+def test_a_refusal_by_those_who_tell_more_has_details_and_a_pass_has_none(path: Path) -> None:
     case = load(path)
     cluster = cluster_file.parse(msgspec.json.encode(case.cluster), case.name)
     configuration = default("default-scheduler") if case.config is None else parse(case.config, case.name)
     scheduler = OfflineScheduler(cluster, configuration, nodes_of_a_kind=5)
+    told_of = Counter[str]()
     for judged in judge_each(scheduler, pods_to_judge(scheduler, cluster.pods)):
         nodes = judged.explanation["nodes"]
         for refusal in _refusals(judged.explanation):
+            told_of[refusal["plugin"]] += "details" in refusal
             if "details" in refusal:
                 assert refusal["plugin"] in TELLING
                 assert refusal["details"], refusal
@@ -42,9 +46,10 @@ def test_a_refusal_by_volumes_or_devices_has_details_and_a_pass_has_none(path: P
         feasible = [name for name, verdict in nodes.items() if verdict["feasible"]][:5]
         for name in feasible:
             assert list(_said_of(scheduler, judged.pod, name)) == [[]] * len(TELLING), name
+    assert all(told_of[plugin] for plugin in told_of.keys() & {*ALWAYS_TELLING})
 
 
-def test_all_plugins_that_tell_something_do_so() -> None:
+def test_all_plugins_that_tell_something_of_volumes_do_so() -> None:
     case = load(next(path for path in CASES if path.name.startswith("volumes-000")))
     cluster = cluster_file.parse(msgspec.json.encode(case.cluster), case.name)
     scheduler = OfflineScheduler(cluster, default("default-scheduler"))
@@ -54,7 +59,7 @@ def test_all_plugins_that_tell_something_do_so() -> None:
         for refusal in _refusals(judged.explanation)
         if "details" in refusal
     }
-    assert told == {*TELLING} - {"DynamicResources"}
+    assert told >= {*OF_VOLUMES}
 
 
 def _refusals(explanation: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -56,6 +56,26 @@ def cluster(tmp_path: Path) -> Path:
     return path
 
 
+def test_of_a_pod_on_a_node_is_said_where_it_would_go_now(cluster: Path) -> None:
+    (runs,) = answer("--cluster", cluster, "--pod", "runs")
+    text = explain("--cluster", cluster, "--pod", "runs").stdout.decode()
+
+    assert (runs["node"], runs["best"]) == ("n1", ["n1"])
+    assert text.startswith("default/runs is on node n1; where it would go now:\n")
+    assert "Goes to n1.\nThat is where it is.\n" in text
+
+
+def test_who_could_be_evicted_and_how_much_is_short_is_told() -> None:
+    stdin = a_cluster(
+        node_object("n1", cpu="4"), default_pod("low", cpu="2500m", node="n1"), default_pod("vip", cpu="2", priority=9)
+    )  # fmt: skip
+    text = explain("--cluster", "-", stdin=stdin).stdout.decode()
+
+    assert "0/1 nodes are available: 1 Insufficient cpu.\n" in text
+    assert "Could go to n1 by evicting default/low.\n" in text
+    assert "n1: needs 2 cpu, 1.5 free of 4\n" in text
+
+
 def test_without_a_configuration_the_pods_of_default_scheduler_are_judged(cluster: Path) -> None:
     web, db = answer("--cluster", cluster)
 
@@ -248,6 +268,12 @@ def test_without_pods_of_the_profile_the_others_are_named() -> None:
     assert "Pending are 2 of custom-scheduler: --scheduler-name NAME" in done.stderr.decode()
 
 
+def test_who_has_no_pending_pod_is_told_that_others_can_be_judged() -> None:
+    done = explain("--cluster", "-", stdin=a_cluster(node_object("n1"), default_pod("a", node="n1")))
+
+    assert "--pod NS/NAME judges one that is on a node" in done.stderr.decode()
+
+
 # Bad input: status 2, and what is wrong in a line each.
 
 
@@ -279,10 +305,10 @@ def test_without_pods_of_the_profile_the_others_are_named() -> None:
             id="no such pod",
         ),
         pytest.param(
-            ["--cluster", "-", "--pod", "web"],
+            ["--cluster", "-", "--pod", "web", "--sequence"],
             a_cluster(default_pod("web", node="n1")),
-            "pod default/web is on node n1 already\n",
-            id="a pod that has been placed",
+            "pod default/web is on node n1 already: --sequence and --event are for pods that wait\n",
+            id="a pod that has been placed, in a sequence",
         ),
         pytest.param(
             ["--cluster", "-", "--pod", "web"],

@@ -68,6 +68,70 @@ def test_a_pod_that_waits_is_told_with_its_reason_and_what_happened_to_it(tmp_pa
     virtual_time.run(scenario())
 
 
+def test_of_a_pod_that_made_room_only_what_was_judged_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, kubelet=True) as it, it.daemon() as daemon:
+            it.add_nodes(node_object("n1", cpu="4"), node_object("n2", cpu="1"), node_object("n3", cpu="1"))
+            it.add_pods(pod_object("low", cpu="3"))
+            await it.until(lambda: it.node_of("low"))
+            it.add_pods(pod_object("vip", cpu="3", priority=9))
+            await it.until(lambda: daemon.cycles.attempts.last("default/vip"))
+            waiting = live_explanation(daemon, "default/vip", LoopClock())
+            await it.until(lambda: it.node_of("vip"))
+            placed = live_explanation(daemon, "default/vip", LoopClock())
+
+        assert waiting is not None
+        assert waiting["attempt"]["nominates"] == "n1"
+        assert waiting["attempt"]["preemption"] == {
+            "candidates": {"n1": {"victims": ["default/low"], "pdbViolations": 0}},
+            "nominated": ["n1"],
+        }
+        assert waiting["attempt"]["nodes"]["n1"]["details"] == ["needs 3 cpu, 1 free of 4"]
+        assert waiting["now"] is None
+        assert placed is not None
+        attempt = placed["attempt"]
+        assert (attempt["chosen"], attempt["nominatedNodeName"], attempt["notExamined"]) == ("n1", "n1", 2)
+        assert attempt["nodes"] == {"n1": {"feasible": True}}
+        assert (placed["now"]["node"], placed["now"]["best"]) == ("n1", ["n1"])
+        assert "nominatedNodeName" not in placed["now"]
+
+    virtual_time.run(scenario())
+
+
+def test_where_a_pod_on_a_node_would_go_now_is_told_and_nobody_is_sent_away_for_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon() as daemon:
+            it.add_nodes(node_object("n1", cpu="4"))
+            it.add_pods(
+                pod_object("vip", cpu="3", priority=9),
+                pod_object("theirs", cpu="1", node="n1", scheduler_name="x"),
+            )
+            await it.until(lambda: it.node_of("vip"))
+            it.server.store.patch("nodes", "n1", {"spec": {"unschedulable": True}})
+            it.add_nodes(node_object("n2", cpu="4"))
+            it.add_pods(pod_object("low", cpu="3"))
+            await it.until(lambda: it.node_of("low") == "n2")
+
+            vip, theirs = (
+                live_explanation(daemon, f"default/{name}", LoopClock()) for name in ("vip", "theirs")
+            )
+            await asyncio.sleep(60)
+
+            assert vip is not None
+            assert vip["now"]["result"] == "unschedulable"
+            assert (
+                vip["now"]["message"]
+                == "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."
+            )
+            assert vip["now"]["nodes"]["n2"]["details"] == ["needs 3 cpu, 1 free of 4"]
+            assert theirs is not None
+            assert theirs["now"] is None
+            assert it.node_of("low") == "n2", "it was not sent away"
+            assert daemon.parts.cache.snapshot().requested["cpu"].tolist() == [4000, 3000]
+
+    virtual_time.run(scenario())
+
+
 def test_the_command_asks_a_daemon_over_http(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as it, it.daemon() as daemon:

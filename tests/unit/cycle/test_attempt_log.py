@@ -17,6 +17,7 @@ from scheduler.cycle.explanation import explain
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, Diagnosis
 from scheduler.framework.outcomes import PASS, Outcome
+from scheduler.framework.preemption import REPORT, PreemptionReport, Room
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.objects.pod import PodInfo
 from scheduler.runtime.scoring import PluginScores, Scores
@@ -75,6 +76,23 @@ def test_memory_stays_within_the_budget_and_the_oldest_goes_first() -> None:
 
     assert log.last("default/pod-0") is None
     assert log.last("default/pod-99") is not None
+
+
+def test_where_room_was_found_is_kept_and_counted_in_bytes() -> None:
+    log, snapshot = AttemptLog(), cluster(100).snapshot()
+    log.note(decision("web", 100), snapshot, number=1, at=NOW)
+    before = log.kept_bytes
+    searched = decision("web", 100)
+    candidates = {row: ([pod(f"{row}-{number}") for number in range(100)], 0) for row in range(100)}
+    searched.state.write(REPORT, PreemptionReport(candidates, [7]))
+
+    log.note(searched, snapshot, number=2, at=NOW)
+
+    last = log.last("default/web")
+    assert last is not None
+    assert explain(last.decision, last.names) == explain(searched, snapshot.names)
+    assert isinstance(last.decision.state.read(REPORT, object), Room), "names, and no pods"
+    assert log.kept_bytes - before > 100 * 100 * len("default/99-99")
 
 
 def test_a_burst_of_placements_does_not_push_out_why_others_wait() -> None:

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.cycle.attempt import Decision
 from scheduler.cycle.explanation import explain, explain_gated
 from scheduler.cycle.scheduling import schedule_pod
-from scheduler.framework import PostFilterResult, PreFilterResult, Status
+from scheduler.framework import CycleState, PostFilterResult, PreFilterResult, Status
+from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.preemption import REPORT, PreemptionReport
 from tests.builders import pod
 from tests.puppets import Filter, NodeFilter, NodeScore, PostFilter, PreFilter, framework_of
 from tests.snapshots import snapshot_of
@@ -58,9 +61,52 @@ def test_a_pod_that_fits_has_scores_and_totals_and_the_refusals_of_the_other_nod
             },
             "n2": {"feasible": True, "scores": {"A": 40, "B": 3}, "total": 43},
         },
+        "weights": {"A": 2, "B": 3},
+        "best": ["n2"],
         "preemption": None,
     }
-    assert list(explanation) == ["pod", "result", "message", "preFilter", "nodes", "preemption"]
+    assert list(explanation)[:5] == ["pod", "result", "message", "preFilter", "nodes"]
+
+
+def test_all_nodes_with_the_highest_total_are_named():
+    explanation = explained(NodeScore("A", lambda _state, _pod, node: 5 if node.name != "n1" else 4))
+
+    assert explanation["best"] == ["n0", "n2"]
+
+
+def test_nodes_that_nobody_looked_at_are_counted_and_not_called_feasible():
+    nominated = pod("web", status={"nominatedNodeName": "n1"})
+    decision = schedule_pod(framework_of(), nominated, SNAPSHOT, nominated={}, random=Random(1))
+
+    explanation = explain(decision, SNAPSHOT.names)
+
+    assert explanation["nodes"] == {"n1": {"feasible": True}}
+    assert (explanation["nominatedNodeName"], explanation["notExamined"]) == ("n1", 2)
+
+
+@pytest.mark.parametrize(
+    ("report", "told"),
+    [
+        pytest.param(
+            PreemptionReport({0: ([pod("x", namespace="a"), pod("y", namespace="a")], 1), 2: ([], 0)}, [2]),
+            {
+                "candidates": {
+                    "n0": {"victims": ["a/x", "a/y"], "pdbViolations": 1},
+                    "n2": {"victims": [], "pdbViolations": 0},
+                },
+                "nominated": ["n2"],
+            },
+            id="room was looked for",
+        ),
+        pytest.param("somebody else's", None, id="a plugin of that name wrote something else"),
+    ],
+)
+def test_where_room_was_found_is_told(report: Any, told: Any):
+    state = CycleState()
+    state.write(REPORT, report)
+    decision = Decision(POD, state, Diagnosis.blank(3), status=Status.unschedulable("no"))
+
+    assert explain(decision, SNAPSHOT.names)["preemption"] == told
 
 
 def test_a_single_node_that_fits_is_ranked_too():

@@ -114,6 +114,31 @@ def test_of_nodes_refused_alike_only_some_are_asked_about():
     assert (one.asked, two.asked) == (["n0", "n1"], ["n2"])
 
 
+def full(_pod: Any, _snapshot: Any, node: Any) -> list[str]:
+    return ["full"] if any(True for _ in node.pods) else []
+
+
+def test_pods_that_are_expected_on_a_node_are_counted_where_nothing_else_is_in_the_way():
+    one, guest = Telling("One", why=full), pod("guest")
+    explanation = refused("One", "One", "One")
+    nominated = {0: [guest], 1: []}
+
+    RefusalDetails([one], ManualClock()).add_to(explanation, POD, SNAPSHOT, nominated)
+
+    expected = "counting what is expected here: default/guest"
+    assert details_of(explanation) == {"n0": ["full", expected], "n1": [], "n2": []}
+
+
+def test_what_is_in_the_way_anyhow_is_told_without_those_who_are_expected():
+    explanation = refused("One")
+
+    RefusalDetails([Telling("One", why=["no disk"])], ManualClock()).add_to(
+        explanation, POD, SNAPSHOT, {0: [pod("guest")]}
+    )
+
+    assert details_of(explanation) == {"n0": ["no disk"]}
+
+
 def test_after_a_while_nobody_is_asked_any_more():
     clock = ManualClock()
 

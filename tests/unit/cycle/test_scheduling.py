@@ -157,6 +157,14 @@ def test_a_clear_winner_costs_no_random_number():
     assert pick(scores, Untouched()) == 5
 
 
+def test_who_only_asks_has_no_room_made():
+    preemption = PostFilter("B", PostFilterResult(SUCCESS, "n2"))
+    refused = decide(NodeFilter("A", Status.unschedulable("no")), preemption, makes_room=False)
+
+    assert refused.status.message == "0/4 nodes are available: 4 no."
+    assert not preemption.calls
+
+
 NOMINATED = pod("web", status={"nominatedNodeName": "n2"})
 
 
@@ -166,6 +174,8 @@ def test_the_nominated_node_is_judged_first_and_alone():
 
     assert decision.node_name == "n2"
     assert [args[2].name for _, args in asked.calls] == ["n2"]
+    assert decision.diagnosis.feasible.tolist() == [2]
+    assert decision.diagnosis.n_not_examined == 3
 
 
 def test_a_nominated_node_that_does_not_fit_leaves_the_search_to_all():

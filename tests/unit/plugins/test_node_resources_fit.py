@@ -48,6 +48,40 @@ def test_reasons_come_in_upstreams_order():
     }
 
 
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        pytest.param({"cpu": "2", "memory": "1Gi"}, ["needs 2 cpu, 1.5 free of 4"], id="cpu"),
+        pytest.param({"memory": "6Gi"}, ["needs 6Gi memory, 3.5Gi free of 4Gi"], id="memory"),
+        pytest.param(
+            {"cpu": "9", "memory": "6Gi"},
+            ["needs 9 cpu, 1.5 free of 4", "needs 6Gi memory, 3.5Gi free of 4Gi"],
+            id="two at once, in the order of the reasons",
+        ),
+        pytest.param({"requests": {GPU: 9}}, [f"needs 9 {GPU}, 8 free of 8"], id="devices"),
+        pytest.param(
+            {"requests": {"example.com/a": 1}},
+            ["needs 1 example.com/a, of which this node has none"],
+            id="what the node never has",
+        ),
+        pytest.param({"cpu": "1500m"}, [], id="what fits"),
+    ],
+)
+def test_how_much_is_short_is_told(wanted: dict[str, Any], told: list[str]):
+    used = [pod("on", cpu="2500m", memory="512Mi", node="n")]
+    snapshot = cluster(node("n", cpu="4", memory="4Gi", allocatable={GPU: "8"}), pods=used).snapshot()
+
+    assert fit().why(pod("p", **wanted), snapshot, snapshot.node_info(0)) == told
+    assert fit().why(pod("p", **wanted), snapshot, None) is None
+
+
+def test_that_a_node_has_its_pods_is_told():
+    used = [pod("on", node="n")]
+    snapshot = cluster(node("n", pods=1), pods=used).snapshot()
+
+    assert fit().why(pod("p"), snapshot, snapshot.node_info(0)) == ["has 1 pods, and is for 1"]
+
+
 def test_a_pod_fits_into_exactly_what_is_left():
     used = [pod("on", cpu="3", memory="1Gi", node="n")]
     nodes = cluster(node("n", cpu="4", memory="2Gi", pods=2), pods=used)

@@ -27,6 +27,18 @@ def test_taints_that_forbid_are_refused(effect: str):
     }
 
 
+def test_the_taints_that_are_in_the_way_are_told():
+    taints = ["a=1:NoSchedule", "b:NoExecute", "c:NoSchedule", "d:PreferNoSchedule"]
+    snapshot = cluster(node("n", taints=taints)).snapshot()
+    waiting = pod("p", tolerations=[{"key": "c", "operator": "Exists"}])
+
+    assert TaintToleration().why(waiting, snapshot, snapshot.node_info(0)) == [
+        "does not tolerate a=1:NoSchedule",
+        "does not tolerate b:NoExecute",
+    ]
+    assert TaintToleration().why(waiting, snapshot, None) is None
+
+
 def test_taints_that_only_advise_are_not_refused():
     assert reasons(TaintToleration(), pod("p"), cluster(node("a", taints=["k:PreferNoSchedule"]))) == {}
 

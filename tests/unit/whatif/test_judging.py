@@ -88,6 +88,57 @@ def test_a_sequence_goes_by_priority_and_then_by_the_file() -> None:
     assert order == ["default/top", "default/first", "default/second", "default/low"]
 
 
+def test_a_pod_on_a_node_is_judged_as_if_it_were_on_none() -> None:
+    port = [{"containerPort": 80, "hostPort": 80}]
+    here = pod_object("here", cpu="3", node="n1", ports=port)
+    there = pod_object("there", cpu="2", node="n2")
+    scheduler = scheduler_of(node_object("n1", cpu="4"), node_object("n2", cpu="4"), here, there)
+
+    (explanation,) = _explanations(judge_each, scheduler, _pods(here))
+    (again,) = _explanations(judge_each, scheduler, _pods(here))
+
+    assert explanation["node"] == "n1"
+    assert explanation["best"] == ["n1"]
+    assert explanation["nodes"]["n2"]["reasons"] == ["Insufficient cpu"]
+    assert explanation["nodes"]["n2"]["details"] == ["needs 3 cpu, 2 free of 4"]
+    assert again == explanation, "it is where it was"
+
+
+def test_a_pod_on_a_node_that_is_gone_is_judged_too() -> None:
+    lost = pod_object("lost", cpu="3", node="gone")
+    scheduler = scheduler_of(node_object("n1", cpu="4"), lost)
+
+    (explanation,) = _explanations(judge_each, scheduler, _pods(lost))
+
+    assert (explanation["node"], explanation["best"]) == ("gone", ["n1"])
+
+
+def test_room_could_be_made_for_a_pod_and_is_not() -> None:
+    low, vip = pod_object("low", cpu="3", node="n1"), pod_object("vip", cpu="3", priority=9)
+    scheduler = scheduler_of(node_object("n1", cpu="4"), low, vip)
+
+    (explanation,) = _explanations(judge_each, scheduler, _pods(vip))
+
+    assert explanation["preemption"] == {
+        "candidates": {"n1": {"victims": ["default/low"], "pdbViolations": 0}},
+        "nominated": ["n1"],
+    }
+    assert scheduler.cache.snapshot().requested["cpu"].tolist() == [3000]
+
+
+def test_what_a_nominated_pod_keeps_from_others_is_told() -> None:
+    vip = pod_object("vip", cpu="3", priority=10, status={"nominatedNodeName": "n1"})
+    late = pod_object("late", cpu="3")
+    scheduler = scheduler_of(node_object("n1", cpu="4"), vip, late)
+
+    (explanation,) = _explanations(judge_each, scheduler, _pods(late))
+
+    assert explanation["nodes"]["n1"]["details"] == [
+        "needs 3 cpu, 1 free of 4",
+        "counting what is expected here: default/vip",
+    ]
+
+
 class Flat(ScorePlugin):
     """Likes all nodes the same."""
 

@@ -3,104 +3,325 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from scheduler.whatif.table import show
 
+LONG = "ip-10-0-119-204.eu-central-1.compute.internal"
 
-def shown(explanation: dict[str, Any], *, all_nodes: bool = False, width: int = 140) -> str:
+
+def shown(
+    explanation: dict[str, Any], *, all_nodes: bool = False, width: int = 80, drawn: bool = False
+) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    show(console, {"message": None, "preFilter": None, "nodes": {}, **explanation}, all_nodes=all_nodes)
+    whole = {
+        "pod": "shop/web",
+        "message": None,
+        "preFilter": None,
+        "nodes": {},
+        "preemption": None,
+        **explanation,
+    }
+    show(console, whole, all_nodes=all_nodes, drawn=drawn)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def refused(plugin: str, *reasons: str, code: str = "Unschedulable") -> dict[str, Any]:
-    return {"feasible": False, "plugin": plugin, "code": code, "reasons": list(reasons)}
+def refused(plugin: str, *reasons: str, code: str = "Unschedulable", **more: Any) -> dict[str, Any]:
+    return {"feasible": False, "plugin": plugin, "code": code, "reasons": list(reasons), **more}
 
 
 def ranked(total: int, **scores: int) -> dict[str, Any]:
     return {"feasible": True, "scores": scores, "total": total}
 
 
-def test_the_best_nodes_come_first_with_a_column_for_each_plugin() -> None:
+def fits(**nodes: dict[str, Any]) -> dict[str, Any]:
+    best = max((verdict["total"] for verdict in nodes.values() if "total" in verdict), default=0)
+    named = [name for name, verdict in nodes.items() if verdict.get("total") == best]
+    return {"result": "schedulable", "nodes": nodes, "best": named}
+
+
+def waits(nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"result": "unschedulable", "message": "0/3 nodes are available: 3 no.", "nodes": nodes, **more}
+
+
+# The ranking.
+
+
+def test_scores_that_differ_are_columns_times_their_weight_and_the_others_are_told_once() -> None:
     text = shown(
         {
-            "pod": "shop/web",
-            "result": "schedulable",
-            "nodes": {
-                "n1": ranked(5, NodeResourcesFit=5),
-                "n2": ranked(97, NodeResourcesFit=97),
-                "n3": refused("TaintToleration", "node(s) had untolerated taint(s)"),
-            },
+            **fits(
+                n1=ranked(305, TaintToleration=300, NodeResourcesFit=5, NodeAffinity=0),
+                n2=ranked(597, TaintToleration=300, NodeResourcesFit=97, NodeAffinity=200),
+                n3=refused("TaintToleration", "node(s) had untolerated taint(s)"),
+            ),
+            "weights": {"TaintToleration": 3, "NodeResourcesFit": 1, "NodeAffinity": 2},
         }
     )
 
-    assert "shop/web: schedulable, 2 of 3 nodes can run it" in text
-    assert text.index("n2") < text.index("n1")
-    for word in ("Node", "Resources", "Fit", "97", "node(s) had untolerated taint(s)"):
-        assert word in text
+    assert text.splitlines()[:9] == [
+        "shop/web: schedulable, 2 of 3 nodes can run it",
+        "Goes to n2.",
+        "Nodes by rank, score x weight of each plugin:",
+        "  the same on all: TaintToleration 100 x 3",
+        "                    Node          ",
+        "               Resources      Node",
+        "  Node  Total        Fit  Affinity",
+        "  n2      597         97   100 x 2",
+        "  n1      305          5     0 x 2",
+    ]
+
+
+def test_where_columns_do_not_fit_each_node_has_its_scores_below() -> None:
+    plugins = ("NodeResourcesFit", "NodeResourcesBalancedAllocation", "PodTopologySpread", "InterPodAffinity")
+    nodes = {f"{LONG}-{number}": ranked(number, **dict.fromkeys(plugins, number)) for number in range(2)}
+
+    lines = shown({**fits(**nodes), "weights": {}}).splitlines()
+
+    assert lines[3:6] == [
+        f"  {LONG}-1  total 1",
+        "      NodeResourcesFit 1, NodeResourcesBalancedAllocation 1, PodTopologySpread",
+        "      1, InterPodAffinity 1",
+    ]
+    assert max(map(len, shown({**fits(**nodes), "weights": {}}, width=120).splitlines())) > 80
+
+
+def test_a_single_node_has_all_its_scores() -> None:
+    text = shown({**fits(n1=ranked(7, NodeResourcesFit=7)), "weights": {"NodeResourcesFit": 1}})
+
+    assert "  n1  total 7\n      NodeResourcesFit 7\n" in text
+
+
+def test_nodes_that_nobody_ranks_have_their_totals() -> None:
+    assert "Nodes by rank:\n  Node  Total\n  n1        1\n  n2        1\n" in shown(
+        fits(n1={"feasible": True, "total": 1}, n2={"feasible": True, "total": 1})
+    )
+
+
+def test_nodes_that_were_avoided_are_told_apart_and_not_ranked() -> None:
+    rests = {"feasible": True, "avoided": "a kubelet refused pods"}
+
+    text = shown(fits(n1=ranked(1), n2=rests, n3=rests))
+
+    assert "Not ranked, since avoided (a kubelet refused pods): n2, n3\n" in text
+
+
+def test_nodes_that_were_not_ranked_because_of_an_error_are_named() -> None:
+    assert "Not ranked: n1" in shown(
+        {"result": "error", "message": "no", "nodes": {"n1": {"feasible": True}}}
+    )
+
+
+# Where it goes.
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        pytest.param({}, "Goes to one of n1, n2, n3 and 1 more, drawn among the 4 with the highest total.", id="file"),
+        pytest.param({"chosen": "n1"}, "Goes to n1, the first of the 4 with the highest total.", id="sequence"),
+        pytest.param(
+            {"chosen": "n4", "drawn": True}, "Goes to n4, drawn among the 4 with the highest total.", id="daemon"
+        ),
+    ],
+)  # fmt: skip
+def test_that_ties_are_drawn_is_told(more: dict[str, Any], sentence: str) -> None:
+    drawn = more.pop("drawn", False)
+
+    assert f"\n{sentence}\n" in shown(
+        {**fits(**{f"n{n}": ranked(1) for n in range(1, 5)}), **more}, drawn=drawn
+    )
+
+
+def test_of_a_nominated_pod_only_its_node_is_called_looked_at() -> None:
+    nodes = {"n1": {"feasible": True}}
+    text = shown(
+        {
+            "result": "schedulable",
+            "nodes": nodes,
+            "chosen": "n1",
+            "nominatedNodeName": "n1",
+            "notExamined": 29,
+        }
+    )
+
+    assert text.splitlines() == [
+        "shop/web: schedulable, 1 of 1 nodes that were looked at can run it",
+        "Goes to n1, which it was nominated to.",
+        "Nodes that nobody looked at: 29.",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sentence"),
+    [
+        pytest.param(ranked(90), "n9, where it is, has 10 less.", id="a worse one"),
+        pytest.param(ranked(100), "n9, where it is, is one of them.", id="one of the best"),
+        pytest.param(ranked(101), "That is where it is.", id="the best"),
+        pytest.param(
+            refused("NodeAffinity", "no label", "no zone"),
+            "n9, where it is, would be refused by NodeAffinity: no label, no zone.",
+            id="one that would not do",
+        ),
+    ],
+)
+def test_of_a_pod_on_a_node_is_told_how_that_compares(verdict: dict[str, Any], sentence: str) -> None:
+    text = shown({**fits(n1=ranked(100), n9=verdict), "node": "n9"})
+
+    assert text.startswith("shop/web is on node n9; where it would go now:\nshop/web: schedulable")
+    assert f"\n{sentence}\n" in text
+
+
+# Where it could go.
+
+CANDIDATES = {
+    "n1": {"victims": ["a/x", "a/y"], "pdbViolations": 0},
+    "n2": {"victims": ["b/z"], "pdbViolations": 1},
+    "n3": {"victims": [f"c/{number}" for number in range(12)], "pdbViolations": 0},
+}
+
+
+def room(best: list[str], *, all_nodes: bool = False, **more: Any) -> list[str]:
+    preemption = {"candidates": CANDIDATES, "nominated": best}
+    return shown(waits({}, preemption=preemption, **more), all_nodes=all_nodes, width=200).splitlines()[2:-1]
+
+
+def test_who_would_have_to_leave_is_told_of_the_best_node() -> None:
+    assert room(["n1"]) == [
+        "Could go to n1 by evicting a/x, a/y.",
+        "Other pods could be evicted on 2 more nodes: --all-nodes shows them.",
+    ]
+
+
+def test_who_would_have_to_leave_is_told_of_all_nodes_when_asked_for() -> None:
+    assert room(["n2"], all_nodes=True) == [
+        "Could go to n2 by evicting b/z, against the PodDisruptionBudget of 1 of them.",
+        "Could go to n1 by evicting a/x, a/y.",
+        f"Could go to n3 by evicting {', '.join(CANDIDATES['n3']['victims'])}.",  # type: ignore[arg-type]
+    ]
+
+
+def test_very_many_who_would_have_to_leave_are_counted() -> None:
+    assert room(["n3"])[0].endswith("c/8, c/9 and 2 more.")
+
+
+def test_who_is_being_evicted_is_told_apart_from_who_could_be() -> None:
+    assert room(["n1", "n3"], nominates="n3")[:2] == [
+        "Room is made for it on n3 by evicting c/0, c/1, c/2, c/3, c/4, c/5, c/6, c/7, c/8, c/9 and 2 more.",
+        "Could also go to n1 by evicting a/x, a/y.",
+    ]
+
+
+def test_room_that_was_looked_for_in_vain_is_not_spoken_of() -> None:
+    assert shown(waits({}, preemption={"candidates": {}, "nominated": []})).splitlines() == [
+        "shop/web: unschedulable",
+        "0/3 nodes are available: 3 no.",
+        "",
+    ]
+
+
+# Who refused.
 
 
 def test_refused_nodes_are_grouped_by_plugin_and_reason_largest_group_first() -> None:
     nodes = {f"small-{number}": refused("NodeResourcesFit", "Insufficient cpu") for number in range(5)}
-    nodes["far"] = refused("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]")
+    code = "UnschedulableAndUnresolvable"
+    nodes["far"] = refused("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", code=code)
 
-    text = shown(
-        {"pod": "shop/web", "result": "unschedulable", "message": "0/6 nodes are available", "nodes": nodes}
-    )
+    assert shown(waits(nodes)).splitlines()[2:-1] == [
+        "Nodes refused:",
+        "  5  NodeResourcesFit: Insufficient cpu",
+        "     small-0, small-1, small-2 and 2 more",
+        "  1  NodeAffinity: node(s) didn't match Pod's node affinity/selector (evicting",
+        "     pods would not help)",
+        "     far",
+        "  --all-nodes names all of them",
+    ]
 
-    assert "0/6 nodes are available" in text
-    assert "small-0, small-1, small-2 and 2 more" in text
-    assert "[NodeAffinity]" in text
-    assert text.index("Insufficient cpu") < text.index("[NodeAffinity]")
+
+def test_what_a_node_lacks_stands_beside_it_once_for_nodes_alike() -> None:
+    short = {"details": ["needs 2 cpu, 1.5 free of 4", "needs 2Gi memory, 1Gi free of 8Gi"]}
+    nodes = {
+        "n1": refused("Fit", "no", **short),
+        "n2": refused("Fit", "no", **short),
+        "n3": refused("Fit", "no", details=[]),
+        "n4": refused("Fit", "no"),
+        "n5": refused("Fit", "no"),
+    }
+
+    assert shown(waits(nodes)).splitlines()[3:-1] == [
+        "  5  Fit: no",
+        "     n1, n2: needs 2 cpu, 1.5 free of 4; needs 2Gi memory, 1Gi free of 8Gi",
+        "     n3: nothing is in the way any more; it was when this was decided",
+        "     and 2 more",
+    ]
+    assert shown(waits(nodes), width=40).splitlines()[4:8] == [
+        "     n1, n2:",
+        "       needs 2 cpu, 1.5 free of 4",
+        "       needs 2Gi memory, 1Gi free of 8Gi",
+        "     n3:",
+    ]
+
+
+def test_long_sentences_are_broken_between_words_and_stay_apart() -> None:
+    details = ["claim data needs a volume of the class local:", "  pv-2 is only for nodes in another zone"]
+
+    assert shown(waits({"n1": refused("V", "no", details=details)}), width=30).splitlines()[4:-1] == [
+        "     n1:",
+        "       claim data needs a",
+        "         volume of the class",
+        "         local:",
+        "         pv-2 is only for",
+        "           nodes in another",
+        "           zone",
+    ]
+
+
+def test_of_many_kinds_of_nodes_a_few_are_told_of_unless_all_are_wanted() -> None:
+    nodes = {f"n{number}": refused("V", "no", details=[f"disk-{number}"]) for number in range(8)}
+
+    few, every = shown(waits(nodes)), shown(waits(nodes), all_nodes=True)
+
+    assert [number for number in range(8) if f"disk-{number}" in few] == [0, 1, 2]
+    assert "     and 5 more\n  --all-nodes names all of them\n" in few
+    assert all(f"n{number}: disk-{number}\n" in every for number in range(8))
+
+
+def test_a_node_where_judging_failed_has_its_code() -> None:
+    assert "  1  A: a bug (Error)\n" in shown(waits({"n1": refused("A", "a bug", code="Error")}))
+
+
+def test_a_refusal_by_prefilter_names_the_plugin_and_what_it_says() -> None:
+    text = shown(waits({}, preFilter=refused("VolumeBinding", "bad claim", details=["claim data: none"])))
+
+    assert "VolumeBinding refuses the pod, whatever the node:\n  claim data: none\n" in text
+
+
+# All of it.
 
 
 def test_all_nodes_are_named_when_asked_for() -> None:
     nodes = {f"no-{number}": refused("A", "no") for number in range(50)}
     nodes |= {f"yes-{number}": ranked(number) for number in range(50)}
-    explanation = {"pod": "shop/web", "result": "schedulable", "nodes": nodes}
 
-    some, everything = shown(explanation), shown(explanation, all_nodes=True)
+    some, everything = shown(fits(**nodes)), shown(fits(**nodes), all_nodes=True)
 
     assert "and 40 more: --all-nodes shows them" in some
     assert "yes-0 " not in some
     for number in range(50):
-        assert f"no-{number}" in everything
-        assert f"yes-{number}" in everything
-
-
-def test_a_choice_in_a_sequence_is_told_with_its_ties() -> None:
-    text = shown(
-        {
-            "pod": "shop/web",
-            "result": "schedulable",
-            "nodes": {"n1": ranked(1), "n2": ranked(1)},
-            "best": ["n1", "n2"],
-            "chosen": "n1",
-        }
-    )
-
-    assert "goes to n1, the first of 2 with the same total" in text
-
-
-def test_a_refusal_by_prefilter_names_the_plugin() -> None:
-    text = shown(
-        {
-            "pod": "shop/web",
-            "result": "unschedulable",
-            "message": "0/9 nodes are available: bad claim.",
-            "preFilter": {"plugin": "VolumeBinding", "code": "Unschedulable", "reasons": ["bad claim"]},
-        }
-    )
-
-    assert "VolumeBinding refuses the pod, whatever the node." in text
+        assert re.search(rf"\bno-{number}\b", everything)
+        assert re.search(rf"\byes-{number}\b", everything)
 
 
 def test_a_gated_pod_is_told_in_two_lines() -> None:
-    text = shown({"pod": "shop/web", "result": "gated", "message": "waiting for quota"})
+    text = shown({"result": "gated", "message": "waiting for quota"})
 
     assert text.splitlines() == ["shop/web: gated", "waiting for quota", ""]
 
@@ -109,49 +330,48 @@ def test_a_gated_pod_is_told_in_two_lines() -> None:
     ("wakes", "line"), [(True, "The event wakes it."), (False, "It sleeps on after the event.")]
 )
 def test_what_an_event_does_to_a_waiting_pod_is_told(wakes: bool, line: str) -> None:
-    text = shown({"pod": "shop/web", "result": "gated", "message": "waiting for quota", "wakes": wakes})
+    text = shown({"result": "gated", "message": "waiting for quota", "wakes": wakes})
 
     assert text.splitlines() == ["shop/web: gated", line, "waiting for quota", ""]
 
 
-def test_nodes_that_were_not_ranked_because_of_an_error_are_named() -> None:
-    text = shown(
-        {
-            "pod": "shop/web",
-            "result": "error",
-            "message": "running Score plugin",
-            "nodes": {"n1": {"feasible": True}},
-        }
-    )
+def test_the_message_stays_in_one_line_to_the_letter() -> None:
+    message = f"0/9 nodes are available: {', '.join(f'{n} node(s) had reason {n}' for n in range(1, 9))}."
 
-    assert "Not ranked: n1" in text
+    assert f"\n{message}\n" in shown({"result": "unschedulable", "message": message})
 
 
-def test_what_plugins_say_of_nodes_is_told_once_for_nodes_alike() -> None:
-    far = {**refused("VolumeBinding", "no"), "details": ["claim data: far", "what would help: a node"]}
-    nodes = {"n1": far, "n2": far, "n3": {**far, "details": []}, "n4": refused("VolumeBinding", "no")}
-
-    text = shown({"pod": "shop/web", "result": "unschedulable", "nodes": nodes}, width=60)
-
-    assert "VolumeBinding on n1, n2:\n  claim data: far\n  what would help: a node\n" in text
-    assert "VolumeBinding on n3:\n  nothing is in the way any more" in text
-    assert "on n4" not in text
-
-
-def test_of_many_kinds_of_nodes_a_few_are_told_of_unless_all_are_wanted() -> None:
-    nodes = {f"n{number}": {**refused("V", "no"), "details": [f"disk-{number}"]} for number in range(8)}
-    explanation = {"pod": "shop/web", "result": "unschedulable", "nodes": nodes}
-
-    few, every = shown(explanation), shown(explanation, all_nodes=True)
-
-    assert [number for number in range(8) if f"disk-{number}" in few] == [0, 1, 2, 3, 4]
-    assert "and more of 3 other kinds of nodes: --all-nodes shows it" in few
-    assert all(f"disk-{number}" in every for number in range(8))
+NAMES = st.from_regex(r"[a-z]([a-z0-9.-]{0,60}[a-z0-9])?", fullmatch=True)
+PLUGINS = st.sampled_from(
+    ["NodeResourcesFit", "NodeResourcesBalancedAllocation", "TaintToleration", "X", "odd.example"]
+)
+TEXTS = st.lists(st.from_regex(r"[a-z0-9:,()/-]{1,40}", fullmatch=True), min_size=1, max_size=20).map(
+    " ".join
+)
+VERDICTS = st.one_of(
+    st.builds(lambda total, scores: ranked(total, **scores), st.integers(0, 900), st.just({"A": 1, "NodeAffinity": 3})),
+    st.builds(
+        lambda plugin, reasons, details: refused(plugin, *reasons, details=details),
+        PLUGINS, st.lists(TEXTS, min_size=1, max_size=3), st.lists(TEXTS, max_size=4),
+    ),
+)  # fmt: skip
 
 
-def test_what_a_plugin_says_of_the_pod_follows_its_name() -> None:
-    refusal = {**refused("VolumeBinding", "no"), "details": ["claim data: none"]}
+@given(
+    st.dictionaries(NAMES, VERDICTS, min_size=1, max_size=12), st.sampled_from([40, 80, 120]), st.booleans()
+)
+def test_lines_fit_the_width_and_break_no_word(nodes: dict[str, Any], width: int, every: bool) -> None:
+    whole = {**fits(**nodes), "weights": {"A": 1, "NodeAffinity": 3}}
 
-    text = shown({"pod": "shop/web", "result": "unschedulable", "preFilter": refusal})
+    lines = shown(whole, width=width, all_nodes=every).splitlines()
 
-    assert "VolumeBinding refuses the pod, whatever the node.\n  claim data: none\n" in text
+    told = {"shop/web", *nodes, *(word for verdict in nodes.values() for word in _words(verdict))}
+    for line in lines[1:]:
+        assert len(line) <= width or any(word in line and len(word) > width - 16 for word in told), line
+    if every:
+        text = "\n".join(lines)
+        assert all(word in text for word in told)
+
+
+def _words(verdict: dict[str, Any]) -> list[str]:
+    return " ".join([*verdict.get("reasons", ()), *verdict.get("details", ())]).split()

@@ -1,0 +1,32 @@
+"""Lines for a terminal: as wide as it is, and broken between words only."""
+
+from __future__ import annotations
+
+import textwrap
+
+
+def filled(text: str, width: int, *, indent: int = 0, hanging: int | None = None) -> str:
+    """Break a text into lines; a word that is wider than a line is left whole.
+
+    Args:
+        text: without line breaks of its own; spaces it begins with stay.
+        width: of a line, in columns.
+        indent: spaces before the first line.
+        hanging: spaces before the others; as many as before the first if not given.
+    """
+    text, begin = text.lstrip(" "), " " * (indent + len(text) - len(text.lstrip(" ")))
+    after = begin if hanging is None else " " * hanging
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=begin,
+        subsequent_indent=after,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def some(names: list[str], shown: int | None) -> str:
+    """Return the first of many: `a, b, c and 7 more`; all with None."""
+    rest = 0 if shown is None else max(0, len(names) - shown)
+    return ", ".join(names[:shown]) + (f" and {rest} more" if rest else "")
