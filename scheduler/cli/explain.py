@@ -159,7 +159,8 @@ def _check_event(event: str | None, cluster: str | None) -> None:
 
 
 def _refuse(message: str) -> NoReturn:
-    click.echo(message, err=True)
+    for line in message.splitlines():
+        click.echo(f"error: {line}", err=True)
     sys.exit(_BAD_INPUT)
 
 
