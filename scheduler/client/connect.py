@@ -41,7 +41,13 @@ async def connect(kubeconfig: str | None) -> AsyncIterator[ApiConnection]:
     Raises:
         ConfigurationError: the kubeconfig is missing or broken, or this is no pod.
     """
-    credentials = Credentials(kubeconfig)
+    async with connected(Credentials(kubeconfig)) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def connected(credentials: Credentials) -> AsyncIterator[ApiConnection]:
+    """Connect with credentials, which are read for that, as `connect`."""
     await credentials.load()
     connection = ApiConnection(credentials.endpoint(), authorization=credentials)
     refreshing = asyncio.create_task(_keep_fresh(credentials, connection), name="credentials refresh")
@@ -77,13 +83,15 @@ class Credentials:
 
     Args:
         kubeconfig: path of the file; None for those that $KUBECONFIG names, or else the service account.
+        context: of the kubeconfig; "" for the current one.
 
     Attributes:
+        namespace: of what names none, as the context says; read by `load`.
         source: for messages.
         login: as last read; `load` it first.
     """
 
-    def __init__(self, kubeconfig: str | None) -> None:
+    def __init__(self, kubeconfig: str | None, context: str = "") -> None:
         named = os.environ.get("KUBECONFIG", "")
         if kubeconfig is not None:
             self.source, self._kubeconfig = f"kubeconfig {kubeconfig}", [Path(kubeconfig)]
@@ -92,6 +100,8 @@ class Credentials:
         else:
             self.source, self._kubeconfig = "the API server", []
         self.login = Login("")
+        self.namespace = "default"
+        self._context = context
         self._plugin: PluginLogin | None = None
         self._rejected = asyncio.Event()
 
@@ -159,7 +169,8 @@ class Credentials:
     async def _read(self) -> Login:
         if not self._kubeconfig:
             return login_of_pod()
-        kubeconfig = Kubeconfig(*self._kubeconfig)
+        kubeconfig = Kubeconfig(*self._kubeconfig, context=self._context)
+        self.namespace = kubeconfig.namespace
         if not kubeconfig.asks_plugin:
             return kubeconfig.login()
         if self._plugin is None:

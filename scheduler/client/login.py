@@ -144,16 +144,21 @@ class _Entry(NamedTuple):
 
 
 class Kubeconfig:
-    """The current context of a kubeconfig, which may be several files: what the first says holds.
+    """A context of a kubeconfig, which may be several files: what the first says holds.
+
+    Args:
+        paths: of the files.
+        context: its name; "" for the current one.
 
     Attributes:
         context: its name.
+        namespace: the one that it names, or else `default`.
 
     Raises:
         LoginError: it cannot be read, or something is missing in it.
     """
 
-    def __init__(self, *paths: Path) -> None:
+    def __init__(self, *paths: Path, context: str = "") -> None:
         files = [path.expanduser() for path in paths]
         # As kubectl: of several, some may be missing.
         there = [file for file in files if file.exists()] if len(files) > 1 else files
@@ -161,10 +166,11 @@ class Kubeconfig:
             raise LoginError("no such file")
         contents = [(_parse(file), file.parent) for file in there]
         named = (content.get("current-context") for content, _ in contents)
-        self.context = next((name for name in named if name), "")
+        self.context = context or next((name for name in named if name), "")
         if not self.context:
             raise LoginError("current-context is missing")
         chosen = _named(contents, "contexts", self.context).values
+        self.namespace = str(chosen.get("namespace") or "default")
         self._cluster = _named(contents, "clusters", chosen.get("cluster"))
         user = chosen.get("user")
         known = [

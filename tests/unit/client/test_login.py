@@ -132,3 +132,24 @@ def test_neither_needs_what_others_need(tmp_path: Path):
     )
 
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "kubeconfig")], check=True)
+
+
+def test_any_context_can_be_chosen_and_names_a_namespace(tmp_path: Path):
+    path = tmp_path / "kubeconfig"
+    cluster = {"server": "https://h"}
+    content = {
+        "current-context": "here",
+        "contexts": [
+            {"name": "here", "context": {"cluster": "c"}},
+            {"name": "shop", "context": {"cluster": "c", "namespace": "shop"}},
+        ],
+        "clusters": [{"name": "c", "cluster": cluster}],
+    }
+    path.write_text(yaml.safe_dump(content))
+
+    current, chosen = Kubeconfig(path), Kubeconfig(path, context="shop")
+
+    assert (current.context, current.namespace) == ("here", "default")
+    assert (chosen.context, chosen.namespace) == ("shop", "shop")
+    with pytest.raises(LoginError, match="contexts: there is none called 'gone'"):
+        Kubeconfig(path, context="gone")
