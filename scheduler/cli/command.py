@@ -5,15 +5,19 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from functools import partial
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from scheduler.errors import ConfigurationError, SchedulerError
 from scheduler.version import VERSION
 
-COMMANDS: Final = ("run", "check", "explain", "extender", "demo", "api-server", "new", "completion")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COMMANDS: Final = ("run", "check", "explain", "why", "extender", "demo", "api-server", "new", "completion")
 """Each is a function in a module of its own, both of that name."""
 _LONGEST_SENTENCE = 1000
 _FIRST_STEPS: Final = (
@@ -68,12 +72,24 @@ def _commands(context: click.Context) -> None:
 
 
 def main() -> None:
-    """Run the command line; a fault of the configuration ends it with status 2, any other error of ours with 1."""
+    """Run the command line."""
+    _run(_commands)
+
+
+def kubectl_why() -> None:
+    """Run `why` as what kubectl calls for it."""
+    command = _commands.get_command(click.Context(_commands), "why")
+    assert command is not None
+    _run(partial(command, prog_name="kubectl why"))
+
+
+def _run(command: Callable[[], object]) -> None:
+    """Run a command; a fault of the configuration ends the process with status 2, any other error of ours with 1."""
     # Numpy's library of linear algebra starts a thread a core, which takes as long as all of ours to import. None of
     # what we count is linear algebra; a plugin's may have them still, by the same variable.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        _commands()
+        command()
     except ConfigurationError as error:
         head = f"{error.source}: " if error.source else ""
         sys.stderr.writelines(f"error: {head}{each}\n" for each in error.errors)

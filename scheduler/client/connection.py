@@ -120,6 +120,11 @@ class ApiConnection:
         return self._pool.endpoint
 
     @property
+    def authorization(self) -> str | None:
+        """The Authorization header of the next request, for who asks the server by other means; None for none."""
+        return None if self._authorization is None else self._authorization.header()
+
+    @property
     def silent_since(self) -> float | None:
         """The loop's time when something was heard last; None where no stream is open."""
         return self._pool.silent_since

@@ -34,6 +34,7 @@ from scheduler.simulator.drivers.provisioning_faults import ProvisioningFaults
 from scheduler.simulator.faults import Faults
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
 from scheduler.simulator.kubeconfig import write_kubeconfig
+from scheduler.simulator.port_forward import forward
 from scheduler.simulator.registry.registry import Registry
 from scheduler.simulator.registry.store import Store
 from scheduler.simulator.request_log import LoggedRequest, RequestLog
@@ -63,6 +64,7 @@ class ApiServer:
         provisioner: how quick drivers of storage are.
         provisioning_faults: what goes wrong with volumes, on demand.
         devices: which devices nodes have.
+        ports: `namespace/name` of pods -> the port of this machine that is behind all ports forwarded to them.
         requests: what it was asked.
         grants: which grants of RBAC were made use of, and what was refused to whom.
         authority: the certificate that clients are to trust, PEM; empty without TLS.
@@ -138,6 +140,7 @@ class ApiServer:
         if rbac:
             bootstrap_rbac(self.store)
         self.faults = Faults(self._registry, self._streams, seed)
+        self.ports: dict[str, int] = {}
         self.requests = RequestLog(logged_requests)
         self.provisioner = provisioner or ProvisionerOptions()
         self.provisioning_faults = ProvisioningFaults()
@@ -274,6 +277,8 @@ class ApiServer:
             self.faults.check(info)
             if info.verb == "watch" and info.is_resource and not is_review(info):
                 return await self._watch(http, request, came, name)
+            if info.subresource == "portforward" and f"{info.namespace}/{info.name}" in self.ports:
+                return await forward(http, self.ports[f"{info.namespace}/{info.name}"])
             if info.verb in {"get", "list"} and info.query.get("resourceVersion"):
                 version = parse_version(info.query["resourceVersion"])
                 await self._wait_fresh(version, 0.0 if is_from_storage(info.query) else _FRESH_SECONDS)

@@ -92,15 +92,22 @@ def _judge(scheduler: OfflineScheduler, pod: PodInfo) -> tuple[Judged, Decision 
 def _place(scheduler: OfflineScheduler, decision: Decision, explanation: Explanation) -> Status:
     """Assume the pod on the first of the best nodes, if Reserve agrees; return what Reserve says."""
     chosen = explanation["best"][0]
-    framework = scheduler.frameworks[decision.pod.scheduler_name]
-    placed = scheduler.cache.assume(decision.pod, chosen)
-    scheduler.nominator.delete(placed.uid)
-    reserved = framework.run_reserve(decision.state, placed, chosen)
+    reserved = place(scheduler, decision, chosen)
     if reserved.is_success:
         explanation["chosen"] = chosen
         return reserved
-    framework.run_unreserve(decision.state, placed, chosen)
-    scheduler.cache.forget(placed.uid)
     explanation["result"] = "unschedulable" if reserved.is_rejected else "error"
     explanation["message"] = reserved.message
+    return reserved
+
+
+def place(scheduler: OfflineScheduler, decision: Decision, node_name: str) -> Status:
+    """Have a pod on a node from now on, if Reserve agrees; return what Reserve says."""
+    framework = scheduler.frameworks[decision.pod.scheduler_name]
+    placed = scheduler.cache.assume(decision.pod, node_name)
+    scheduler.nominator.delete(placed.uid)
+    reserved = framework.run_reserve(decision.state, placed, node_name)
+    if not reserved.is_success:
+        framework.run_unreserve(decision.state, placed, node_name)
+        scheduler.cache.forget(placed.uid)
     return reserved

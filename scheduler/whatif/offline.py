@@ -77,9 +77,14 @@ class OfflineScheduler:
         if refresh:
             self._refresh()
         self.nodes_of_a_kind = nodes_of_a_kind
-        self._fill(cluster)
+        self.fill(cluster)
 
-    def _fill(self, cluster: ClusterFile) -> None:
+    def fill(self, cluster: ClusterFile) -> None:
+        """Take a cluster in, beside what is there: for who has to know what plugins need before anything is read.
+
+        Raises:
+            ObjectError: an object that a plugin needs is malformed.
+        """
         there = [pod for pod in cluster.pods if not pod.is_terminal]
         self.parts.fill(
             self.needs,

@@ -163,6 +163,11 @@ class Store:
         """Say whether the kind an object says it is of is served."""
         return self._kind_of(obj) is not None
 
+    def is_namespaced(self, obj: Object) -> bool:
+        """Say whether objects of the kind an object says it is of are in namespaces; of a kind not served, yes."""
+        kind = self._kind_of(obj)
+        return kind is None or kind.namespaced
+
     def defines(self, obj: Object) -> bool:
         """Say whether there is a CustomResourceDefinition of the kind an object says it is of."""
         group = obj.get("apiVersion", "").rpartition("/")[0]

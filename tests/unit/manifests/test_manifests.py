@@ -43,7 +43,7 @@ def test_the_nginx_example_is_valid_and_asks_for_this_scheduler():
 
 @pytest.mark.parametrize(
     "folder",
-    [folder for folder in KUSTOMIZATIONS if folder.name not in {"monitoring", "extender"}],
+    [folder for folder in KUSTOMIZATIONS if folder.name not in {"monitoring", "extender", "why"}],
     ids=title,
 )
 def test_the_config_map_holds_a_configuration_that_can_be_read(folder: Path, tmp_path: Path):

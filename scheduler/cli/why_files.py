@@ -1,0 +1,104 @@
+"""How many pods of what is not created yet would start now."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from scheduler.cli.why_output import show_outcomes
+from scheduler.client.resources import NODES, STORAGE_CLASSES, Resource
+from scheduler.errors import FieldError
+from scheduler.whatif.admission import admit
+from scheduler.whatif.cluster_file import ClusterFile, ClusterFileError, read
+from scheduler.whatif.documents import read_items
+from scheduler.whatif.live_cluster import read_if_allowed
+from scheduler.whatif.planned import Plan
+from scheduler.whatif.starting import start
+from scheduler.whatif.typed_items import identify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scheduler.cli.why_look import Look
+    from scheduler.client.connection import ApiConnection
+    from scheduler.whatif.planned import Planned
+
+    _Objects = dict[str, dict[str, bytes]]  # kind -> namespace/name -> JSON
+
+_PRIORITY_CLASSES: Final = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
+_CLAIM_TEMPLATES: Final = Resource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", namespaced=True
+)
+
+_READ_AT_ADMISSION: Final = frozenset(
+    {"LimitRange", "Namespace", "PriorityClass", "ResourceQuota", "RuntimeClass", "ServiceAccount"}
+)
+"""A file that has such an object brings what the API server would miss in a dry run of its pods alone."""
+
+
+async def look_at_files(look: Look, filenames: Iterable[str], replicas: int | None) -> None:
+    """Show what would come of files.
+
+    Raises:
+        SchedulerError: a file cannot be read, or the cluster cannot.
+    """
+    manifests = [manifest for filename in filenames for manifest in _manifests(filename)]
+    async with look.connect() as (connection, namespace):
+        kinds = [_PRIORITY_CLASSES, STORAGE_CLASSES, _CLAIM_TEMPLATES]
+        if any(manifest["kind"] == "DaemonSet" for manifest in manifests):
+            kinds.append(NODES)
+        given = [raw for kind in kinds for raw in (await read_if_allowed(connection, kind)).values()]
+        plan = Plan(namespace, given, replicas)
+        planned = await plan.make(manifests)
+        for problem in plan.problems:
+            click.echo(f"left out: {problem}", err=True)
+        knows_all = not any(manifest["kind"] in _READ_AT_ADMISSION for manifest in manifests)
+        await _admit(connection, planned, knows_all=knows_all)
+        names = {pod["spec"]["schedulerName"] for each in planned for pod in each.pods}
+        scheduler, cluster = await look.scheduler(connection, names)
+    scheduler.fill(ClusterFile(others=_without(plan.others(scheduler.needs.kinds), cluster.others)))
+    outcomes = await asyncio.to_thread(start, scheduler, planned)
+    show_outcomes(outcomes, look.plugins, as_json=look.as_json, all_nodes=look.all_nodes)
+
+
+async def _admit(connection: ApiConnection, planned: Iterable[Planned], *, knows_all: bool) -> None:
+    """Let the API server have its say about all pods, and tell once why it has none."""
+    reasons = {await admit(connection, each, knows_all=knows_all) for each in planned} - {""}
+    for reason in sorted(reasons):
+        click.echo(f"without what the API server would say of the pods: {reason}", err=True)
+
+
+def _without(others: _Objects, known: _Objects) -> _Objects:
+    """Return the objects that are not there already under their names."""
+    return {
+        kind: {key: raw for key, raw in objects.items() if key not in known.get(kind, {})}
+        for kind, objects in others.items()
+    }
+
+
+def _manifests(filename: str) -> list[dict[str, Any]]:
+    """Return the objects of a file, each with a kind and a name.
+
+    Raises:
+        ClusterFileError: everything that is wrong with it.
+    """
+    data, source = read(filename)
+    contents = read_items(data)
+    faults = list(contents.errors)
+    objects = []
+    for item in contents.items:
+        obj: dict[str, Any] = msgspec.json.decode(item.raw)
+        obj |= {"apiVersion": item.api_version, "kind": item.kind}
+        try:
+            identify(item if item.name else item._replace(name=obj["metadata"].get("generateName")))
+        except (ValueError, KeyError, AttributeError) as error:
+            faults.append(FieldError(item.where, str(error)))
+        objects.append(obj)
+    if faults:
+        raise ClusterFileError(source, faults)
+    return objects

@@ -1,0 +1,93 @@
+"""What all looks of `kubectl why` share: where they look, and who decides where no daemon does."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from scheduler.client.connect import Credentials, connected
+from scheduler.configuration.load import load, parse
+from scheduler.configuration.types import API_VERSION, KIND
+from scheduler.errors import ConfigurationError, FieldError
+from scheduler.whatif.cluster_file import ClusterFile
+from scheduler.whatif.live_cluster import read_cluster
+from scheduler.whatif.offline import OfflineScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from pathlib import Path
+
+    from scheduler.client.connection import ApiConnection
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Where to look, and how to show what is seen.
+
+    Attributes:
+        kubeconfig: as of `Credentials`.
+        context: likewise.
+        namespace: that was asked for; None for none.
+        config: whose profiles decide; None for the default plugins.
+        as_json: whether it is for programs.
+        all_nodes: whether tables name every node.
+    """
+
+    kubeconfig: str | None
+    context: str
+    namespace: str | None
+    config: Path | None
+    as_json: bool
+    all_nodes: bool
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[tuple[ApiConnection, str]]:
+        """Connect; yields beside it the namespace of what names none.
+
+        Raises:
+            ConfigurationError: the kubeconfig is missing or broken.
+        """
+        credentials = Credentials(self.kubeconfig, self.context)
+        async with connected(credentials) as connection:
+            yield connection, self.namespace or credentials.namespace
+
+    async def scheduler(
+        self, connection: ApiConnection, names: Iterable[str]
+    ) -> tuple[OfflineScheduler, ClusterFile]:
+        """Return who decides, with the cluster as it is now, and that cluster.
+
+        Args:
+            connection: to the API server.
+            names: schedulerNames of the pods; without a configuration each has the default plugins.
+
+        Raises:
+            ConfigurationError: the configuration is wrong, or has no profile of one of the names.
+            ApiError: the cluster cannot be read.
+        """
+        # A thread, since plugins may fetch their data in a loop of their own.
+        scheduler = await asyncio.to_thread(self._without_cluster, sorted(set(names)))
+        cluster = await read_cluster(connection, scheduler.needs.kinds)
+        scheduler.fill(cluster)
+        return scheduler, cluster
+
+    def _without_cluster(self, names: list[str]) -> OfflineScheduler:
+        if self.config is not None:
+            scheduler = OfflineScheduler(ClusterFile(), load(self.config))
+            for name in names:
+                if name not in scheduler.frameworks:
+                    there = ", ".join(scheduler.frameworks)
+                    problem = f"there is no profile called {name}, there are {there}"
+                    raise ConfigurationError([FieldError("profiles", problem)], str(self.config))
+            return scheduler
+        profiles: list[dict[str, Any]] = [{"schedulerName": name} for name in names]
+        document = {"apiVersion": API_VERSION, "kind": KIND, "profiles": profiles}
+        return OfflineScheduler(ClusterFile(), parse(yaml.safe_dump(document)))
+
+    @property
+    def plugins(self) -> str:
+        """What to call the plugins that decide here."""
+        return "kube-scheduler's default plugins" if self.config is None else f"the profiles of {self.config}"

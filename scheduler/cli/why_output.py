@@ -1,0 +1,191 @@
+"""What `kubectl why` prints."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from scheduler.cli.explain_live import show_live
+from scheduler.whatif.table import show
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.whatif.causes import Waiting
+    from scheduler.whatif.starting import Outcome
+
+_NAMES_SHOWN: Final = 3
+_NODES_SHOWN: Final = 10
+
+
+def show_pod(answer: dict[str, Any], *, node: str | None, as_json: bool, all_nodes: bool) -> None:
+    """Show what is known of one pod, of one node of it if one is named."""
+    attempt = answer["attempt"]
+    if node is not None and attempt is not None:
+        wanted = {node, attempt.get("chosen") or _best(attempt["nodes"])}
+        shown = {name: verdict for name, verdict in attempt["nodes"].items() if name in wanted}
+        focused = {**answer, "attempt": {**attempt, "nodes": shown}}
+    else:
+        focused = answer
+    if as_json:
+        _write_json(focused)
+        return
+    console = _console()
+    if node is not None and attempt is not None:
+        _show_node(console, attempt, node)
+    elif answer["story"] or attempt is None:
+        if answer["decidedBy"] is None:
+            where = f"on node {answer['node']}" if answer["node"] else "not waiting for a node"
+            console.print(Text(f"{answer['pod']} is {where}; no daemon tells more of it."))
+            return
+        console.print(Text(f"As {answer['decidedBy']} tells it:", style="italic"))
+        show_live(answer, as_json=False, all_nodes=all_nodes)
+    else:
+        console.print(Text(f"Decided here and now, with {answer['decidedBy']}:", style="italic"))
+        show(console, attempt, all_nodes=all_nodes)
+        if answer["said"]:
+            console.print(Text(f"Its scheduler said last: {answer['said']}"), soft_wrap=True)
+
+
+def _best(nodes: dict[str, Any]) -> str:
+    ranked = {name: verdict["total"] for name, verdict in nodes.items() if "total" in verdict}
+    return max(sorted(ranked), key=lambda name: ranked[name], default="")
+
+
+def _show_node(console: Console, attempt: dict[str, Any], node: str) -> None:
+    """Show one node's verdict; of one that can run the pod its scores beside the chosen node's."""
+    nodes: dict[str, Any] = attempt["nodes"]
+    verdict = nodes.get(node)
+    if verdict is None:
+        reason = attempt["message"] or "no node is called so"
+        console.print(Text(f"{node} was not looked at for {attempt['pod']}: {reason}"), soft_wrap=True)
+        return
+    if not verdict["feasible"]:
+        reasons = ", ".join(verdict["reasons"])
+        console.print(Text(f"{node} cannot run {attempt['pod']}: {reasons}"), soft_wrap=True)
+        console.print(Text(f"{verdict['plugin']} says so ({verdict['code']})."))
+        for detail in verdict.get("details", ()):
+            console.print(Text(f"  {detail}"), soft_wrap=True)
+        return
+    if "total" not in verdict:
+        console.print(Text(f"{node} can run {attempt['pod']}; the nodes that can were not ranked."))
+        return
+    totals = sorted((each["total"] for each in nodes.values() if "total" in each), reverse=True)
+    place = totals.index(verdict["total"]) + 1
+    console.print(Text(f"{node} can run {attempt['pod']}: rank {place} of {len(totals)}"))
+    other = attempt.get("chosen") or _best(nodes)
+    columns = [node] if other == node else [node, other]
+    table = Table()
+    table.add_column("Score")
+    for name in columns:
+        table.add_column(Text(name), justify="right")
+    for plugin in verdict.get("scores", {}):
+        table.add_row(plugin, *(str(nodes[name]["scores"][plugin]) for name in columns))
+    table.add_row("Total", *(str(nodes[name]["total"]) for name in columns), style="bold")
+    console.print(table)
+
+
+def show_waiting(groups: Sequence[Waiting], *, as_json: bool) -> None:
+    """Show pods that wait, by cause."""
+    if as_json:
+        _write_json([_plain(group) for group in groups])
+        return
+    console = _console()
+    if not groups:
+        console.print("No pod waits.")
+    for group in groups:
+        count = len(group.pods)
+        head = f"{count} pod{'s' if count > 1 else ''} of {group.scheduler}, the first since {group.since}"
+        console.print(Text(head, style="bold"))
+        for cause, (low, high) in zip(group.causes, group.nodes, strict=True):
+            counted = f"{low} to {high}" if low != high else str(high)
+            console.print(Text(f"  {counted} of {group.of} nodes: {cause}" if high else f"  {cause}"))
+        if group.is_expected:
+            console.print("  room is being made for them on a node")
+        console.print(Text(f"  {_some(group.pods, _NAMES_SHOWN)}", style="dim"), soft_wrap=True)
+
+
+def _plain(group: Waiting) -> dict[str, Any]:
+    causes = [
+        {"cause": cause, "fewestNodes": low, "mostNodes": high}
+        for cause, (low, high) in zip(group.causes, group.nodes, strict=True)
+    ]
+    return {
+        "scheduler": group.scheduler,
+        "causes": causes,
+        "ofNodes": group.of,
+        "isExpected": group.is_expected,
+        "since": group.since,
+        "pods": group.pods,
+    }
+
+
+def show_outcomes(outcomes: Sequence[Outcome], plugins: str, *, as_json: bool, all_nodes: bool) -> None:
+    """Show what would come of what is not created yet."""
+    if as_json:
+        _write_json([_plain_outcome(outcome) for outcome in outcomes])
+        return
+    console = _console()
+    if not outcomes:
+        console.print("Nothing in it brings pods.")
+        return
+    console.print(Text(f"Decided here and now, with {plugins}:", style="italic"))
+    for outcome in outcomes:
+        _show_outcome(console, outcome, all_nodes=all_nodes)
+
+
+def _show_outcome(console: Console, outcome: Outcome, *, all_nodes: bool) -> None:
+    planned = outcome.planned
+    name = f"{planned.kind} {planned.namespace}/{planned.name}"
+    if planned.problem:
+        console.print(Text.assemble((name, "bold"), f": no pods, for {planned.problem}"), soft_wrap=True)
+        return
+    starting = outcome.nodes.total()
+    verdict = f"{starting} of {len(planned.pods)} pods would start now"
+    console.print(Text.assemble((name, "bold"), f": {verdict}"))
+    nodes = [f"{count} on {node}" for node, count in outcome.nodes.most_common()]
+    if nodes:
+        console.print(Text(f"  {_some(nodes, len(nodes) if all_nodes else _NODES_SHOWN)}"), soft_wrap=True)
+    if outcome.victims:
+        victims = [f"{victim} ({node})" for victim, node in outcome.victims.items()]
+        shown = _some(victims, len(victims) if all_nodes else _NODES_SHOWN)
+        console.print(Text(f"  at the cost of {len(victims)} that would have to go: {shown}"), soft_wrap=True)
+    for message, count in outcome.waiting.most_common():
+        console.print(Text(f"  {count} would wait: {message}"), soft_wrap=True)
+    if outcome.first is not None:
+        show(console, {**outcome.first, "message": None}, all_nodes=all_nodes)
+
+
+def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
+    planned = outcome.planned
+    return {
+        "kind": planned.kind,
+        "namespace": planned.namespace,
+        "name": planned.name,
+        "pods": len(planned.pods),
+        "starting": outcome.nodes.total(),
+        "nodes": outcome.nodes,
+        "victims": [{"pod": pod, "node": node} for pod, node in outcome.victims.items()],
+        "waiting": [{"pods": count, "message": message} for message, count in outcome.waiting.most_common()],
+        "firstWaiting": outcome.first,
+        "problem": planned.problem or None,
+    }
+
+
+def _some(names: Sequence[str], shown: int) -> str:
+    rest = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _console() -> Console:
+    return Console(highlight=False)
+
+
+def _write_json(value: Any) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    sys.stdout.flush()  # somebody may be watching

@@ -1,0 +1,28 @@
+"""All pods that wait, by cause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.cli.why_output import show_waiting
+from scheduler.client.resources import PODS
+from scheduler.objects.decode import decode_pod
+from scheduler.whatif.causes import by_cause
+from scheduler.whatif.judging import is_pending
+from scheduler.whatif.live_cluster import read_objects
+
+if TYPE_CHECKING:
+    from scheduler.cli.why_look import Look
+
+
+async def look_at_pending(look: Look) -> None:
+    """Show what the schedulers said of the pods that wait, of all namespaces unless one was asked for.
+
+    Raises:
+        SchedulerError: the pods cannot be read.
+    """
+    async with look.connect() as (connection, _):
+        pods = await read_objects(
+            connection, PODS, decode_pod, {"fieldSelector": "spec.nodeName="}, namespace=look.namespace or ""
+        )
+    show_waiting(by_cause(filter(is_pending, pods.values())), as_json=look.as_json)

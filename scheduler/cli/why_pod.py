@@ -1,0 +1,149 @@
+"""Why a pod waits: what the daemon that leads says, or what is decided here."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from scheduler.app.leader import NoLeaderError, at_url, leader
+from scheduler.cli.why_output import show_pod
+from scheduler.client.http.request import Request
+from scheduler.client.resources import PODS
+from scheduler.errors import ApiError, ConfigurationError, FieldError, SchedulerError
+from scheduler.objects.decode import decode_pod
+from scheduler.whatif.causes import said
+from scheduler.whatif.judging import is_pending, judge_each
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scheduler.app.rights import Named
+    from scheduler.cli.why_look import Look
+    from scheduler.client.connection import ApiConnection
+    from scheduler.objects.pod import PodInfo
+
+_NOT_FOUND: Final = 404
+_ASK_AGAIN_SECONDS: Final = 2.0
+_DECIDE_AGAIN_SECONDS: Final = 10.0
+"""Longer, for every decision here lists all nodes and pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Which daemon is asked, and what it is shown.
+
+    Attributes:
+        lease: that it holds.
+        server: where its pages are; None for behind a forwarded port.
+        token_file: whose content is shown; None for what `app.leader` shows.
+    """
+
+    lease: Named
+    server: str | None
+    token_file: Path | None
+
+
+class NoSuchPodError(SchedulerError):
+    """There is no pod of that name."""
+
+
+async def look_at_pod(look: Look, name: str, ask: Ask | None, *, node: str | None, watch: bool) -> None:
+    """Show why a pod waits, or where it is; with `watch` until it is on a node or gone.
+
+    Args:
+        look: where.
+        name: the pod's, or `namespace/name`.
+        ask: the daemon; None asks none.
+        node: to be shown alone.
+        watch: whether to go on.
+
+    Raises:
+        SchedulerError: the cluster cannot be read, or there is no such pod.
+    """
+    token = _token(ask)
+    async with look.connect() as (connection, namespace):
+        key = name if "/" in name else f"{namespace}/{name}"
+        shown: object = None
+        noted = ""
+        while True:
+            try:
+                pod = await _read(connection, key)
+            except NoSuchPodError:
+                if shown is None:
+                    raise
+                click.echo(f"pod {key} is gone", err=True)
+                return
+            answer, note = await _asked(connection, ask, token, key)
+            if note not in {"", noted}:
+                click.echo(f"no daemon tells: {note}", err=True)
+            noted = note
+            answer = {"said": said(pod), **(answer or await _decided(look, connection, pod))}
+            if _without_times(answer) != shown:
+                shown = _without_times(answer)
+                show_pod(answer, node=node, as_json=look.as_json, all_nodes=look.all_nodes)
+            if not watch or pod.node_name or pod.is_terminal:
+                return
+            await asyncio.sleep(_ASK_AGAIN_SECONDS if answer["story"] else _DECIDE_AGAIN_SECONDS)
+
+
+def _token(ask: Ask | None) -> str:
+    if ask is None or ask.token_file is None:
+        return ""
+    try:
+        return ask.token_file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror or error}"
+        raise ConfigurationError([FieldError("", problem)], str(ask.token_file)) from error
+
+
+async def _read(connection: ApiConnection, key: str) -> PodInfo:
+    try:
+        answer = await connection.send(Request("GET", PODS.path(*key.split("/", 1))))
+    except ApiError as error:
+        if error.status == _NOT_FOUND:
+            raise NoSuchPodError(f"there is no pod {key}") from error
+        raise
+    return decode_pod(answer.body)
+
+
+async def _asked(
+    connection: ApiConnection, ask: Ask | None, token: str, key: str
+) -> tuple[dict[str, Any] | None, str]:
+    """Return what the daemon that leads now says of a pod, if it has to do with it, or why it could not be asked."""
+    if ask is None:
+        return None, ""
+    reached = at_url(ask.server, token) if ask.server is not None else leader(connection, ask.lease, token)
+    try:
+        async with reached as daemon:
+            answer = await daemon.explain(key)
+            if answer is None or not (answer["attempt"] or answer["story"]):
+                return None, ""
+            return {"decidedBy": daemon.name, **answer}, ""
+    except NoLeaderError as error:
+        return None, str(error)
+
+
+async def _decided(look: Look, connection: ApiConnection, pod: PodInfo) -> dict[str, Any]:
+    """Return what is decided here of a pod, in the shape of a daemon's answer; of one that waits for no node nothing."""
+    answer: dict[str, Any] = {
+        "decidedBy": None,
+        "pod": pod.key,
+        "node": pod.node_name or None,
+        "place": None,
+        "story": [],
+        "attempt": None,
+    }
+    if not is_pending(pod):
+        return answer
+    scheduler, _ = await look.scheduler(connection, [pod.scheduler_name])
+    (judged,) = await asyncio.to_thread(lambda: [*judge_each(scheduler, [pod])])
+    return {**answer, "decidedBy": look.plugins, "attempt": judged.explanation}
+
+
+def _without_times(answer: dict[str, Any]) -> object:
+    """Return what makes an answer new; when things happened is told a little different each time."""
+    story = [{key: value for key, value in move.items() if key != "at"} for move in answer["story"]]
+    return {**answer, "story": story}
