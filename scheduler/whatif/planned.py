@@ -99,6 +99,9 @@ class Plan:
         """
         bringing: list[tuple[Object, list[Object]]] = []
         for manifest in manifests:
+            namespace = self._placed(manifest)["metadata"].get("namespace")
+            if namespace:
+                self._take({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
             workloads = self._workloads(manifest)
             if workloads:
                 bringing.append((manifest, workloads))
@@ -133,7 +136,6 @@ class Plan:
             placed["metadata"].get("name") or placed["metadata"].get("generateName", ""),
             in_order=manifest["kind"] == "StatefulSet" and spec.get("podManagementPolicy") != "Parallel",
         )
-        self._take({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": planned.namespace}})
         before = {pod["metadata"]["uid"] for pod in self._store.list("pods")}
         try:
             for workload in workloads:

@@ -98,17 +98,18 @@ def test_a_way_that_leads_nowhere_says_why(port: int | None, token: str, problem
 
 def test_nobody_else_may_enter_where_it_is_and_nothing_is_left():
     async def scenario() -> None:
-        begun = asyncio.Event()
-        silent = await asyncio.start_server(lambda *_: begun.set(), "127.0.0.1", 0)
+        begun: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+        silent = await asyncio.start_server(lambda _, there: begun.put_nowait(there), "127.0.0.1", 0)
         async with silent, way(silent.sockets[0].getsockname()[1]) as to:
             folder = to.path.parent
             assert folder.stat().st_mode & 0o077 == 0
             assert folder.stat().st_uid == os.getuid()
             reader, writer = await asyncio.open_unix_connection(to.path)  # and it is left open
-            await begun.wait()
+            there = await begun.get()
         async with asyncio.timeout(10):
             assert await reader.read() == b""
         writer.close()
+        there.close()
         assert not folder.exists()
 
     asyncio.run(scenario())
