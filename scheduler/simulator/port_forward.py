@@ -16,13 +16,13 @@ PROTOCOL: Final = "v4.channel.k8s.io"
 _PIECE: Final = 2**16
 
 
-async def forward(http: web.BaseRequest, port: int) -> web.StreamResponse:
-    """Carry one connection to a port of this machine until either side ends it."""
+async def forward(http: web.BaseRequest, asked: int, port: int) -> web.StreamResponse:
+    """Carry one connection that asked for a port of a pod to one of this machine, until either side ends it."""
     stream = web.WebSocketResponse(protocols=(PROTOCOL,))
     await stream.prepare(http)
-    asked = int(http.query["ports"]).to_bytes(2, "little")
+    told = asked.to_bytes(2, "little")
     for channel in (b"\0", b"\1"):
-        await stream.send_bytes(channel + asked)
+        await stream.send_bytes(channel + told)
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError as error:

@@ -26,7 +26,7 @@ from scheduler.simulator.api.handlers import JSON, Answer, Api, Request, answer_
 from scheduler.simulator.api.listing import is_from_storage, parse_version
 from scheduler.simulator.api.request_info import request_info
 from scheduler.simulator.api.watching import WatchStream
-from scheduler.simulator.apimachinery.status import StatusError, too_large_version
+from scheduler.simulator.apimachinery.status import StatusError, bad_request, too_large_version
 from scheduler.simulator.controllers.role_aggregation import RoleAggregation
 from scheduler.simulator.controllers.service_accounts import ServiceAccounts
 from scheduler.simulator.drivers.devices import DeviceDrivers
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from scheduler.simulator.access.users import User
+    from scheduler.simulator.api.request_info import RequestInfo
     from scheduler.simulator.controllers.controller import Controller
     from scheduler.simulator.registry.registry import Backup
 
@@ -278,7 +279,7 @@ class ApiServer:
             if info.verb == "watch" and info.is_resource and not is_review(info):
                 return await self._watch(http, request, came, name)
             if info.subresource == "portforward" and f"{info.namespace}/{info.name}" in self.ports:
-                return await forward(http, self.ports[f"{info.namespace}/{info.name}"])
+                return await self._forward(http, info)
             if info.verb in {"get", "list"} and info.query.get("resourceVersion"):
                 version = parse_version(info.query["resourceVersion"])
                 await self._wait_fresh(version, 0.0 if is_from_storage(info.query) else _FRESH_SECONDS)
@@ -331,6 +332,13 @@ class ApiServer:
         finally:
             del self._streams[stream]
         return response
+
+    async def _forward(self, http: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
+        """Carry a connection to what is behind a pod's ports."""
+        asked = info.query.get("ports", "")
+        if not asked.isdecimal() or not 0 < int(asked) < 2**16:
+            raise bad_request("one port is to be forwarded")
+        return await forward(http, int(asked), self.ports[f"{info.namespace}/{info.name}"])
 
     async def _wait_fresh(self, version: int, seconds: float = _FRESH_SECONDS) -> None:
         """Wait until a version has come about.
