@@ -1,4 +1,4 @@
-"""The command line: `custom-scheduler run | demo | api-server | explain`."""
+"""The command line: `custom-scheduler run | demo | api-server | explain | why`."""
 
 from scheduler.cli.command import main
 

@@ -1,0 +1,116 @@
+"""`why` as a command: how it is called, and what it prints of one node."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from scheduler.cli.why import why
+from scheduler.cli.why_output import show_pod
+from tests.manifests import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_package_installs_what_kubectl_looks_for() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["kubectl-why"].partition(":")
+
+    assert callable(getattr(import_module(module), function))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        pytest.param([], "one of POD, --pending and -f FILE is needed", id="nothing"),
+        pytest.param(["web", "--pending"], "one of POD, --pending and -f FILE is needed", id="two at once"),
+        pytest.param(["web", "--replicas", "2"], "--replicas is not for this", id="replicas of a pod"),
+        pytest.param(["--pending", "--watch"], "--watch is not for this", id="a watch of all"),
+        pytest.param(["-f", "x", "--node", "n"], "--node is not for this", id="a node of a file"),
+        pytest.param(
+            ["web", "--lease", "mine"], "NAMESPACE/NAME is expected", id="a lease without namespace"
+        ),
+    ],
+)
+def test_what_makes_no_sense_together_is_refused(arguments: list[str], problem: str) -> None:
+    said = CliRunner().invoke(why, arguments)
+
+    assert said.exit_code == 2
+    assert problem in said.output
+
+
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        pytest.param({"KUBECONFIG": "nowhere"}, "kubeconfig nowhere: no such file", id="of the environment"),
+        pytest.param({"HOME": "home"}, "kubeconfig home/.kube/config: no such file", id="the usual place"),
+    ],
+)
+def test_the_kubeconfig_is_where_kubectl_looks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: dict[str, str], problem: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("KUBECONFIG", "HOME", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in where.items():
+        monkeypatch.setenv(name, value)
+
+    said = CliRunner().invoke(why, ["--pending"])
+
+    assert problem in str(said.exception)
+
+
+def verdict(total: int, **scores: int) -> dict[str, Any]:
+    return {"feasible": True, "scores": scores, "total": total}
+
+
+NODES = {
+    "n1": verdict(9, Fit=4, Taint=5),
+    "n2": verdict(7, Fit=2, Taint=5),
+    "n3": {
+        "feasible": False,
+        "plugin": "Fit",
+        "code": "Unschedulable",
+        "reasons": ["full"],
+        "details": ["by a"],
+    },
+    "n4": {"feasible": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("node", "lines"),
+    [
+        pytest.param(
+            "n2", ["n2 can run default/web: rank 2 of 2", "Fit 2 4", "Taint 5 5", "Total 7 9"], id="beside"
+        ),
+        pytest.param("n1", ["n1 can run default/web: rank 1 of 2", "Fit 4", "Total 9"], id="the best itself"),
+        pytest.param(
+            "n3", ["n3 cannot run default/web: full", "Fit says so (Unschedulable).", "by a"], id="refused"
+        ),
+        pytest.param("n4", ["the nodes that can were not ranked"], id="not ranked"),
+        pytest.param("n5", ["n5 was not looked at for default/web: no node is called so"], id="no such node"),
+    ],
+)
+def test_one_node_is_told_beside_the_best(
+    node: str, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    attempt = {"pod": "default/web", "message": None, "nodes": NODES}
+    answer = {
+        "pod": "default/web",
+        "node": None,
+        "decidedBy": "x",
+        "said": "",
+        "story": [],
+        "attempt": attempt,
+    }
+
+    show_pod(answer, node=node, as_json=False, all_nodes=False)
+
+    printed = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert all(line in printed for line in lines), printed
