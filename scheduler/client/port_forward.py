@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 PROTOCOL: Final = "v4.channel.k8s.io"
 DATA: Final = 0
-ERROR: Final = 1
 _PIECE: Final = 2**16
 _OPENING_SECONDS: Final = 10.0
 
