@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scheduler.cli.explain_live import show_live
+from scheduler.whatif.lines import some
 from scheduler.whatif.table import show
 
 if TYPE_CHECKING:
@@ -25,29 +26,26 @@ _NODES_SHOWN: Final = 10
 
 def show_pod(answer: dict[str, Any], *, node: str | None, as_json: bool, all_nodes: bool) -> None:
     """Show what is known of one pod, of one node of it if one is named."""
-    attempt = answer["attempt"]
-    if node is not None and attempt is not None:
-        wanted = {node, attempt.get("chosen") or _best(attempt["nodes"])}
-        shown = {name: verdict for name, verdict in attempt["nodes"].items() if name in wanted}
-        focused = {**answer, "attempt": {**attempt, "nodes": shown}}
-    else:
-        focused = answer
+    when = "attempt" if answer["attempt"] else "now"
+    judged = answer[when]
     if as_json:
-        _write_json(focused)
+        if node is not None and judged is not None:
+            wanted = {node, judged.get("chosen") or _best(judged["nodes"])}
+            shown = {name: verdict for name, verdict in judged["nodes"].items() if name in wanted}
+            answer = {**answer, when: {**judged, "nodes": shown}}
+        _write_json(answer)
         return
     console = _console()
-    if node is not None and attempt is not None:
-        _show_node(console, attempt, node)
-    elif answer["story"] or attempt is None:
-        if answer["decidedBy"] is None:
-            where = f"on node {answer['node']}" if answer["node"] else "not waiting for a node"
-            console.print(Text(f"{answer['pod']} is {where}; no daemon tells more of it."))
-            return
+    if answer["decidedBy"] is None:
+        console.print(Text(f"{answer['pod']} waits for no node: it has ended, or is being deleted."))
+    elif node is not None and judged is not None:
+        _show_node(console, judged, node)
+    elif answer["place"] is not None:
         console.print(Text(f"As {answer['decidedBy']} tells it:", style="italic"))
         show_live(answer, as_json=False, all_nodes=all_nodes)
     else:
         console.print(Text(f"Decided here and now, with {answer['decidedBy']}:", style="italic"))
-        show(console, attempt, all_nodes=all_nodes)
+        show(console, judged, all_nodes=all_nodes)
         if answer["said"]:
             console.print(Text(f"Its scheduler said last: {answer['said']}"), soft_wrap=True)
 
@@ -107,7 +105,7 @@ def show_waiting(groups: Sequence[Waiting], *, as_json: bool) -> None:
             console.print(Text(f"  {counted} of {group.of} nodes: {cause}" if high else f"  {cause}"))
         if group.is_expected:
             console.print("  room is being made for them on a node")
-        console.print(Text(f"  {_some(group.pods, _NAMES_SHOWN)}", style="dim"), soft_wrap=True)
+        console.print(Text(f"  {some(group.pods, _NAMES_SHOWN)}", style="dim"), soft_wrap=True)
 
 
 def _plain(group: Waiting) -> dict[str, Any]:
@@ -150,10 +148,10 @@ def _show_outcome(console: Console, outcome: Outcome, *, all_nodes: bool) -> Non
     console.print(Text.assemble((name, "bold"), f": {verdict}"))
     nodes = [f"{count} on {node}" for node, count in outcome.nodes.most_common()]
     if nodes:
-        console.print(Text(f"  {_some(nodes, len(nodes) if all_nodes else _NODES_SHOWN)}"), soft_wrap=True)
+        console.print(Text(f"  {some(nodes, None if all_nodes else _NODES_SHOWN)}"), soft_wrap=True)
     if outcome.victims:
         victims = [f"{victim} ({node})" for victim, node in outcome.victims.items()]
-        shown = _some(victims, len(victims) if all_nodes else _NODES_SHOWN)
+        shown = some(victims, None if all_nodes else _NODES_SHOWN)
         console.print(Text(f"  at the cost of {len(victims)} that would have to go: {shown}"), soft_wrap=True)
     for message, count in outcome.waiting.most_common():
         console.print(Text(f"  {count} would wait: {message}"), soft_wrap=True)
@@ -175,11 +173,6 @@ def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
         "firstWaiting": outcome.first,
         "problem": planned.problem or None,
     }
-
-
-def _some(names: Sequence[str], shown: int) -> str:
-    rest = len(names) - shown
-    return ", ".join(names[:shown]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _console() -> Console:

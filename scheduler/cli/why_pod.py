@@ -15,7 +15,7 @@ from scheduler.client.resources import PODS
 from scheduler.errors import ApiError, ConfigurationError, FieldError, SchedulerError
 from scheduler.objects.decode import decode_pod
 from scheduler.whatif.causes import said
-from scheduler.whatif.judging import is_pending, judge_each
+from scheduler.whatif.judging import judge_each
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,15 +119,15 @@ async def _asked(
     try:
         async with reached as daemon:
             answer = await daemon.explain(key)
-            if answer is None or not (answer["attempt"] or answer["story"]):
+            if answer is None or not (answer["attempt"] or answer["story"] or answer.get("now")):
                 return None, ""
-            return {"decidedBy": daemon.name, **answer}, ""
+            return {"decidedBy": daemon.name, "now": None, **answer}, ""
     except NoLeaderError as error:
         return None, str(error)
 
 
 async def _decided(look: Look, connection: ApiConnection, pod: PodInfo) -> dict[str, Any]:
-    """Return what is decided here of a pod, in the shape of a daemon's answer; of one that waits for no node nothing."""
+    """Return what is decided here of a pod, in the shape of a daemon's answer; nothing of one that has ended, or is to."""
     answer: dict[str, Any] = {
         "decidedBy": None,
         "pod": pod.key,
@@ -135,12 +135,14 @@ async def _decided(look: Look, connection: ApiConnection, pod: PodInfo) -> dict[
         "place": None,
         "story": [],
         "attempt": None,
+        "now": None,
     }
-    if not is_pending(pod):
+    if pod.is_terminal or pod.is_terminating:
         return answer
     scheduler, _ = await look.scheduler(connection, [pod.scheduler_name])
     (judged,) = await asyncio.to_thread(lambda: [*judge_each(scheduler, [pod])])
-    return {**answer, "decidedBy": look.plugins, "attempt": judged.explanation}
+    when = "now" if pod.node_name else "attempt"
+    return {**answer, "decidedBy": look.plugins, when: judged.explanation}
 
 
 def _without_times(answer: dict[str, Any]) -> object:

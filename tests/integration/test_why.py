@@ -324,3 +324,17 @@ def test_kubectl_runs_it_as_its_plugin(tmp_path: Path, monkeypatch: pytest.Monke
         assert "there is no pod shop/nobody" in (await kubectl("why", "nobody")).err
 
     in_a_world(tmp_path, scenario)
+
+
+def test_a_pod_on_a_node_is_told_where_it_would_go_now(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.add("pods", pod_object("runs", cpu="2", node="n2", scheduler_name="default-scheduler"))
+
+        told = await world.told("runs", "--offline")
+
+        assert (told["node"], told["attempt"]) == ("n2", None)
+        assert told["now"]["node"] == "n2"
+        assert told["now"]["best"] == ["n3"]
+        assert told["now"]["nodes"]["n2"]["feasible"], "it leaves the room it has"
+
+    in_a_world(tmp_path, scenario)

@@ -107,6 +107,8 @@ def test_one_node_is_told_beside_the_best(
         "decidedBy": "x",
         "said": "",
         "story": [],
+        "place": None,
+        "now": None,
         "attempt": attempt,
     }
 
