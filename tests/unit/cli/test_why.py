@@ -47,7 +47,11 @@ def test_what_makes_no_sense_together_is_refused(arguments: list[str], problem: 
 @pytest.mark.parametrize(
     ("where", "problem"),
     [
-        pytest.param({"KUBECONFIG": "nowhere"}, "kubeconfig nowhere: no such file", id="of the environment"),
+        pytest.param(
+            {"KUBECONFIG": "nowhere"},
+            "kubeconfig nowhere of $KUBECONFIG: no such file",
+            id="of the environment",
+        ),
         pytest.param({"HOME": "home"}, "kubeconfig home/.kube/config: no such file", id="the usual place"),
     ],
 )
