@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check conformance format bench soak fuzz base-image image sbom lock clean
+.PHONY: help demo test check conformance format bench soak fuzz base-image image sbom board-assets lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,6 +56,18 @@ image: ## Build the container image (needs a Docker engine; IMAGE=name:tag to na
 
 sbom: $(VENV)/dev ## Write what the image has as CycloneDX, with hashes, into sbom.json
 	@$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --of JSON --validate -o $(SBOM) $(LOCK)
+
+board-assets: ## Fetch what the board's page is made of anew, at the versions named here (needs npm)
+	@into=$$(realpath scheduler/board/assets/vendor) && made=$$(mktemp -d) && cd "$$made" \
+	&& for package in preact@11.2.0 htm@3.1.1 uplot@1.6.32; do \
+	  name=$${package%@*} && mkdir $$name && npm pack --silent $$package >/dev/null && tar xzf $$name-*.tgz -C $$name || exit 1; \
+	  { printf '%s\n\n' "$$package"; cat $$name/package/LICENSE; printf '\n\n'; } >> LICENSES.txt; done \
+	&& sed '/^\/\/# sourceMappingURL/d' preact/package/dist/preact.mjs > "$$into/preact.js" \
+	&& sed '/^\/\/# sourceMappingURL/d; s/from"preact"/from".\/preact.js"/' preact/package/hooks/dist/hooks.mjs > "$$into/hooks.js" \
+	&& cp htm/package/dist/htm.mjs "$$into/htm.js" \
+	&& cp uplot/package/dist/uPlot.iife.min.js "$$into/uplot.js" \
+	&& cp uplot/package/dist/uPlot.min.css "$$into/uplot.css" \
+	&& cp LICENSES.txt "$$into/LICENSES.txt" && rm -rf "$$made"
 
 lock: ## Resolve the dependencies anew (needs uv)
 	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 pyproject.toml -o requirements.lock

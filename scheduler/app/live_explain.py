@@ -15,6 +15,7 @@ from scheduler.cycle.scheduling import nominated_others
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from scheduler.app.assembly import Parts
     from scheduler.app.daemon import Daemon
     from scheduler.clock import Clock
     from scheduler.cycle.attempt_log import PastAttempt
@@ -31,10 +32,10 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
 
     Returns:
         As JSON values: `pod`, `node` (where it is, or null), `place` in the queue, its `story` there, oldest first,
-        `attempt`: null before the first and after it was forgotten, else `at`, `number`, `chosen`, `nominates` (where room
-        is made for it, or null) and the explanation in the shape of `explain --cluster`, whose `details` are as of now,
-        not as of the attempt; and `now`, where a pod of ours that is on a node would go if it were on none: an explanation
-        with `node`, null of other pods.
+        `attempt`: null before the first and after it was forgotten, else `at`, `number`, how many `seconds` it took,
+        `chosen`, `nominates` (where room is made for it, or null) and the explanation in the shape of `explain --cluster`,
+        whose `details` are as of now, not as of the attempt; and `now`, where a pod of ours that is on a node would go if it
+        were on none: an explanation with `node`, null of other pods.
     """
     pod = daemon.parts.pods.get(key)
     attempted = daemon.cycles.attempts.last(key)
@@ -45,31 +46,33 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
     return {
         "pod": key,
         "node": pod.node_name or None,
-        **_in_the_queue(daemon, pod, clock),
-        "attempt": attempted and _attempt(daemon, pod, attempted, clock),
-        "now": _now(daemon, pod, attempted, clock) if pod.node_name else None,
+        **in_the_queue(daemon.parts, pod, clock),
+        "attempt": attempted and attempt_as_told(daemon.parts, pod, attempted, clock),
+        "now": _now(daemon.parts, pod, attempted, clock) if pod.node_name else None,
     }
 
 
-def _attempt(daemon: Daemon, pod: PodInfo, attempted: PastAttempt, clock: Clock) -> dict[str, Any]:
+def attempt_as_told(parts: Parts, pod: PodInfo, attempted: PastAttempt, clock: Clock) -> dict[str, Any]:
+    """Tell of one attempt, the details of what was refused as of now."""
     explanation = explain(attempted.decision, attempted.names)
-    framework = daemon.frameworks.get(pod.scheduler_name)
+    framework = parts.profiles.frameworks.get(pod.scheduler_name)
     if framework is not None and not pod.node_name:
-        snapshot = daemon.parts.cache.snapshot()
-        nominated = nominated_others(daemon.parts.nominator, pod, snapshot)
-        _details(daemon, framework, clock).add_to(explanation, pod, snapshot, nominated)
+        snapshot = parts.cache.snapshot()
+        nominated = nominated_others(parts.nominator, pod, snapshot)
+        _details(parts, framework, clock).add_to(explanation, pod, snapshot, nominated)
     return {
         "at": rfc3339_micro(attempted.at),
         "number": attempted.number,
+        "seconds": attempted.seconds,
         "chosen": attempted.decision.node_name or None,
         "nominates": attempted.decision.nominated_node_name or None,
         **explanation,
     }
 
 
-def _now(daemon: Daemon, pod: PodInfo, attempted: PastAttempt | None, clock: Clock) -> dict[str, Any] | None:
+def _now(parts: Parts, pod: PodInfo, attempted: PastAttempt | None, clock: Clock) -> dict[str, Any] | None:
     """Judge a pod on a node as if it were on none; PostFilter is not asked, since it acts."""
-    framework, parts = daemon.frameworks.get(pod.scheduler_name), daemon.parts
+    framework = parts.profiles.frameworks.get(pod.scheduler_name)
     if framework is None or pod.is_terminal:
         return None
     node_name = pod.node_name
@@ -82,7 +85,7 @@ def _now(daemon: Daemon, pod: PodInfo, attempted: PastAttempt | None, clock: Clo
         pod,
         snapshot,
         nominated=nominated_others(parts.nominator, pod, snapshot),
-        details=_details(daemon, framework, clock),
+        details=_details(parts, framework, clock),
         avoided=parts.cache.pauses.rows(snapshot, at=clock.monotonic()),
         makes_room=False,
     )
@@ -90,16 +93,17 @@ def _now(daemon: Daemon, pod: PodInfo, attempted: PastAttempt | None, clock: Clo
     return {**explanation, "node": node_name}
 
 
-def _details(daemon: Daemon, framework: Framework, clock: Clock) -> RefusalDetails:
-    plugins, budget = framework.plugins.all(), daemon.parts.budget
+def _details(parts: Parts, framework: Framework, clock: Clock) -> RefusalDetails:
+    plugins, budget = framework.plugins.all(), parts.budget
     return RefusalDetails(plugins, clock, seconds=_DETAILS_SECONDS, budget=budget)
 
 
-def _in_the_queue(daemon: Daemon, pod: PodInfo, clock: Clock) -> dict[str, Any]:
+def in_the_queue(parts: Parts, pod: PodInfo, clock: Clock) -> dict[str, Any]:
+    """Tell where a pod is, and its story."""
     since = clock.utc_now() - timedelta(seconds=clock.monotonic())
     return {
-        "place": daemon.parts.queue.place_of(pod.uid).value,
-        "story": [_line(move, since) for move in daemon.parts.queue.story(pod.uid)],
+        "place": parts.queue.place_of(pod.uid).value,
+        "story": [_line(move, since) for move in parts.queue.story(pod.uid)],
     }
 
 

@@ -16,7 +16,7 @@ from scheduler.server.zpages import Process
 if TYPE_CHECKING:
     import asyncio
     import ssl
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from scheduler.app.daemon import Daemon
     from scheduler.app.serving import Serving
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.server.health import Check
-    from scheduler.server.http_server import Application
+    from scheduler.server.http_server import Application, Guard
+    from scheduler.server.messages import Page
 
 logger = logging.getLogger(__name__)
 
@@ -62,12 +63,13 @@ def pages(
     stop: asyncio.Event,
     clock: Clock,
     flags: Mapping[str, str] = {},
-    access: Access | None = None,
+    access: Guard | None = None,
+    more: Sequence[Page] = (),
 ) -> Application:
     """Build a daemon's pages; the checks have kube-scheduler's names. Once `stop` is set it is not ready.
 
     The configuration is what it began with, which says where the lease is; /configz shows what is in force. Without
-    `access` everybody may see everything.
+    `access` everybody may see everything. `more` are further pages.
     """
     election = configuration.settings.leader_election
     health: dict[str, Check] = {}
@@ -92,7 +94,7 @@ def pages(
         access=access,
         turned_away=daemon.metrics.turned_away,
         # Who asks in plain HTTP may be anybody, so nothing is changed for them.
-        more=[cache_page(daemon.consistency, daemon.parts, may_mend=access is not None)],
+        more=[cache_page(daemon.consistency, daemon.parts, may_mend=access is not None), *more],
     )
 
 
@@ -105,8 +107,10 @@ async def serving_pages(
     connection: ApiConnection,
     stop: asyncio.Event,
     clock: Clock,
+    more: Sequence[Page] = (),
+    guarding: Callable[[Access], Guard] = lambda access: access,
 ) -> AsyncIterator[None]:
-    """Serve a daemon's pages while the block runs.
+    """Serve a daemon's pages while the block runs; `more` are further ones, and `guarding` may let more people in.
 
     Raises:
         ConfigurationError: an address cannot be listened on, or the certificate cannot be used.
@@ -120,11 +124,14 @@ async def serving_pages(
                 stop=stop,
                 clock=clock,
                 flags=where.flags,
-                access=Access(connection, where.always_allowed),
+                access=guarding(Access(connection, where.always_allowed)),
+                more=more,
             )
             await listen(stack, guarded, where.host, where.secure_port, tls)
         if where.http_port:
-            open_to_all = pages(daemon, configuration, stop=stop, clock=clock, flags=where.flags)
+            open_to_all = pages(
+                daemon, configuration, stop=stop, clock=clock, flags=where.flags, more=more
+            )
             await listen(stack, open_to_all, where.host, where.http_port)
         yield
 

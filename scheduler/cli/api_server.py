@@ -7,13 +7,17 @@ import logging
 import os
 import shlex
 from contextlib import AsyncExitStack
+from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from scheduler.board.local import serving_board
+from scheduler.board.observer import WatchedWhenAsked
 from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock
+from scheduler.configuration.load import default
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.logs import configure_logging
 from scheduler.simulator.kubeconfig import may_write
@@ -118,7 +122,13 @@ async def _serve(
                 [FieldError("--kubeconfig", f"{kubeconfig}: {error.strerror}")]
             ) from error
         count = len(server.store.list("nodes"))
-        click.echo(f"{server.url} serves {count} nodes\nexport KUBECONFIG={shlex.quote(str(written))}")
+        watched = WatchedWhenAsked(str(written), default(), clock=SystemClock(), random=Random())
+        await stack.enter_async_context(watched.running())
+        board = await stack.enter_async_context(serving_board(watched))
+        click.echo(
+            f"{server.url} serves {count} nodes\nexport KUBECONFIG={shlex.quote(str(written))}\n"
+            f"The board is at {board}"
+        )
         await stop.wait()
         if playing is not None:
             playing.cancel()

@@ -17,7 +17,18 @@ from scheduler.version import VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-COMMANDS: Final = ("run", "check", "explain", "why", "extender", "demo", "api-server", "new", "completion")
+COMMANDS: Final = (
+    "run",
+    "check",
+    "explain",
+    "why",
+    "board",
+    "extender",
+    "demo",
+    "api-server",
+    "new",
+    "completion",
+)
 """Each is a function in a module of its own, both of that name."""
 _LONGEST_SENTENCE = 1000
 _FIRST_STEPS: Final = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from scheduler.client.connection import ApiConnection
     from scheduler.client.requests import Requests
+    from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
     from scheduler.logs import LogFormat
@@ -71,6 +72,7 @@ logger = logging.getLogger(__name__)
 @serving_flags.tls_cert_file
 @serving_flags.tls_private_key_file
 @serving_flags.authorization_always_allow_paths
+@serving_flags.board
 @option("--v", "-v", default=0, help="How much is logged: 0 little, 2 every pod that is bound.", metavar="N")
 @logging_format_option
 @duration_option(
@@ -98,6 +100,7 @@ def run(
     tls_cert_file: Path | None,
     tls_private_key_file: Path | None,
     authorization_always_allow_paths: str,
+    board: bool,
     v: int,
     logging_format: LogFormat | None,
     pod_max_in_unschedulable_pods_duration: Duration,
@@ -127,6 +130,7 @@ def run(
         overriding,
         kubeconfig=str(kubeconfig) if kubeconfig else None,
         serving=serving,
+        board=board,
         write_config_to=write_config_to,
         last_good=last_good_config,
         follow=follow_config,
@@ -176,6 +180,14 @@ async def _showing_that_it_waits(serving: Serving) -> AsyncIterator[None]:
 
     async with waiting_pages(serving):
         yield
+
+
+def _board(daemon: Daemon, clock: Clock) -> dict[str, Any]:
+    from scheduler.board.pages import board_of, board_pages  # few look
+    from scheduler.board.sign_in import SignIn
+    from scheduler.board.subject import of_daemon
+
+    return {"more": board_pages(board_of(of_daemon(daemon, clock))), "guarding": SignIn}
 
 
 async def _origin(
@@ -266,6 +278,7 @@ async def _run(
     *,
     kubeconfig: str | None,
     serving: Serving,
+    board: bool,
     write_config_to: Path | None,
     last_good: Path | None,
     follow: bool,
@@ -318,8 +331,11 @@ async def _run(
         if serving.secure_port or serving.http_port:
             from scheduler.app.pages import serving_pages  # an HTTP server takes half as long as all the rest
 
+            shown = _board(daemon, clock) if board else {}
             await stack.enter_async_context(
-                serving_pages(daemon, configuration, serving, connection=connection, stop=stop, clock=clock)
+                serving_pages(
+                    daemon, configuration, serving, connection=connection, stop=stop, clock=clock, **shown
+                )
             )
         reloader = Reloader(
             daemon,

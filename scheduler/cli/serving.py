@@ -44,3 +44,9 @@ authorization_always_allow_paths = option(
     metavar="PATHS",
     section=_SECTION,
 )
+board = option(
+    "--board",
+    is_flag=True,
+    help="Serve a page at /board that shows the cluster, what waits and why; over HTTPS to those who may get that path.",
+    section=_SECTION,
+)

@@ -1,13 +1,15 @@
-"""The last attempt at each pod, as it was, so that one can ask afterwards why it went where it did, or nowhere.
+"""The last attempts at each pod, as they were, so that one can ask afterwards why it went where it did, or nowhere.
 
 Memory is bounded in bytes, not in pods, since an attempt keeps a few arrays as long as the cluster is large. Pods that
-wait and pods that were placed have a budget each: a burst of placements must not push out why others wait. What can be
-told from something else is left out, and numbers are as short as they are small.
+wait and pods that were placed have a budget each: a burst of placements must not push out why others wait. The last
+attempt at a pod is kept there; those before it have a budget of their own, so that pods that are tried again and again
+push out nothing but earlier tries. What can be told from something else is left out, and numbers are as short as they
+are small.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from operator import attrgetter
@@ -23,7 +25,7 @@ from scheduler.objects.remembered import PARSED
 from scheduler.runtime.scoring import Scores
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -37,6 +39,9 @@ PLACED_BYTES = 16 * 1024 * 1024
 """For pods that were placed: some 1200 among 5000 nodes that could all run them, 700 where some could not."""
 WAITING_BYTES = 40 * 1024 * 1024
 """For pods that wait: some 3000 among 5000 nodes."""
+EARLIER_BYTES = 16 * 1024 * 1024
+"""For the attempts before the last one, of all pods together."""
+_EARLIER_OF_A_POD = 15
 _RECORD_BYTES = 2048  # of an attempt without its arrays and the pod's JSON, generously
 _COMMON_POD_BYTES = 4096  # so much JSON is as objects no longer than as text
 _POINTER_BYTES = 8
@@ -58,12 +63,16 @@ class PastAttempt:
         decision: what was decided; of what the plugins told themselves only where room was found, and without which
             nodes were best.
         names: the nodes there were, by row of the decision's arrays.
+        seconds: how long the decision took.
+        serial: larger than of all attempts before, at whatever pod.
     """
 
     at: datetime
     number: int
     decision: Decision
     names: Sequence[str]
+    seconds: float = 0.0
+    serial: int = 0
 
 
 class AttemptLog:
@@ -72,29 +81,67 @@ class AttemptLog:
     Args:
         placed_bytes: for pods that were placed.
         waiting_bytes: for pods that wait.
+        earlier_bytes: for all attempts but the last one at each pod.
+
+    Attributes:
+        noted: how many there were.
     """
 
-    def __init__(self, placed_bytes: int = PLACED_BYTES, waiting_bytes: int = WAITING_BYTES) -> None:
+    def __init__(
+        self,
+        placed_bytes: int = PLACED_BYTES,
+        waiting_bytes: int = WAITING_BYTES,
+        earlier_bytes: int = EARLIER_BYTES,
+    ) -> None:
         self._placed = _Shelf(placed_bytes)
         self._waiting = _Shelf(waiting_bytes)
+        self._earlier = _Earlier(earlier_bytes)
         self._names: Sequence[str] = ()  # those of the last attempt, which mostly are the next one's
+        self.noted = 0
 
-    def note(self, decision: Decision, snapshot: Snapshot, *, number: int, at: datetime) -> None:
-        """Keep an attempt instead of the one before at the same pod."""
+    def note(
+        self, decision: Decision, snapshot: Snapshot, *, number: int, at: datetime, seconds: float = 0.0
+    ) -> None:
+        """Keep an attempt, which is from now on the last one at its pod; it took so long."""
         key, names = decision.pod.key, snapshot.names
-        kept = _Kept.of(decision, names, number, at)
+        self.noted += 1
+        kept = _Kept.of(decision, names, number, at, seconds, self.noted)
         size = kept.nbytes
         if names is not self._names:
             self._names = names
             size += _POINTER_BYTES * len(names)
         shelf, other = (self._placed, self._waiting) if decision.node_name else (self._waiting, self._placed)
-        other.drop(key)
+        before = other.drop(key) or shelf.drop(key)
+        if before is not None:
+            self._earlier.put(key, *before)
         shelf.put(key, kept, size)
 
     def last(self, key: str) -> PastAttempt | None:
         """Return the last attempt at a pod, by `namespace/name`; None if there was none or it is long ago."""
-        kept = self._waiting.get(key) or self._placed.get(key)
+        kept = self._last(key)
         return kept and kept.attempt()
+
+    def of(self, key: str) -> list[PastAttempt]:
+        """Return the last attempts at a pod, the last one first; none at another pod that had its name before."""
+        last = self._last(key)
+        if last is None:
+            return []
+        uid = last.pod.uid
+        return [kept.attempt() for kept in (last, *self._earlier.of(key)) if kept.pod.uid == uid]
+
+    def message(self, key: str) -> str | None:
+        """Return what the last attempt at a pod that waits came to; None as of `last`."""
+        kept = self._waiting.get(key)
+        return kept and kept.status.message
+
+    def since(self, serial: int, most: int) -> list[PastAttempt]:
+        """Return what came after an attempt, so many of the last ones at most, in order; of each pod its last only."""
+        fresh = [kept for shelf in (self._placed, self._waiting) for kept in shelf.since(serial, most)]
+        fresh.sort(key=attrgetter("serial"))
+        return [kept.attempt() for kept in fresh[-most:]]
+
+    def _last(self, key: str) -> _Kept | None:
+        return self._waiting.get(key) or self._placed.get(key)
 
     def latest(self, most: int) -> list[PodInfo]:
         """Return so many of the pods that were placed last, as they were before."""
@@ -103,7 +150,40 @@ class AttemptLog:
     @property
     def kept_bytes(self) -> int:
         """About how much memory is held."""
-        return self._placed.bytes + self._waiting.bytes
+        return self._placed.bytes + self._waiting.bytes + self._earlier.bytes
+
+
+class _Earlier:
+    """Attempts that others came after, up to a budget; the oldest goes first."""
+
+    def __init__(self, budget_bytes: int) -> None:
+        self._budget = budget_bytes
+        self._kept: OrderedDict[int, tuple[str, _Kept, int]] = OrderedDict()  # by serial
+        self._of_pod: dict[str, deque[int]] = {}  # key -> serials
+        self.bytes = 0
+
+    def put(self, key: str, kept: _Kept, size: int) -> None:
+        serials = self._of_pod.setdefault(key, deque())
+        serials.append(kept.serial)
+        self._kept[kept.serial] = key, kept, size
+        self.bytes += size
+        if len(serials) > _EARLIER_OF_A_POD:
+            self._drop(serials[0])
+        while self.bytes > self._budget:
+            self._drop(next(iter(self._kept)))
+
+    def of(self, key: str) -> Iterator[_Kept]:
+        """Yield those at a pod, the latest first."""
+        for serial in reversed(self._of_pod.get(key, ())):
+            yield self._kept[serial][1]
+
+    def _drop(self, serial: int) -> None:
+        key, _, freed = self._kept.pop(serial)
+        self.bytes -= freed
+        serials = self._of_pod[key]
+        serials.remove(serial)
+        if not serials:
+            del self._of_pod[key]
 
 
 class _Shelf:
@@ -115,20 +195,27 @@ class _Shelf:
         self.bytes = 0
 
     def put(self, key: str, kept: _Kept, size: int) -> None:
-        self.drop(key)
+        """Keep what there is none of yet."""
         self._kept[key] = (kept, size)
         self.bytes += size
         while self.bytes > self._budget:
             _, (_, freed) = self._kept.popitem(last=False)
             self.bytes -= freed
 
-    def drop(self, key: str) -> None:
+    def drop(self, key: str) -> tuple[_Kept, int] | None:
         found = self._kept.pop(key, None)
         if found is not None:
             self.bytes -= found[1]
+        return found
 
     def latest(self, most: int) -> list[PodInfo]:
-        return [kept.decided[0] for kept, _ in islice(reversed(self._kept.values()), most)]
+        return [kept.pod for kept, _ in islice(reversed(self._kept.values()), most)]
+
+    def since(self, serial: int, most: int) -> Iterator[_Kept]:
+        for kept, _ in islice(reversed(self._kept.values()), most):
+            if kept.serial <= serial:
+                return
+            yield kept
 
     def get(self, key: str) -> _Kept | None:
         found = self._kept.get(key)
@@ -169,9 +256,19 @@ class _Kept(NamedTuple):
     ranked: tuple[Any, ...] | None
     rows: NDArray[Any] | None
     room: Room | None
+    seconds: float
+    serial: int
 
     @classmethod
-    def of(cls, decision: Decision, names: Sequence[str], number: int, at: datetime) -> _Kept:
+    def of(
+        cls,
+        decision: Decision,
+        names: Sequence[str],
+        number: int,
+        at: datetime,
+        seconds: float,
+        serial: int,
+    ) -> _Kept:
         diagnosis, scores = decision.diagnosis, decision.scores
         n_nodes, n_ranked = diagnosis.n_nodes, 0 if scores is None else len(scores.rows)
         rejected_by = outcomes = rows = None
@@ -193,7 +290,14 @@ class _Kept(NamedTuple):
             None if scores is None else _ranked(scores),
             rows,
             None if decision.node_name else room_in(decision.state),
+            seconds,
+            serial,
         )
+
+    @property
+    def pod(self) -> PodInfo:
+        pod: PodInfo = self.decided[0]
+        return pod
 
     @property
     def nbytes(self) -> int:
@@ -232,7 +336,7 @@ class _Kept(NamedTuple):
         if self.room is not None:
             state.write(REPORT, self.room)
         decision = Decision(state=state, diagnosis=diagnosis, scores=scores, status=self.status, **decided)
-        return PastAttempt(self.at, self.number, decision, self.names)
+        return PastAttempt(self.at, self.number, decision, self.names, self.seconds, self.serial)
 
 
 def _short(numbers: NDArray[Any], furthest: int) -> NDArray[Any]:

@@ -198,8 +198,11 @@ class Scheduler:
 
     def _end(self, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> AssumedPod | None:
         queued = attempt.queued
-        self._observer.decided(queued, decision, self._clock.monotonic() - attempt.began)
-        self._attempts.note(decision, snapshot, number=queued.attempts, at=self._clock.utc_now())
+        seconds = self._clock.monotonic() - attempt.began
+        self._observer.decided(queued, decision, seconds)
+        self._attempts.note(
+            decision, snapshot, number=queued.attempts, at=self._clock.utc_now(), seconds=seconds
+        )
         if not decision.node_name:
             self._give_up(attempt, decision)
             return None

@@ -17,6 +17,9 @@ from rich.text import Text
 from scheduler.app.daemon import Daemon
 from scheduler.app.live_explain import live_explanation
 from scheduler.app.loop_watch import watching_loop
+from scheduler.board.pages import PATH, board_of, board_pages
+from scheduler.board.sign_in import LocalOnly
+from scheduler.board.subject import of_daemon
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.overrides import with_leader_election
@@ -80,6 +83,8 @@ async def show(
             live={},
             ready={},
             explain=lambda key: live_explanation(daemon, key, clock),
+            access=LocalOnly(),
+            more=board_pages(board_of(of_daemon(daemon, clock))),
         )
         port = await stack.enter_async_context(serving(routes, "127.0.0.1", 0))
         daemon_url = f"http://127.0.0.1:{port}"
@@ -157,7 +162,9 @@ def _nobody_for(strangers: Sequence[str], profiles: Sequence[str]) -> str:
 def _introduction(tries: Sequence[str], url: str, kubeconfig: Path, daemon: str) -> Text:
     text = Text.assemble(
         ("custom-scheduler", "bold"),
-        f" places pods on a simulated cluster of {_NODES} nodes. Look at it from another terminal:\n\n",
+        f" places pods on a simulated cluster of {_NODES} nodes. Look at it in a browser:\n\n",
+        (f"    {daemon}{PATH}\n", "cyan"),
+        "\nor from another terminal:\n\n",
     )
     commands = (
         f"export KUBECONFIG={shlex.quote(str(kubeconfig))}",

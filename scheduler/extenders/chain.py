@@ -26,7 +26,7 @@ from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from scheduler.configuration.types import Extender
     from scheduler.extenders.wire import FilterAnswer
@@ -86,6 +86,9 @@ class Extenders:
 
     def __bool__(self) -> bool:
         return bool(self._extenders)
+
+    def __iter__(self) -> Iterator[HttpExtender]:
+        return iter(self._extenders)
 
     @property
     def choose(self) -> bool:

@@ -7,12 +7,14 @@ Source:
 from __future__ import annotations
 
 import ssl
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from scheduler.certificates.key_pair import load_key_pair
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.extenders import wire
+from scheduler.extenders.health import ExtenderHealth
 from scheduler.extenders.wire import ExtenderError
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class HttpExtender:
     Attributes:
         name: its URL prefix, as in kube-scheduler's messages.
         ignorable: whether scheduling goes on without it when it fails.
+        health: what came of asking it.
 
     Raises:
         ConfigurationError: its certificates cannot be read.
@@ -58,6 +61,7 @@ class HttpExtender:
         self._check_leading = check_leading
         self.name = settings.url_prefix
         self.ignorable = settings.ignorable
+        self.health = ExtenderHealth()
         self._server_name = (settings.tls_config.server_name if settings.tls_config else "") or None
         self._seconds = settings.http_timeout.nanoseconds / 1e9 or _DEFAULT_SECONDS
         try:
@@ -114,10 +118,14 @@ class HttpExtender:
             self._session = None
 
     async def _ask(self, verb: str, body: bytes, read: Callable[[bytes], T]) -> T:
+        began = time.monotonic()
         try:
-            return read(await self._post(f"{self.name.rstrip('/')}/{verb}", verb, body))
+            answer = read(await self._post(f"{self.name.rstrip('/')}/{verb}", verb, body))
         except ExtenderError as error:
+            self.health.fails(str(error))
             raise ExtenderError(f'extender "{self.name}": {error}') from error
+        self.health.answered(time.monotonic() - began)
+        return answer
 
     async def _post(self, url: str, verb: str, body: bytes) -> bytes:
         import aiohttp  # few profiles have extenders

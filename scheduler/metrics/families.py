@@ -141,13 +141,17 @@ class Histograms(Family, defaultdict["Key", Distribution]):
 
     Args:
         bounds: upper bounds, ascending, without +Inf; a number that equals a bound is below it.
+
+    Attributes:
+        bounds: as given.
     """
 
     kind = "histogram"
 
     def __init__(self, name: str, text: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
         Family.__init__(self, name, text, labels)
-        new = partial(Distribution, list(bounds))
+        self.bounds = list(bounds)
+        new = partial(Distribution, self.bounds)
         defaultdict.__init__(self, new)
         if not labels:
             self[()] = new()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, nullcontext, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qs, unquote
@@ -257,7 +258,7 @@ class Conversation:
 
     async def _write(self, answer: Answer, *, keeps_alive: bool, is_whole: bool) -> None:
         body = answer.body
-        if not (keeps_alive or isinstance(body, bytes)):
+        if not (keeps_alive or isinstance(body, bytes | AsyncGenerator)):
             body = b"".join(body)
         length = f"Content-Length: {len(body)}" if isinstance(body, bytes) else "Transfer-Encoding: chunked"
         lines = [
@@ -275,12 +276,24 @@ class Conversation:
             self._writer.write(head + body)  # in one: two would wait for each other
         else:
             self._writer.write(head)
-            for piece in filter(None, body):
-                self._writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-                await self._taken()
-                await asyncio.sleep(0)
+            if isinstance(body, AsyncGenerator):
+                await self._write_as_it_comes(body)
+            else:
+                for piece in filter(None, body):
+                    await self._write_piece(piece)
             self._writer.write(b"0\r\n\r\n")
         await self._taken()
+
+    async def _write_as_it_comes(self, body: AsyncGenerator[bytes, None]) -> None:
+        self.is_idle = True  # nobody waits for its end
+        async with aclosing(body):
+            async for piece in body:
+                await self._write_piece(piece)
+
+    async def _write_piece(self, piece: bytes) -> None:
+        self._writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        await self._taken()
+        await asyncio.sleep(0)
 
     async def _taken(self) -> None:
         """Wait until the client has taken so much of what was written that there is room for more."""

@@ -10,7 +10,7 @@ import socket
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from scheduler.configuration.load import Configuration
     from scheduler.objects.pod import PodInfo
-    from scheduler.server.access import Access
     from scheduler.server.health import Check
     from scheduler.server.messages import Handler, Request
     from scheduler.server.zpages import Process
@@ -44,6 +43,14 @@ UNREVIEWED = "unreviewed"
 _LONGEST_REQUEST_BYTES = 1024 * 1024
 
 
+class Guard(Protocol):
+    """Who may see what."""
+
+    async def refusal(self, request: Request) -> Answer | None:
+        """Say why a request is not answered; None if it is."""
+        ...
+
+
 def application(
     *,
     metrics: Metrics | None,
@@ -55,7 +62,7 @@ def application(
     is_leading: Callable[[], bool] = lambda: True,
     explain: Callable[[str], Mapping[str, Any] | None] | None = None,
     process: Process | None = None,
-    access: Access | None = None,
+    access: Guard | None = None,
     more: Sequence[Page] = (),
     longest_request_bytes: int = _LONGEST_REQUEST_BYTES,
     turned_away: Callable[[str], None] = lambda _: None,
@@ -110,7 +117,7 @@ class Application:
     """
 
     pages: Sequence[Page]
-    access: Access | None
+    access: Guard | None
     longest_request_bytes: int
     turned_away: Callable[[str], None] = lambda _: None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -49,9 +49,13 @@ class Request:
 
 
 class Answer(NamedTuple):
-    """An answer; of a body in pieces others have their turn between two of them."""
+    """An answer; of a body in pieces others have their turn between two of them.
 
-    body: bytes | Iterable[bytes]
+    One whose pieces are waited for goes on for as long as the client likes, and counts as nothing that is still to be
+    answered when the server closes.
+    """
+
+    body: bytes | Iterable[bytes] | AsyncGenerator[bytes, None]
     status: int = 200
     content_type: str = "text/plain; charset=utf-8"
     headers: Mapping[str, str] = {}

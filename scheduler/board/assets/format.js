@@ -1,0 +1,39 @@
+// Numbers and times in words.
+
+const UNITS = ["", " KiB", " MiB", " GiB", " TiB", " PiB"];
+const BYTES = /^(memory|ephemeral-storage|storage)$|^hugepages-/;
+const number = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+const whole = new Intl.NumberFormat();
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
+export const count = (amount) => whole.format(amount);
+export const short = (amount) => number.format(amount);
+
+export function amount(resource, value) {
+  if (resource === "cpu") return short(value / 1000);
+  if (!BYTES.test(resource)) return count(value);
+  let place = 0;
+  while (Math.abs(value) >= 1024 && place < UNITS.length - 1) {
+    value /= 1024;
+    place += 1;
+  }
+  return short(value) + UNITS[place];
+}
+
+export const time = (text) => (text ? clock.format(new Date(text)) : "");
+
+export function seconds(value) {
+  if (value == null) return "–";
+  if (value < 0.001) return `${short(value * 1e6)} µs`;
+  return value < 1 ? `${short(value * 1000)} ms` : `${short(value)} s`;
+}
+
+export function age(since) {
+  const passed = Math.max(0, (Date.now() - new Date(since)) / 1000);
+  if (Number.isNaN(passed)) return "";
+  if (passed < 120) return `${Math.floor(passed)} s`;
+  if (passed < 7200) return `${Math.floor(passed / 60)} min`;
+  return passed < 172800 ? `${Math.floor(passed / 3600)} h` : `${Math.floor(passed / 86400)} d`;
+}
+
+export const many = (n, one, more = `${one}s`) => `${count(n)} ${n === 1 ? one : more}`;

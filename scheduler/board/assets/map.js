@@ -1,0 +1,183 @@
+// The cluster as a map: a tile a node, coloured by what is asked of it, shaped by whether pods may come.
+import { html, useEffect, useRef, useState } from "./dom.js";
+import { count, many } from "./format.js";
+import { laidOut, neighbour, placeOf, tileAt } from "./layout.js";
+import { listen, store, useTopic } from "./store.js";
+import { states, sharesOf, Usage } from "./node.js";
+
+export const CORDONED = 1;
+export const TAINTED = 2;
+export const NOT_READY = 4;
+const STEPS = 10;
+const ARROWS = new Set(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"]);
+const HEIGHT = 460;
+
+function colours(element) {
+  const style = getComputedStyle(element);
+  const read = (name) => style.getPropertyValue(name).trim();
+  return {
+    steps: Array.from({ length: STEPS + 1 }, (_, step) => read(`--load-${step}`)),
+    none: read("--load-none"),
+    text: read("--dim"),
+    mark: read("--mark"),
+    chosen: read("--chosen"),
+    font: `12px ${style.fontFamily}`,
+  };
+}
+
+function colourOf(tile, resource, palette) {
+  const share = sharesOf(tile, resource);
+  return share === null ? palette.none : palette.steps[Math.max(0, Math.min(STEPS, Math.round(share * STEPS)))];
+}
+
+function drawTile(pen, tile, x, y, size, palette) {
+  const gap = size > 7 ? 2 : 1;
+  const side = size - gap;
+  const flags = tile[2];
+  pen.beginPath();
+  if (flags & TAINTED) pen.arc(x + side / 2, y + side / 2, side / 2 - 0.5, 0, 2 * Math.PI);
+  else pen.rect(x, y, side, side);
+  pen.fill();
+  if (flags & TAINTED) {
+    pen.strokeStyle = palette.text;
+    pen.lineWidth = 1;
+    pen.stroke();
+  }
+  if (!(flags & (CORDONED | NOT_READY)) && !tile[3]) return;
+  pen.strokeStyle = palette.mark;
+  pen.lineWidth = size > 12 ? 2 : 1;
+  pen.beginPath();
+  if (flags & (CORDONED | NOT_READY)) {
+    pen.moveTo(x, y + side);
+    pen.lineTo(x + side, y);
+  }
+  if (flags & NOT_READY) {
+    pen.moveTo(x, y);
+    pen.lineTo(x + side, y + side);
+  }
+  if (tile[3]) pen.rect(x + 1, y + 1, side - 2, side - 2);
+  pen.stroke();
+}
+
+function draw(canvas, layout, width, resource, chosen) {
+  const palette = colours(canvas);
+  const scale = window.devicePixelRatio || 1;
+  canvas.width = width * scale;
+  canvas.height = layout.height * scale;
+  canvas.style.height = `${layout.height}px`;
+  const pen = canvas.getContext("2d");
+  pen.scale(scale, scale);
+  pen.font = palette.font;
+  for (const zone of layout.zones) {
+    pen.fillStyle = palette.text;
+    pen.fillText(`${zone.name || "no zone"}: ${many(zone.nodes.length, "node")}`, 0, zone.y - 6, width);
+    zone.nodes.forEach((tile, place) => {
+      const x = (place % zone.columns) * layout.size;
+      const y = zone.y + Math.floor(place / zone.columns) * layout.size;
+      pen.fillStyle = colourOf(tile, resource, palette);
+      drawTile(pen, tile, x, y, layout.size, palette);
+    });
+  }
+  const at = chosen ? placeOf(layout, chosen) : null;
+  if (at) {
+    pen.strokeStyle = palette.chosen;
+    pen.lineWidth = 2.5;
+    pen.strokeRect(at.x - 1, at.y - 1, layout.size, layout.size);
+  }
+}
+
+export function ClusterMap({ resource, chosen, choose }) {
+  const canvas = useRef(null);
+  const state = useRef({ layout: { size: 1, zones: [], height: 0 }, resource, chosen });
+  const [hover, setHover] = useState(null); // {tile, x, y}
+  const [said, setSaid] = useState("");
+  state.current.resource = resource;
+  state.current.chosen = chosen;
+
+  useEffect(() => {
+    const element = canvas.current;
+    const again = () => {
+      const width = element.parentElement.clientWidth;
+      const now = state.current;
+      now.layout = laidOut(store.nodes.values(), width, HEIGHT);
+      draw(element, now.layout, width, now.resource, now.chosen);
+    };
+    state.current.again = again;
+    const sizes = new ResizeObserver(again);
+    sizes.observe(element.parentElement);
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    scheme.addEventListener("change", again);
+    const end = listen("nodes", again);
+    return () => {
+      end();
+      sizes.disconnect();
+      scheme.removeEventListener("change", again);
+    };
+  }, []);
+  useEffect(() => state.current.again(), [resource, chosen]);
+
+  const at = (event) => {
+    const box = canvas.current.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  };
+  const moved = (event) => {
+    const { x, y } = at(event);
+    const tile = tileAt(state.current.layout, x, y);
+    setHover(tile && { name: tile[0], x, y });
+  };
+  const clicked = (event) => {
+    const { x, y } = at(event);
+    const tile = tileAt(state.current.layout, x, y);
+    if (tile) choose(tile[0]);
+  };
+  const pressed = (event) => {
+    if (event.key === "Escape") return choose(null);
+    if (!ARROWS.has(event.key)) return;
+    event.preventDefault();
+    const name = neighbour(state.current.layout, state.current.chosen, event.key);
+    if (!name) return;
+    choose(name);
+    const tile = store.nodes.get(name);
+    const share = sharesOf(tile, resource);
+    setSaid(`${name}: ${share === null ? "no" : Math.round(share * 100) + "% of"} ${resource}, ${states(tile).join(", ") || "ready"}`);
+  };
+  const over = hover && store.nodes.get(hover.name);
+  return html`<div class="map">
+    <canvas ref=${canvas} tabindex="0" role="application" aria-roledescription="map of the nodes"
+      aria-label="Nodes by zone, coloured by what is asked of them. Arrow keys go from node to node; the table beside tells the same."
+      onMouseMove=${moved} onMouseLeave=${() => setHover(null)} onClick=${clicked} onKeyDown=${pressed}></canvas>
+    ${over && html`<div class="tip" style=${{ left: `${Math.max(0, Math.min(hover.x + 14, (canvas.current?.clientWidth ?? 0) - 250))}px`, top: `${hover.y + 14}px` }}>
+      <${Brief} tile=${over} /></div>`}
+    <p class="unseen" aria-live="polite">${said}</p>
+  </div>`;
+}
+
+function Brief({ tile }) {
+  useTopic("nodes");
+  const [name, zone, , rests, , , pods] = tile;
+  return html`<strong>${name}</strong><span>${zone}</span>
+    <${Usage} resources=${store.resources.slice(0, 5)} tile=${tile} />
+    <span>${many(pods, "pod")}</span>
+    ${states(tile).map((state) => html`<span class="warn">${state}</span>`)}
+    ${rests && html`<span class="warn">avoided for a while: ${rests}</span>`}`;
+}
+
+export function Legend() {
+  return html`<div class="legend" aria-hidden="true">
+    <span>0%</span><span class="ramp">${Array.from({ length: STEPS + 1 }, (_, step) => html`<i class=${`load-${step}`}></i>`)}</span><span>100% asked for</span>
+    <span><i class="tile"></i> open</span><span><i class="tile round"></i> tainted</span>
+    <span><i class="tile struck"></i> cordoned</span><span><i class="tile crossed"></i> not ready</span>
+    <span><i class="tile framed"></i> avoided for a while</span>
+  </div>`;
+}
+
+export function Numbers() {
+  const { nodes } = useTopic("nodes");
+  let pods = 0;
+  let closed = 0;
+  for (const tile of nodes.values()) {
+    pods += tile[6];
+    if (tile[2] & (CORDONED | NOT_READY)) closed += 1;
+  }
+  return html`<p class="numbers">${many(nodes.size, "node")}${closed ? `, ${count(closed)} of them closed` : ""}; ${many(pods, "pod")} on them</p>`;
+}

@@ -1,0 +1,69 @@
+// One node: what it has, what is asked of it, and the pods on it.
+import { html, useEffect, useRef, useState } from "./dom.js";
+import { amount, many } from "./format.js";
+import { ask, store, useTopic } from "./store.js";
+
+const FLAGS = [[1, "cordoned"], [2, "tainted"], [4, "not ready"]];
+const AGAIN_MS = 3000;
+
+export const states = (tile) => FLAGS.filter(([flag]) => tile[2] & flag).map(([, word]) => word);
+
+// What share of a resource is asked for, 0 to 1 and beyond; null where the node has none of it. "any" is the largest.
+export function sharesOf(tile, resource) {
+  const [, , , , allocatable, requested] = tile;
+  const places = resource === "any" ? allocatable.keys() : [store.resources.indexOf(resource)];
+  let largest = null;
+  for (const place of places) {
+    if (allocatable[place] > 0) largest = Math.max(largest ?? 0, requested[place] / allocatable[place]);
+  }
+  return largest;
+}
+
+export function Usage({ resources, tile }) {
+  return html`<table class="usage"><tbody>${resources.map((resource, place) =>
+    tile[4][place] > 0 && html`<tr><th scope="row">${resource}</th>
+      <td><meter min="0" max=${tile[4][place]} value=${tile[5][place]} aria-label=${`${resource} asked for`}></meter></td>
+      <td class="n">${amount(resource, tile[4][place] - tile[5][place])} free of ${amount(resource, tile[4][place])}</td></tr>`)}
+  </tbody></table>`;
+}
+
+export function Node({ name, close }) {
+  const { nodes, resources } = useTopic("nodes");
+  const [told, setTold] = useState(null);
+  const heading = useRef(null);
+  const tile = nodes.get(name);
+  useEffect(() => {
+    let isHere = true;
+    const look = async () => {
+      const answer = await ask(`nodes/${encodeURIComponent(name)}`);
+      if (isHere) setTold(answer);
+    };
+    setTold(null);
+    look();
+    const timer = setInterval(look, AGAIN_MS);
+    return () => {
+      isHere = false;
+      clearInterval(timer);
+    };
+  }, [name]);
+  return html`<section class="panel" aria-label=${`Node ${name}`}>
+    <header><h2 ref=${heading}>${name}</h2><button onClick=${close} aria-label="Close the node">✕</button></header>
+    ${!tile && html`<p>This node is gone.</p>`}
+    ${tile && html`<p>${tile[1] || "no zone"}${states(tile).map((state) => html`, <span class="warn">${state}</span>`)}</p>
+      <${Usage} resources=${resources} tile=${tile} />`}
+    ${told?.rests && html`<p class="warn">Avoided for a while: ${told.rests}</p>`}
+    ${told?.taints?.length > 0 && html`<p>Taints: ${told.taints.map((taint) => html`<code>${taint.key}${taint.value && "="}${taint.value}:${taint.effect}</code> `)}</p>`}
+    ${told?.problem && html`<p class="warn">${told.problem}</p>`}
+    ${told?.pods && html`<div class="scroll low"><table><caption>${many(told.pods.length, "pod")}, those of high priority first</caption>
+      <thead><tr><th scope="col">pod</th><th scope="col" class="n">priority</th><th scope="col">asks for</th></tr></thead>
+      <tbody>${told.pods.slice(0, 300).map((pod) => html`<tr key=${pod.pod}><td><${PodLink} pod=${pod.pod} /></td><td class="n">${pod.priority}</td>
+        <td>${asked(pod.requests)}</td></tr>`)}</tbody></table></div>`}
+    ${told?.labels && html`<details><summary>${many(Object.keys(told.labels).length, "label")}</summary>
+      <ul class="labels">${Object.entries(told.labels).map(([key, value]) => html`<li><code>${key}=${value}</code></li>`)}</ul></details>`}
+  </section>`;
+}
+
+export const asked = (requests) =>
+  Object.entries(requests).map(([resource, value]) => `${amount(resource, value)} ${resource}`).join(", ") || "nothing";
+
+export const PodLink = ({ pod }) => html`<a href=${`#/pods/${pod.split("/").map(encodeURIComponent).join("/")}`}>${pod}</a>`;

@@ -1,0 +1,161 @@
+// One pod: its attempts, its way through the queue, and what was said of every node.
+import { html, useEffect, useMemo, useState } from "./dom.js";
+import { age, count, many, seconds, time } from "./format.js";
+import { compare } from "./layout.js";
+import { asked } from "./node.js";
+import { ask, listen } from "./store.js";
+import { Column, Paged } from "./table.js";
+
+export function Pod({ pod }) {
+  const [told, setTold] = useState(null);
+  const [number, setNumber] = useState(null); // of the attempt; null for the last one
+  useEffect(() => {
+    let isHere = true;
+    const look = async () => {
+      const answer = await ask(`pods/${pod.split("/").map(encodeURIComponent).join("/")}${number === null ? "" : `?attempt=${number}`}`);
+      if (isHere) setTold(answer);
+    };
+    setTold(null);
+    look();
+    // Looked at again when something was decided about it; where others decide that is a word in its status.
+    const end = listen("fresh", (keys) => keys.has(pod) && look());
+    return () => {
+      isHere = false;
+      end();
+    };
+  }, [pod, number]);
+  if (told === null) return html`<p class="dim">Asking…</p>`;
+  if (told.problem) return html`<section class="panel"><h2>${pod}</h2><p class="warn">${told.problem}</p></section>`;
+  return html`<${Facts} told=${told} />
+    ${told.attempt && html`<${Verdicts} key=${`${pod} ${told.attempt.number} ${told.attempt.at}`} told=${told} />`}
+    <div class="beside"><${Attempts} told=${told} setNumber=${setNumber} /><${Story} told=${told} /></div>`;
+}
+
+function Facts({ told }) {
+  const { attempt } = told;
+  const message = attempt?.message ?? told.said[0]?.message;
+  return html`<section class="panel" aria-label=${`Pod ${told.pod}`}>
+    <header><h2>${told.pod}</h2><a href="#/">Back to the map</a></header>
+    <dl><dt>is</dt><dd>${told.node ? html`on <strong>${told.node}</strong>` : html`<strong>${told.place === "outside" ? "waiting" : told.place}</strong>`}${told.nominated ? `, expected on ${told.nominated}` : ""}</dd>
+      <dt>asks for</dt><dd>${asked(told.requests)}</dd>
+      <dt>priority</dt><dd>${told.priority}</dd>
+      <dt>scheduler</dt><dd>${told.scheduler}</dd>
+      <dt>made</dt><dd>${told.since ? `${age(told.since)} ago` : "unknown"}</dd></dl>
+    ${!told.node && message && html`<p class="message">${message}</p>`}
+    ${told.attempt?.number === 0 && html`<p class="dim">Another scheduler places this pod; what follows is what would be decided now.</p>`}
+  </section>`;
+}
+
+function Attempts({ told, setNumber }) {
+  const current = told.attempt?.at;
+  return html`<section class="panel" aria-label="Attempts"><header><h2>Attempts</h2></header>
+    ${!told.attempts.length && html`<p class="dim">None is remembered.</p>`}
+    ${told.attempts.length > 0 && html`<div class="scroll low"><table><caption class="unseen">Attempts that are remembered, the last one first</caption>
+      <thead><tr><${Column} n>attempt<//><${Column}>at<//><${Column} n>took<//><${Column}>came to<//></tr></thead>
+      <tbody>${told.attempts.map((each) => html`<tr class=${each.at === current ? "chosen" : ""}><td class="n"><button class="plain" aria-pressed=${each.at === current} onClick=${() => setNumber(each.number)}>${each.number || "now"}</button></td>
+        <td class="w">${time(each.at)}</td><td class="n">${seconds(each.seconds)}</td><td>${each.chosen ? html`<span class="good">→ ${each.chosen}</span>` : each.message}</td></tr>`)}</tbody></table></div>`}
+  </section>`;
+}
+
+function Story({ told }) {
+  return html`<section class="panel" aria-label="Way through the queue"><header><h2>Way through the queue</h2></header>
+    ${!told.story.length && html`<p class="dim">Nothing is known of it.</p>`}
+    ${told.story.length > 0 && html`<div class="scroll low"><table><caption class="unseen">Moves between queues, the last one first</caption>
+      <thead><tr><${Column}>at<//><${Column}>from<//><${Column}>to<//><${Column}>why<//></tr></thead>
+      <tbody>${[...told.story].reverse().map((move) => html`<tr><td class="w">${time(move.at)}</td><td class="w">${move.from}</td><td class="w">${move.to}</td><td>${move.why}</td></tr>`)}</tbody></table></div>`}
+  </section>`;
+}
+
+// The verdict on every node.
+
+function Verdicts({ told }) {
+  const { attempt, weights } = told;
+  const [words, setWords] = useState("");
+  const [verdict, setVerdict] = useState("");
+  const [pair, setPair] = useState([]);
+  const rows = useMemo(() => rowsOf(attempt), [attempt]);
+  const plugins = useMemo(() => pluginsOf(rows), [rows]);
+  const most = useMemo(() => rows.reduce((top, [, node]) => Math.max(top, node.total ?? 0), 1), [rows]);
+  const refusing = useMemo(() => refusals(rows), [rows]);
+  const fits = rows.filter(([, node]) => node.feasible).length;
+  const shown = rows.filter(([name, node]) => (!words || name.includes(words) || node.reasons?.some((reason) => reason.includes(words)))
+    && (!verdict || (verdict === "fits" ? node.feasible : node.plugin === verdict)));
+  const turn = (name) => setPair(pair.includes(name) ? pair.filter((each) => each !== name) : [...pair, name].slice(-2));
+  const nominated = new Set(attempt.preemption?.nominated ?? []);
+  return html`<section class="panel" aria-label="Verdicts">
+    <header><h2>${verdictTitle(attempt, fits, rows.length)}</h2>
+      <span><label>find <input value=${words} onInput=${(event) => setWords(event.target.value)} placeholder="node or reason" /></label>
+        <label>show <select value=${verdict} onChange=${(event) => setVerdict(event.target.value)}><option value="">all</option>
+          <option value="fits">those that fit (${count(fits)})</option>
+          ${refusing.map(([plugin, n]) => html`<option value=${plugin}>refused by ${plugin} (${count(n)})</option>`)}</select></label></span></header>
+    ${attempt.preFilter && html`<p class="warn">${attempt.preFilter.plugin} refused the pod on every node: ${attempt.preFilter.reasons.join(", ")}</p>
+      ${attempt.preFilter.details?.map((detail) => html`<p>${detail}</p>`)}`}
+    ${plugins.length > 0 && html`<p class="keys">${plugins.map((plugin, place) => html`<span class="key"><i class=${`part part-${place % 12}`}></i>${plugin}${weights[plugin] > 1 ? ` ×${weights[plugin]}` : ""}</span>`)}</p>`}
+    ${pair.length === 2 && html`<${Beside} names=${pair} attempt=${attempt} plugins=${plugins} weights=${weights} close=${() => setPair([])} />`}
+    <${Paged} rows=${shown} caption=${`${count(shown.length)} of ${many(rows.length, "node")}${pair.length === 1 ? "; choose a second one to see them side by side" : "; choose two to see them side by side"}`}
+      head=${html`<${Column}><span class="unseen">side by side</span><//><${Column}>node<//><${Column} fill>verdict<//><${Column} n>total<//>`}
+      row=${([name, node]) => html`<tr key=${name} class=${name === attempt.chosen ? "chosen" : ""}>
+        <td><input type="checkbox" checked=${pair.includes(name)} onChange=${() => turn(name)} aria-label=${`${name} side by side`} /></td>
+        <td>${name}${name === attempt.chosen ? html` <span class="good">chosen</span>` : ""}${nominated.has(name) ? html` <span class="good">best to make room</span>` : ""}</td>
+        <td>${node.feasible ? html`${node.avoided && html`<span class="warn">avoided: ${node.avoided} </span>`}<${Bar} node=${node} plugins=${plugins} most=${most} />`
+          : html`<strong>${node.plugin}</strong>: ${node.reasons.join(", ")}${node.details?.map((detail) => html`<div class="dim">${detail}</div>`)}`}</td>
+        <td class="n">${node.total ?? ""}</td></tr>`} />
+    ${attempt.preemption && html`<${Preemption} preemption=${attempt.preemption} />`}
+  </section>`;
+}
+
+function verdictTitle(attempt, fits, all) {
+  if (attempt.chosen) return `${attempt.chosen}, of ${many(fits, "node")} that fit`;
+  return fits ? `${many(fits, "node")} of ${count(all)} would do` : `None of ${many(all, "node")} would do`;
+}
+
+// Those that fit first, the highest total on top.
+function rowsOf(attempt) {
+  return Object.entries(attempt.nodes).sort(([name, node], [other, another]) =>
+    (another.feasible - node.feasible) || (another.total ?? 0) - (node.total ?? 0) || (other === attempt.chosen) - (name === attempt.chosen) || compare(name, other));
+}
+
+function pluginsOf(rows) {
+  const found = rows.find(([, node]) => node.scores);
+  return found ? Object.keys(found[1].scores) : [];
+}
+
+function refusals(rows) {
+  const counts = new Map();
+  for (const [, node] of rows) if (!node.feasible) counts.set(node.plugin, (counts.get(node.plugin) ?? 0) + 1);
+  return [...counts].sort((one, other) => other[1] - one[1]);
+}
+
+function Bar({ node, plugins, most }) {
+  if (!node.scores) return html`<span class="dim">fits</span>`;
+  const words = plugins.map((plugin) => `${plugin} ${node.scores[plugin]}`).join(", ");
+  return html`<span class="bar" role="img" aria-label=${words} title=${words}>${plugins.map((plugin, place) =>
+    html`<i class=${`part part-${place % 12}`} style=${{ width: `${(100 * node.scores[plugin]) / most}%` }}></i>`)}</span>`;
+}
+
+function Beside({ names, attempt, plugins, weights, close }) {
+  const [one, other] = names.map((name) => attempt.nodes[name]);
+  const fit = one.total !== undefined && other.total !== undefined;
+  return html`<div class="panel inner" role="region" aria-label="Two nodes side by side"><header><h3>${names[0]} beside ${names[1]}</h3><button onClick=${close} aria-label="Close the comparison">✕</button></header>
+    <table><caption class="unseen">What was said of the two</caption><thead><tr><${Column}>${fit ? "score" : ""}<//><${Column} n>${names[0]}<//><${Column} n>${names[1]}<//>${fit && html`<${Column} n>difference<//>`}</tr></thead>
+    <tbody><tr><th scope="row">verdict</th>${[one, other].map((node) => html`<td class="n">${node.feasible ? "fits" : `${node.plugin}: ${node.reasons.join(", ")}`}</td>`)}${fit && html`<td></td>`}</tr>
+      ${(one.scores ?? other.scores) && plugins.map((plugin) => html`<tr><th scope="row">${plugin}${weights[plugin] > 1 ? html` <span class="dim">×${weights[plugin]}</span>` : ""}</th>
+        ${[one, other].map((node) => html`<td class="n">${node.scores ? scored(node.scores[plugin], weights[plugin]) : "–"}</td>`)}
+        ${fit && html`<td class="n">${signed((one.scores?.[plugin] ?? 0) - (other.scores?.[plugin] ?? 0))}</td>`}</tr>`)}
+      <tr><th scope="row">total</th><td class="n">${one.total ?? "–"}</td><td class="n">${other.total ?? "–"}</td>${fit && html`<td class="n">${signed(one.total - other.total)}</td>`}</tr></tbody></table></div>`;
+}
+
+const scored = (score, weight) => (weight > 1 ? html`<span class="dim">${score / weight} × ${weight} = </span>${score}` : score);
+const signed = (number) => (number > 0 ? `+${number}` : number);
+
+function Preemption({ preemption }) {
+  const rows = Object.entries(preemption.candidates);
+  const best = new Set(preemption.nominated);
+  rows.sort(([name, one], [other, another]) => best.has(other) - best.has(name) || one.pdbViolations - another.pdbViolations || one.victims.length - another.victims.length || compare(name, other));
+  return html`<h3>Room could be made</h3>
+    ${!rows.length && html`<p class="dim">On no node, whatever pods of lower priority were to go.</p>`}
+    ${rows.length > 0 && html`<${Paged} rows=${rows} size=${20} caption=${`${many(rows.length, "node")} would do without some of the pods there`}
+      head=${html`<${Column}>node<//><${Column} n>disruption budgets broken<//><${Column}>pods that would have to go<//>`}
+      row=${([name, candidate]) => html`<tr key=${name} class=${best.has(name) ? "chosen" : ""}><td>${name}${best.has(name) ? html` <span class="good">best</span>` : ""}</td>
+        <td class="n">${candidate.pdbViolations}</td><td>${candidate.victims.join(", ")}</td></tr>`} />`}`;
+}

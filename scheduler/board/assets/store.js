@@ -1,0 +1,114 @@
+// What was told so far, and who is to be drawn again when more is.
+import { useEffect, useReducer } from "./hooks.js";
+
+const DECISIONS = 200;
+const SAMPLES = 300;
+const AGAIN_MS = 2000;
+
+export const store = {
+  link: "connecting", // "live" | "connecting" | "refused"
+  kind: "",
+  version: "",
+  resources: [],
+  nodes: new Map(), // name -> [name, zone, flags, why it rests, allocatable, requested, pods]
+  waiting: [],
+  decisions: [], // the latest first
+  samples: [],
+  force: null,
+};
+
+const listeners = new Map(); // topic -> Set of functions
+const due = new Set();
+let isDue = false;
+
+export function listen(topic, listener) {
+  if (!listeners.has(topic)) listeners.set(topic, new Set());
+  listeners.get(topic).add(listener);
+  return () => listeners.get(topic).delete(listener);
+}
+
+// However much is told, the page is drawn again once a frame at most. Where it is hidden there are no frames.
+function changed(topic) {
+  due.add(topic);
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(() => {
+    isDue = false;
+    const topics = [...due];
+    due.clear();
+    for (const each of topics) for (const listener of listeners.get(each) ?? []) listener();
+  });
+}
+
+export function useTopic(...topics) {
+  const [, again] = useReducer((count) => count + 1, 0);
+  useEffect(() => {
+    const ends = topics.map((topic) => listen(topic, again));
+    return () => ends.forEach((end) => end());
+  }, topics);
+  return store;
+}
+
+const told = {
+  hello({ kind, version }) {
+    Object.assign(store, { kind, version, link: "live", waiting: [], decisions: [], samples: [], force: null });
+    for (const topic of ["link", "waiting", "decisions", "rates", "force"]) changed(topic);
+  },
+  nodes({ resources, all, changed: tiles, gone }) {
+    if (all) {
+      store.nodes.clear();
+      store.resources = resources;
+    }
+    for (const tile of tiles) store.nodes.set(tile[0], tile);
+    for (const name of gone) store.nodes.delete(name);
+    changed("nodes");
+  },
+  waiting(groups) {
+    store.waiting = groups;
+    changed("waiting");
+  },
+  decisions(fresh) {
+    const pods = new Set(fresh.map((each) => each.pod));
+    for (const listener of listeners.get("fresh") ?? []) listener(pods);
+    store.decisions = [...fresh.reverse(), ...store.decisions].slice(0, DECISIONS);
+    changed("decisions");
+  },
+  rates(samples) {
+    store.samples = [...store.samples, ...samples].slice(-SAMPLES);
+    changed("rates");
+  },
+  force(force) {
+    store.force = force;
+    changed("force");
+  },
+};
+
+function linked(state) {
+  store.link = state;
+  changed("link");
+}
+
+export function connect() {
+  const source = new EventSource("/board/data/stream");
+  for (const [name, take] of Object.entries(told)) {
+    source.addEventListener(name, (event) => take(JSON.parse(event.data)));
+  }
+  source.onerror = async () => {
+    linked("connecting");
+    if (source.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+    const answer = await fetch("/board/data/pods?find=", { method: "HEAD" }).catch(() => null);
+    if (answer && (answer.status === 401 || answer.status === 403)) return linked("refused");
+    setTimeout(connect, AGAIN_MS);
+  };
+}
+
+// Asks for one thing; what is not there is {problem}.
+export async function ask(path) {
+  try {
+    const answer = await fetch(`/board/data/${path}`);
+    if (answer.ok || answer.status === 404) return await answer.json();
+    return { problem: `the scheduler answers ${answer.status}` };
+  } catch {
+    return { problem: "the scheduler does not answer" };
+  }
+}

@@ -1,0 +1,57 @@
+"""The board of a cluster in a file, each of whose pending pods is judged once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from scheduler.board.judging import decided_now
+from scheduler.board.subject import Kind, OwnDecisions, Subject
+from scheduler.cycle.attempt_log import AttemptLog
+from scheduler.whatif.judging import pods_to_judge
+from scheduler.whatif.offline import OfflineScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.configuration.load import Configuration
+    from scheduler.objects.pod import PodInfo
+    from scheduler.whatif.cluster_file import ClusterFile
+
+
+class FileBoard:
+    """What a file says, and what would be decided.
+
+    Attributes:
+        subject: what the board shows.
+
+    Raises:
+        ConfigurationError: a plugin is unknown, broken, or has bad arguments.
+        ObjectError: an object that a plugin needs is malformed.
+    """
+
+    def __init__(self, cluster: ClusterFile, configuration: Configuration, *, refresh: bool = True) -> None:
+        self._scheduler = OfflineScheduler(cluster, configuration, refresh=refresh)
+        parts = self._scheduler.parts
+        parts.pods.update({pod.key: pod for pod in cluster.pods if not pod.is_terminal})
+        self._pending: Sequence[PodInfo] = pods_to_judge(self._scheduler, cluster.pods)
+        attempts = AttemptLog()
+        self.subject = Subject(
+            Kind.FILE, parts, parts.clock, lambda: configuration, attempts, OwnDecisions(attempts)
+        )
+
+    async def judge(self) -> None:
+        """Judge every pending pod by the cluster as it is; others have their turn in between."""
+        parts, clock = self._scheduler.parts, self._scheduler.parts.clock
+        for pod in self._pending:
+            began = clock.monotonic()
+            decision = decided_now(parts, self._scheduler.frameworks[pod.scheduler_name], pod)
+            if decision is not None:
+                self.subject.attempts.note(
+                    decision,
+                    parts.cache.snapshot(),
+                    number=1,
+                    at=clock.utc_now(),
+                    seconds=clock.monotonic() - began,
+                )
+            await asyncio.sleep(0)

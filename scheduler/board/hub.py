@@ -1,0 +1,222 @@
+"""Tells those who look what changes, as server-sent events; while nobody looks nothing runs.
+
+All who look are told the same, so it is computed once. Whoever comes is told everything first, then the changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from scheduler.board.profiles import in_force
+from scheduler.board.rates import Rates
+from scheduler.board.tiles import Tiles
+from scheduler.board.waiting import Waiting
+from scheduler.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    from scheduler.board.subject import Subject
+
+logger = logging.getLogger(__name__)
+
+_TICK_SECONDS: Final = 1.0
+_WAITING_SECONDS: Final = 2.0
+_LEAST_REST: Final = 20
+"""To look at what waits may take one part in so many of the time."""
+_FORCE_SECONDS: Final = 5.0
+_MOST_DECISIONS: Final = 200
+_SAMPLES: Final = 300
+_NODES_A_MESSAGE: Final = 500
+_BEHIND: Final = 120
+"""Messages that wait for one who looks: who is further behind is to come again, and is told everything anew."""
+_SECONDS_OF_A_STREAM: Final = 300.0
+"""Then whoever looks comes again, and is asked again who he is."""
+_RETRY: Final = b"retry: 1000\n\n"
+
+
+def event(name: str, content: Any) -> bytes:
+    """Return a server-sent event with JSON in it, which has no line breaks."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(content))
+
+
+class Hub:
+    """Those who look, and what they are told.
+
+    Args:
+        subject: what of.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._viewers: set[asyncio.Queue[bytes | None]] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        subject = self._subject
+        self._tiles = Tiles(subject.parts.cache, subject.clock)
+        self._rates = Rates(subject)
+        self._samples: deque[dict[str, Any]] = deque(maxlen=_SAMPLES)
+        self._waiting = Waiting(subject)
+        self._told_waiting = b""
+        self._force: Any = None
+        self._decided = max(0, subject.decisions.noted - _MOST_DECISIONS)
+        self._decisions: deque[dict[str, Any]] = deque(maxlen=_MOST_DECISIONS)
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """Yield events for one who looks, for five minutes."""
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(_BEHIND)
+        self._begin()
+        everything = self._everything()  # as it was told to the others, who are told the changes from now on
+        self._viewers.add(queue)
+        end = asyncio.get_running_loop().time() + _SECONDS_OF_A_STREAM
+        try:
+            yield _RETRY
+            for message in everything:
+                yield message
+            while (fresh := await _next(queue, end)) is not None:
+                yield fresh
+        finally:
+            self._viewers.discard(queue)
+            await self._end_without_viewers()
+
+    async def waiting(self) -> Waiting:
+        """Return the groups of pods that wait, as they were told last, or as they are where nobody looks."""
+        return self._waiting if self._told_waiting else await self._looked_through()
+
+    def _begin(self) -> None:
+        if self._task is None:
+            self._forget()
+            self._task = asyncio.create_task(self._run(), name="board")
+
+    async def _end_without_viewers(self) -> None:
+        task = self._task
+        if task is not None and not self._viewers:
+            self._task = None
+            task.cancel()
+            await asyncio.wait({task})
+            if self._task is None:  # nobody came meanwhile
+                self._forget()
+
+    def _everything(self) -> list[bytes]:
+        subject = self._subject
+        tiles = list(self._tiles.told.values())
+        messages = [
+            event("hello", {"kind": subject.kind.value, "version": VERSION}),
+            event("nodes", {"resources": self._tiles.resources, "all": True, "changed": [], "gone": []}),
+            *self._messages_of(tiles),
+            event("decisions", list(self._decisions)),
+            event("rates", list(self._samples)),
+        ]
+        if self._told_waiting:
+            messages.append(self._told_waiting)
+        if self._force is not None:
+            messages.append(event("force", self._force))
+        return messages
+
+    def _messages_of(self, tiles: list[Any], gone: Iterable[str] = ()) -> Iterable[bytes]:
+        for start in range(0, len(tiles), _NODES_A_MESSAGE):
+            yield event("nodes", {"changed": tiles[start : start + _NODES_A_MESSAGE], "gone": []})
+        if gone:
+            yield event("nodes", {"changed": [], "gone": gone})
+
+    def _tell(self, message: bytes) -> None:
+        for queue in list(self._viewers):
+            if queue.full():
+                self._viewers.discard(queue)
+                queue.get_nowait()
+                queue.put_nowait(None)
+            else:
+                queue.put_nowait(message)
+
+    async def _run(self) -> None:
+        """Look once a second, for as long as anybody is told of it."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._look_at_nodes())
+                tasks.create_task(self._look_at_what_waits())
+                tasks.create_task(self._look_at_what_is_in_force())
+        except* Exception:
+            logger.exception("The board broke off")
+            self._task = None
+            for queue in self._viewers:
+                while not queue.empty():
+                    queue.get_nowait()
+                queue.put_nowait(None)
+
+    async def _look_at_nodes(self) -> None:
+        while True:
+            await self._tell_nodes()
+            sample = self._rates.sample()
+            self._samples.append(sample)
+            self._tell(event("rates", [sample]))
+            self._tell_decisions()
+            await asyncio.sleep(_TICK_SECONDS)
+
+    async def _tell_nodes(self) -> None:
+        before = self._tiles.resources
+        for number, changed in enumerate(self._tiles.changes()):
+            if not number and self._tiles.resources != before:
+                self._tell(
+                    event(
+                        "nodes", {"resources": self._tiles.resources, "all": True, "changed": [], "gone": []}
+                    )
+                )
+            for message in self._messages_of(changed):
+                self._tell(message)
+            await asyncio.sleep(0)
+        for message in self._messages_of([], self._tiles.gone()):
+            self._tell(message)
+
+    def _tell_decisions(self) -> None:
+        decisions = self._subject.decisions
+        fresh = decisions.since(self._decided, _MOST_DECISIONS)
+        if decisions.noted != self._decided:
+            self._decided = decisions.noted
+            self._decisions.extend(fresh)
+            self._tell(event("decisions", fresh))
+
+    async def _look_at_what_waits(self) -> None:
+        clock = self._subject.clock
+        while True:
+            began = clock.monotonic()
+            waiting = await self._looked_through()
+            told = []
+            for group in waiting.told():
+                told.append(group)
+                await asyncio.sleep(0)
+            self._waiting = waiting
+            message = event("waiting", told)
+            if message != self._told_waiting:
+                self._told_waiting = message
+                self._tell(message)
+            took = clock.monotonic() - began
+            await asyncio.sleep(max(_WAITING_SECONDS, _LEAST_REST * took))
+
+    async def _looked_through(self) -> Waiting:
+        waiting = Waiting(self._subject)
+        for _ in waiting.steps():
+            await asyncio.sleep(0)
+        return waiting
+
+    async def _look_at_what_is_in_force(self) -> None:
+        while True:
+            force = in_force(self._subject)
+            if force != self._force:
+                self._force = force
+                self._tell(event("force", force))
+            await asyncio.sleep(_FORCE_SECONDS)
+
+
+async def _next(queue: asyncio.Queue[bytes | None], end: float) -> bytes | None:
+    try:
+        async with asyncio.timeout_at(end):
+            return await queue.get()
+    except TimeoutError:
+        return None

@@ -1,0 +1,43 @@
+"""What would be decided now about a pod that nobody here places."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from scheduler.cycle.attempt_log import PastAttempt
+from scheduler.cycle.scheduling import nominated_others, schedule_pod
+
+if TYPE_CHECKING:
+    from scheduler.app.assembly import Parts
+    from scheduler.cycle.attempt import Decision
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.framework import Framework
+
+
+def decided_now(parts: Parts, framework: Framework, pod: PodInfo) -> Decision | None:
+    """Decide about a pending pod as if its turn had come; None if it is kept back from being tried."""
+    if not framework.run_pre_enqueue(pod).is_success:
+        return None
+    snapshot = parts.cache.snapshot()
+    return schedule_pod(
+        framework,
+        pod,
+        snapshot,
+        nominated=nominated_others(parts.nominator, pod, snapshot),
+        random=Random(0),
+        exhaustive=True,
+    )
+
+
+def attempt_now(parts: Parts, pod: PodInfo) -> PastAttempt | None:
+    """Return the same as an attempt, by the profile of the pod's schedulerName, or else by the first there is."""
+    frameworks = parts.profiles.frameworks
+    framework = frameworks.get(pod.scheduler_name) or next(iter(frameworks.values()))
+    began = parts.clock.monotonic()
+    decision = decided_now(parts, framework, pod)
+    if decision is None:
+        return None
+    names = parts.cache.snapshot().names
+    seconds = parts.clock.monotonic() - began
+    return PastAttempt(parts.clock.utc_now(), 0, decision, names, seconds)

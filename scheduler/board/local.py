@@ -1,0 +1,37 @@
+"""A board of its own on this machine, for whoever is at it."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from scheduler.board.pages import PATH, board_pages
+from scheduler.board.sign_in import LocalOnly
+from scheduler.server.http_server import Application, serving
+from scheduler.server.messages import Answer, Page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from scheduler.board.pages import Board
+    from scheduler.server.messages import Request
+
+_ADDRESS: Final = "127.0.0.1"
+_LONGEST_REQUEST_BYTES: Final = 4096
+
+
+@asynccontextmanager
+async def serving_board(board: Callable[[], Awaitable[Board]], port: int = 0) -> AsyncIterator[str]:
+    """Serve a board to this machine while the block runs, and yield its URL; port 0 takes any that is free.
+
+    Raises:
+        ConfigurationError: the port cannot be listened on.
+    """
+    pages = [Page("/", _to_the_board), *board_pages(board)]
+    async with serving(Application(pages, LocalOnly(), _LONGEST_REQUEST_BYTES), _ADDRESS, port) as taken:
+        yield f"http://{_ADDRESS}:{taken}{PATH}"
+
+
+async def _to_the_board(_request: Request) -> Answer:
+    return Answer(b"", HTTPStatus.FOUND, headers={"Location": PATH})

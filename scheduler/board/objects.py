@@ -1,0 +1,121 @@
+"""What the board tells of one pod or one node, when somebody asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.app.live_explain import attempt_as_told, in_the_queue
+from scheduler.board.subject import Kind
+from scheduler.board.tiles import flags_of
+from scheduler.clock import rfc3339_micro
+from scheduler.framework.points import ExtensionPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scheduler.board.subject import Subject
+    from scheduler.cycle.attempt_log import PastAttempt
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.framework import Framework
+
+_MOST_FOUND = 50
+_PODS_AT_A_TIME = 20_000
+
+
+def pod_story(subject: Subject, key: str, number: int | None = None) -> dict[str, Any] | None:
+    """Tell of a pod by `namespace/name`; None if nothing is known of it.
+
+    Args:
+        subject: whose pod.
+        key: which.
+        number: the attempt to tell of; None for the last one.
+
+    Returns:
+        As JSON values, what `live_explanation` has, and `attempts`, the last first, each with `number`, `at`, `seconds`,
+        `chosen` and `message`; `weights` of the profile's plugins; what the pod asks for. Where others place the pod
+        the one attempt is what would be decided now, and `judged`.
+    """
+    pod = subject.parts.pods.get(key)
+    attempts: Sequence[PastAttempt] = subject.attempts.of(key)
+    if pod is None:
+        if not attempts:
+            return None
+        pod = attempts[0].decision.pod  # deleted, and not yet forgotten
+    if not attempts and subject.judge is not None and not pod.node_name:
+        judged = subject.judge(pod)
+        attempts = [] if judged is None else [judged]
+    told = next((each for each in attempts if number in {None, each.number}), None)
+    framework = subject.parts.profiles.frameworks.get(pod.scheduler_name)
+    return {
+        "pod": key,
+        "node": pod.node_name or None,
+        "nominated": pod.pod.status.nominated_node_name or None,
+        "scheduler": pod.scheduler_name,
+        "priority": pod.priority,
+        "since": pod.pod.metadata.creation_timestamp,
+        "requests": dict(pod.resources.requests),
+        "labels": dict(pod.labels),
+        "said": [
+            {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+            for each in pod.pod.status.conditions
+            if each.type == "PodScheduled"
+        ],
+        **in_the_queue(subject.parts, pod, subject.clock),
+        "judged": subject.kind is not Kind.DAEMON,
+        "weights": {} if framework is None else _weights(framework),
+        "attempts": [_line(each) for each in attempts],
+        "attempt": told and attempt_as_told(subject.parts, pod, told, subject.clock),
+    }
+
+
+def _weights(framework: Framework) -> dict[str, int]:
+    plugins = framework.plugins
+    return {each.name: plugins.weights.get(each.name, 1) for each in plugins.at.get(ExtensionPoint.SCORE, ())}
+
+
+def _line(attempt: PastAttempt) -> dict[str, Any]:
+    decision = attempt.decision
+    return {
+        "number": attempt.number,
+        "at": rfc3339_micro(attempt.at),
+        "seconds": attempt.seconds,
+        "chosen": decision.node_name or None,
+        "message": "" if decision.node_name else decision.status.message,
+    }
+
+
+def node_story(subject: Subject, name: str) -> dict[str, Any] | None:
+    """Tell of a node and the pods on it, those of high priority first; None if there is no such node."""
+    snapshot = subject.parts.cache.snapshot()
+    row = snapshot.row_of(name)
+    if row is None:
+        return None
+    node = snapshot.nodes[row]
+    pods = sorted(snapshot.pods_on(row), key=lambda pod: (-pod.priority, pod.key))
+    resting = subject.parts.cache.pauses.rows(snapshot, at=subject.clock.monotonic())
+    return {
+        "node": name,
+        "flags": flags_of(node),
+        "rests": resting.get(row, ""),
+        "labels": dict(node.labels),
+        "taints": [{"key": each.key, "value": each.value, "effect": each.effect} for each in node.taints],
+        "conditions": {each.type: each.status for each in node.node.status.conditions},
+        "allocatable": dict(node.allocatable),
+        "requested": {**snapshot.requested_on(row), "pods": len(pods)},
+        "pods": [_on_node(pod) for pod in pods],
+    }
+
+
+def _on_node(pod: PodInfo) -> dict[str, Any]:
+    return {"pod": pod.key, "priority": pod.priority, "requests": dict(pod.resources.requests)}
+
+
+def found_pods(subject: Subject, words: str) -> Iterator[list[str]]:
+    """Yield the pods whose `namespace/name` has some text in it, at most 50 in all, a few milliseconds at a time."""
+    keys, left = list(subject.parts.pods), _MOST_FOUND
+    for start in range(0, len(keys), _PODS_AT_A_TIME):
+        found = [key for key in keys[start : start + _PODS_AT_A_TIME] if words in key][:left]
+        left -= len(found)
+        yield found
+        if not left:
+            return

@@ -1,0 +1,144 @@
+"""The paths of the board: the page with what it needs, the stream of events, and what is asked of one pod or node."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler.board import objects
+from scheduler.board.hub import Hub
+from scheduler.server.messages import Answer, Page, json_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from scheduler.board.subject import Subject
+    from scheduler.server.messages import Handler, Request
+
+PATH: Final = "/board"
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Nothing runs but what is packaged, and nothing goes anywhere else."""
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_PODS_A_PAGE: Final = 200
+_LONGEST_NUMBER = 9
+
+
+class Board:
+    """A subject, and those who look at it."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.hub = Hub(subject)
+
+
+def board_pages(board: Callable[[], Awaitable[Board]]) -> Sequence[Page]:
+    """Return the pages of a board, which is fetched when somebody looks."""
+
+    def page(path: str, handler: Callable[[Board, Request], Awaitable[Answer]]) -> Page:
+        async def answer(request: Request) -> Answer:
+            return _guarded(await handler(await board(), request))
+
+        return Page(f"{PATH}/data/{path}", answer)
+
+    return [
+        Page(PATH, _asset_at("index.html")),
+        Page(f"{PATH}/", _asset_at("index.html")),
+        *(Page(f"{PATH}/assets/{name}", _asset_at(name)) for name in _assets() if name != "index.html"),
+        page("stream", _stream),
+        page("pods", _found),
+        page("pods/{namespace}/{name}", _pod),
+        page("nodes/{name}", _node),
+        page("waiting/{name}", _waiting),
+    ]
+
+
+def board_of(subject: Subject) -> Callable[[], Awaitable[Board]]:
+    """Return who gives the board of a subject that is there already."""
+    board = Board(subject)
+
+    async def give() -> Board:
+        return board
+
+    return give
+
+
+def _guarded(answer: Answer) -> Answer:
+    return answer._replace(headers={**HEADERS, **answer.headers})
+
+
+async def _stream(board: Board, request: Request) -> Answer:
+    body = board.hub.stream() if request.method == "GET" else b""
+    return Answer(body, content_type="text/event-stream")
+
+
+async def _pod(board: Board, request: Request) -> Answer:
+    key = f"{request.parts['namespace']}/{request.parts['name']}"
+    number = _number(request, "attempt")
+    told = objects.pod_story(board.subject, key, number)
+    return _told(told, f"pod {key} is unknown here, or was placed long ago")
+
+
+async def _node(board: Board, request: Request) -> Answer:
+    name = request.parts["name"]
+    return _told(objects.node_story(board.subject, name), f"there is no node {name}")
+
+
+async def _found(board: Board, request: Request) -> Answer:
+    found: list[str] = []
+    for some in objects.found_pods(board.subject, request.query.get("find", [""])[0]):
+        found += some
+        await asyncio.sleep(0)
+    return json_answer(found)
+
+
+async def _waiting(board: Board, request: Request) -> Answer:
+    name, start = request.parts["name"], _number(request, "start") or 0
+    waiting = await board.hub.waiting()
+    return _told(waiting.page(name, start, _PODS_A_PAGE), "nothing waits for that any more")
+
+
+def _told(told: dict[str, Any] | None, without: str) -> Answer:
+    return json_answer({"problem": without}, 404) if told is None else json_answer(told)
+
+
+def _number(request: Request, name: str) -> int | None:
+    text = request.query.get(name, [""])[0]
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER else None
+
+
+# What the page is made of.
+
+
+def _asset_at(name: str) -> Handler:
+    suffix = name[name.rindex(".") :]
+
+    async def answer(_request: Request) -> Answer:
+        return _guarded(Answer(_assets()[name], content_type=_TYPES[suffix]))
+
+    return answer
+
+
+@cache
+def _assets() -> dict[str, bytes]:
+    """Return name -> content of all that the page is made of; read when somebody makes a board."""
+    folder = files(__package__) / "assets"
+    return {
+        each.name: each.read_bytes()
+        for place in (folder, folder / "vendor")
+        for each in place.iterdir()
+        if any(each.name.endswith(suffix) for suffix in _TYPES)
+    }

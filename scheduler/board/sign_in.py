@@ -1,0 +1,128 @@
+"""Who may look: the same as with the other pages, by a token that a person can type in.
+
+A browser sends no bearer token by itself. Whoever is refused gets, with the refusal, a form to give one; from then on the
+token comes in a cookie that no script can read, that goes to the board only and that ends with the browser. What it
+may read is asked for every request, as with any other.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html import escape
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs
+
+import msgspec
+
+from scheduler.board.pages import HEADERS, PATH
+from scheduler.server.messages import Answer
+
+if TYPE_CHECKING:
+    from scheduler.server.http_server import Guard
+    from scheduler.server.messages import Request
+
+SIGN_IN: Final = f"{PATH}/sign-in"
+COOKIE: Final = "__Secure-custom-scheduler-board"
+_ATTRIBUTES: Final = f"Path={PATH}; Secure; HttpOnly; SameSite=Strict"
+_LONGEST_TOKEN: Final = 3800
+"""Browsers keep no longer cookies."""
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]+")
+_FROM_HERE: Final = frozenset({"same-origin", "none", ""})
+_LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_STYLE: Final = (
+    ":root{color-scheme:light dark;font:1rem/1.5 system-ui,sans-serif}"
+    "body{max-width:34rem;margin:10vh auto;padding:0 1rem}"
+    "input,button{font:inherit;padding:.4rem .6rem}input{width:100%;box-sizing:border-box;margin:.3rem 0 1rem}"
+    "code{overflow-wrap:anywhere}"
+)
+_HEADERS: Final = {
+    **HEADERS,
+    "Content-Security-Policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+    f"style-src 'sha256-{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}'",
+}
+
+
+class SignIn:
+    """Lets in whom another guard does, and takes the board's cookie for a token.
+
+    Args:
+        guard: who decides.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    async def refusal(self, request: Request) -> Answer | None:
+        """Say why a request is not answered; None if it is."""
+        if not (request.path == PATH or request.path.startswith(f"{PATH}/")):
+            return await self._guard.refusal(request)
+        if request.path == SIGN_IN and request.method == "POST":
+            return await _signed_in(request)
+        token = _token_in(request.headers.get("cookie", ""))
+        if token and "authorization" not in request.headers and request.method in {"GET", "HEAD"}:
+            request.headers = {**request.headers, "authorization": f"Bearer {token}"}
+        refusal = await self._guard.refusal(request)
+        if refusal is None or "text/html" not in request.headers.get("accept", ""):
+            return refusal
+        why = _message(refusal) if token else ""
+        return refusal._replace(
+            body=_form(why), content_type="text/html; charset=utf-8", headers={**refusal.headers, **_HEADERS}
+        )
+
+
+class LocalOnly:
+    """Lets in who asks for this machine by its own name: a page elsewhere on the web that had its name point here does not."""
+
+    async def refusal(self, request: Request) -> Answer | None:
+        """Say why a request is not answered; None if it is."""
+        host = request.headers.get("host", "")
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        return None if name in _LOCAL else Answer(b"403 ask for localhost\n", HTTPStatus.FORBIDDEN)
+
+
+async def _signed_in(request: Request) -> Answer:
+    """Keep the token that was typed in; whether it is any good shows when the page is asked for with it."""
+    if request.headers.get("sec-fetch-site", "") not in _FROM_HERE:
+        return Answer(b"403 the form is elsewhere\n", HTTPStatus.FORBIDDEN)
+    body = await request.read()
+    token = parse_qs(body.decode("latin-1"), max_num_fields=4).get("token", [""])[0].strip()
+    if not _TOKEN.fullmatch(token) or len(token) > _LONGEST_TOKEN:
+        return Answer(
+            _form("That is no token."), HTTPStatus.BAD_REQUEST, "text/html; charset=utf-8", _HEADERS
+        )
+    headers = {**_HEADERS, "Location": PATH, "Set-Cookie": f"{COOKIE}={token}; {_ATTRIBUTES}"}
+    return Answer(b"", HTTPStatus.SEE_OTHER, headers=headers)
+
+
+def _token_in(cookies: str) -> str:
+    try:
+        found = SimpleCookie(cookies).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found is not None and _TOKEN.fullmatch(found.value) else ""
+
+
+def _message(refusal: Answer) -> str:
+    assert isinstance(refusal.body, bytes), "refusals are short"
+    try:
+        return str(msgspec.json.decode(refusal.body)["message"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return "Not allowed."
+
+
+def _form(why: str) -> bytes:
+    problem = f'<p role="alert"><strong>{escape(why)}</strong></p>' if why else ""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Sign in - custom-scheduler</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>
+<body><main><h1>The board of custom-scheduler</h1>{problem}
+<p>Whoever may <code>get</code> the paths <code>{PATH}</code> and <code>{PATH}/*</code> may look. Make a token, as with
+<code>kubectl -n NAMESPACE create token SERVICEACCOUNT</code>, and paste it here:</p>
+<form method="post" action="{SIGN_IN}"><label for="token">Token</label>
+<input id="token" name="token" type="password" autocomplete="off" required autofocus>
+<button>Sign in</button></form></main></body></html>
+""".encode()

@@ -1,0 +1,201 @@
+"""The pods that wait, put together by what they wait for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scheduler.board.causes import Cause, Causes, causes_in
+from scheduler.framework.events import ActionType, EventResource
+from scheduler.queue.places import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduler.board.subject import Pending, Subject
+    from scheduler.objects.pod import PodInfo
+
+_PODS_AT_A_TIME = 500
+_MOST_GROUPS = 200
+"""Beyond that, the smallest are one: a reason may name an object of the pod's own."""
+_SHOWN = 10
+_OTHERS = Causes((Cause("other causes", None),))
+_NOT_TRIED = Causes((Cause("not tried yet", None),))
+_IN_FLIGHT = Causes((Cause("being decided or bound at this moment", None),))
+_NO_CONDITION = ""
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Pods that wait for the same.
+
+    Attributes:
+        causes: those of the first pod.
+        fewest: reason -> the fewest nodes that any pod of the group was refused for it.
+        most: the same, the most.
+        places: where in the queue how many are.
+        profiles: schedulerName -> how many.
+        plugins: those that rejected any of them, with the profile.
+        pods: when each was made, and its `namespace/name`.
+    """
+
+    causes: Causes
+    fewest: dict[str, int] = field(default_factory=dict)
+    most: dict[str, int] = field(default_factory=dict)
+    places: Counter[str] = field(default_factory=Counter)
+    profiles: Counter[str] = field(default_factory=Counter)
+    plugins: set[tuple[str, str]] = field(default_factory=set)
+    pods: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """A short text that stays the same as long as the causes do."""
+        said = "\0".join(cause.reason for cause in self.causes.reasons)
+        return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def widen(self, causes: Causes) -> None:
+        """Take in how many nodes another pod was refused on."""
+        for reason, nodes in causes.reasons:
+            if nodes is not None:
+                self.fewest[reason] = min(nodes, self.fewest.get(reason, nodes))
+                self.most[reason] = max(nodes, self.most.get(reason, nodes))
+
+    def merge(self, other: Group) -> None:
+        """Take all of another group in."""
+        self.places += other.places
+        self.profiles += other.profiles
+        self.plugins |= other.plugins
+        self.pods += other.pods
+
+
+class Waiting:
+    """All groups, as they were once.
+
+    Args:
+        subject: whose pods.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._groups: dict[tuple[str, ...], Group] = {}
+        self._known: dict[str, Causes] = {}  # message -> what is in it
+        self.groups: list[Group] = []
+
+    def steps(self) -> Iterator[None]:
+        """Look at all pods, a few milliseconds at a time; after the last step `groups` has the largest first."""
+        pending = self._subject.pending()
+        for start in range(0, len(pending), _PODS_AT_A_TIME):
+            for each in pending[start : start + _PODS_AT_A_TIME]:
+                self._add(each)
+            yield
+        groups = sorted(self._groups.values(), key=lambda group: -len(group.pods))
+        for small in groups[_MOST_GROUPS:]:
+            if len(groups) > _MOST_GROUPS:
+                del groups[_MOST_GROUPS:]
+                groups.append(Group(_OTHERS))
+            groups[-1].merge(small)
+        for group in groups:
+            group.pods.sort()
+            yield
+        self.groups = groups
+
+    def told(self) -> Iterator[dict[str, Any]]:
+        """Yield the groups as JSON values."""
+        for group in self.groups:
+            yield {
+                "name": group.name,
+                "count": len(group.pods),
+                "causes": [
+                    {
+                        "reason": cause.reason,
+                        "fewest": group.fewest.get(cause.reason),
+                        "most": group.most.get(cause.reason),
+                    }
+                    for cause in group.causes.reasons
+                ],
+                "nodes": group.causes.n_nodes,
+                "postFilter": group.causes.post_filter,
+                "places": dict(group.places),
+                "profiles": dict(group.profiles),
+                "wakes": self._wakes(group),
+                "oldest": group.pods[0][0],
+                "pods": [key for _, key in group.pods[:_SHOWN]],
+            }
+
+    def page(self, name: str, start: int, most: int) -> dict[str, Any] | None:
+        """Return some of a group's pods, the oldest first; None where there is no such group."""
+        group = next((group for group in self.groups if group.name == name), None)
+        if group is None:
+            return None
+        shown = [{"pod": key, "since": since} for since, key in group.pods[start : start + most]]
+        return {"count": len(group.pods), "start": start, "pods": shown}
+
+    def _wakes(self, group: Group) -> dict[str, list[tuple[str, list[str]]]]:
+        """Return plugin -> the changes that it is asked about whether they help: the kind, and what happens to it."""
+        profiles = self._subject.parts.profiles
+        wakes: dict[str, dict[str, dict[str, None]]] = {}
+        for profile, plugin in sorted(group.plugins):
+            kinds = wakes.setdefault(plugin, {})
+            for each in profiles.events(profile).get(plugin, ()):
+                resource = each.event.resource
+                kind = "anything" if resource is EventResource.WILDCARD else resource.value
+                kinds.setdefault(kind, {}).update(dict.fromkeys(_actions(each.event.action)))
+        return {
+            plugin: [(kind, list(actions)) for kind, actions in kinds.items()]
+            for plugin, kinds in wakes.items()
+        }
+
+    def _add(self, pending: Pending) -> None:
+        pod, queued = pending
+        place = self._subject.parts.queue.place_of(pod.uid)
+        if queued is not None and queued.is_gated:
+            causes = Causes((Cause(_gated(pod, queued.gating_plugin), None),))
+        else:
+            causes = _IN_FLIGHT if place is Place.IN_FLIGHT else self._causes(pod)
+        key = tuple(cause.reason for cause in causes.reasons)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group(causes)
+        group.widen(causes)
+        group.places["waits" if place is Place.OUTSIDE else place.value] += 1
+        group.profiles[pod.scheduler_name] += 1
+        if queued is not None:
+            plugins = queued.unschedulable_plugins | (
+                {queued.gating_plugin} if queued.is_gated else frozenset()
+            )
+            group.plugins |= {(pod.scheduler_name, plugin) for plugin in plugins}
+        group.pods.append((pod.pod.metadata.creation_timestamp, pod.key))
+
+    def _causes(self, pod: PodInfo) -> Causes:
+        message = self._subject.attempts.message(pod.key) or _said(pod)
+        if not message:
+            return _NOT_TRIED
+        causes = self._known.get(message)
+        if causes is None:
+            causes = self._known[message] = causes_in(message)
+        return causes
+
+
+def _said(pod: PodInfo) -> str:
+    """Return what the pod's condition says of the last attempt at it."""
+    for condition in pod.pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.message
+    return _NO_CONDITION
+
+
+def _gated(pod: PodInfo, plugin: str) -> str:
+    gates = ", ".join(gate.name for gate in pod.pod.spec.scheduling_gates)
+    return f"kept back by {plugin}: {gates}" if gates else f"kept back by {plugin}"
+
+
+def _actions(action: ActionType) -> list[str]:
+    """Return what happens, in words: `UPDATE_NODE_TAINT` is `taint changed`."""
+    words = {ActionType.ADD: "added", ActionType.DELETE: "deleted", ActionType.UPDATE: "changed"}
+    told = [word for kind, word in words.items() if kind in action]
+    if ActionType.UPDATE not in action:
+        names = [each.name for each in action & ActionType.UPDATE if each.name]
+        told += [f"{' '.join(name.lower().split('_')[2:])} changed" for name in names]
+    return told

@@ -1,0 +1,89 @@
+"""`custom-scheduler board`: the board of a cluster in a file, or of one whose pods others place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from random import Random
+from typing import TYPE_CHECKING
+
+import click
+
+from scheduler.board.file import FileBoard
+from scheduler.board.local import serving_board
+from scheduler.board.observer import WatchedWhenAsked
+from scheduler.board.pages import board_of
+from scheduler.cli.options import command, file_option, option, port_option
+from scheduler.cli.process import run_in_loop, stop_on_signals
+from scheduler.clock import SystemClock
+from scheduler.configuration.load import default, load
+from scheduler.logs import LogFormat, configure_logging
+from scheduler.whatif import cluster_file
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+    from typing import Any
+
+    from scheduler.configuration.load import Configuration
+
+_UPSTREAM_NAME = "default-scheduler"
+
+
+@command()
+@option(
+    "--cluster",
+    help="Nodes and pods as `kubectl get nodes,pods -A -o json` prints them, JSON or YAML; - is standard input.",
+    metavar="FILE",
+)
+@file_option("--kubeconfig", help="Watch this cluster instead, whoever places its pods; nothing is written.")
+@file_option("--config", help="KubeSchedulerConfiguration file; without it, the default plugins.")
+@option(
+    "--scheduler-name",
+    help=f"Without --config: judge the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
+    metavar="NAME",
+)
+@port_option("--port", default=0, help="Port on 127.0.0.1; 0 takes any that is free.")
+def board(
+    cluster: str | None, kubeconfig: Path | None, config: Path | None, scheduler_name: str | None, port: int
+) -> None:
+    """Show a cluster in the browser: its nodes, what waits and why, and which node each pod could go to."""
+    if (cluster is None) == (kubeconfig is None):
+        raise click.UsageError("either --cluster FILE or --kubeconfig FILE is needed, and not both")
+    if config is not None and scheduler_name is not None:
+        raise click.UsageError(
+            "--scheduler-name is for the default plugins: with --config the profiles have names"
+        )
+    configure_logging(logging.WARNING, LogFormat.TEXT)
+    configuration = default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config)
+    run_in_loop(
+        _of_file(cluster, configuration, port) if cluster else _of_cluster(kubeconfig, configuration, port)
+    )
+
+
+def _of_file(cluster: str, configuration: Configuration, port: int) -> Coroutine[Any, Any, None]:
+    shown = FileBoard(
+        cluster_file.load(cluster), configuration
+    )  # its plugins fetch data in a loop of their own
+
+    async def serve() -> None:
+        stop = stop_on_signals()
+        async with serving_board(board_of(shown.subject), port) as url:
+            click.echo(f"The board is at {url}")
+            judging = asyncio.create_task(shown.judge(), name="judging")
+            await stop.wait()
+            judging.cancel()
+            await asyncio.wait({judging})
+
+    return serve()
+
+
+async def _of_cluster(kubeconfig: Path | None, configuration: Configuration, port: int) -> None:
+    stop = stop_on_signals()
+    watched = WatchedWhenAsked(str(kubeconfig), configuration, clock=SystemClock(), random=Random())
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(watched.running())
+        url = await stack.enter_async_context(serving_board(watched, port))
+        click.echo(f"The board is at {url}")
+        await stop.wait()
