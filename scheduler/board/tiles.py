@@ -50,7 +50,7 @@ class Tiles:
         self._resting: Mapping[str, str] = {}
 
     def changes(self) -> Iterator[list[Tile]]:
-        """Yield what is new, a few milliseconds at a time; `gone` says what is not there any more.
+        """Yield what is new, a few milliseconds and at least once; `gone` says what is not there any more.
 
         What changes meanwhile is there the next time.
         """
@@ -62,7 +62,7 @@ class Tiles:
         if resources != self.resources:
             self.resources, self.told, rows = resources, {}, range(snapshot.n_nodes)
         picked = _Columns(snapshot, resources, rows)
-        for start in range(0, len(rows), _NODES_AT_A_TIME):
+        for start in range(0, max(1, len(rows)), _NODES_AT_A_TIME):
             fresh = [
                 tile
                 for tile in picked.tiles(start, start + _NODES_AT_A_TIME, resting)

@@ -37,3 +37,6 @@ export function age(since) {
 }
 
 export const many = (n, one, more = `${one}s`) => `${count(n)} ${n === 1 ? one : more}`;
+
+// Where a pod is found, by `namespace/name`.
+export const pathOf = (pod) => `pods/${pod.split("/").map(encodeURIComponent).join("/")}`;

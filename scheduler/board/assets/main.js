@@ -3,6 +3,7 @@ import { html, render, useEffect, useRef, useState } from "./dom.js";
 import { Charts } from "./charts.js";
 import { Decisions } from "./decisions.js";
 import { Force } from "./force.js";
+import { pathOf } from "./format.js";
 import { ClusterMap, Legend, Numbers } from "./map.js";
 import { Node } from "./node.js";
 import { NodeTable } from "./nodes.js";
@@ -68,7 +69,7 @@ function Find() {
     };
   }, [words]);
   const go = (pod) => {
-    location.hash = `#/pods/${pod.split("/").map(encodeURIComponent).join("/")}`;
+    location.hash = `#/${pathOf(pod)}`;
     setWords("");
   };
   return html`<form class="find" role="search" onSubmit=${(event) => { event.preventDefault(); if (found.length) go(found.includes(words) ? words : found[0]); }}>

@@ -1,6 +1,6 @@
 // One node: what it has, what is asked of it, and the pods on it.
 import { html, useEffect, useRef, useState } from "./dom.js";
-import { amount, many } from "./format.js";
+import { amount, many, pathOf } from "./format.js";
 import { ask, store, useTopic } from "./store.js";
 
 const FLAGS = [[1, "cordoned"], [2, "tainted"], [4, "not ready"]];
@@ -66,4 +66,4 @@ export function Node({ name, close }) {
 export const asked = (requests) =>
   Object.entries(requests).map(([resource, value]) => `${amount(resource, value)} ${resource}`).join(", ") || "nothing";
 
-export const PodLink = ({ pod }) => html`<a href=${`#/pods/${pod.split("/").map(encodeURIComponent).join("/")}`}>${pod}</a>`;
+export const PodLink = ({ pod }) => html`<a href=${`#/${pathOf(pod)}`}>${pod}</a>`;

@@ -1,6 +1,6 @@
 // One pod: its attempts, its way through the queue, and what was said of every node.
 import { html, useEffect, useMemo, useState } from "./dom.js";
-import { age, count, many, seconds, time } from "./format.js";
+import { age, count, many, pathOf, seconds, time } from "./format.js";
 import { compare } from "./layout.js";
 import { asked } from "./node.js";
 import { ask, listen } from "./store.js";
@@ -12,7 +12,7 @@ export function Pod({ pod }) {
   useEffect(() => {
     let isHere = true;
     const look = async () => {
-      const answer = await ask(`pods/${pod.split("/").map(encodeURIComponent).join("/")}${number === null ? "" : `?attempt=${number}`}`);
+      const answer = await ask(`${pathOf(pod)}${number === null ? "" : `?attempt=${number}`}`);
       if (isHere) setTold(answer);
     };
     setTold(null);

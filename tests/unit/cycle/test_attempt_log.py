@@ -105,6 +105,57 @@ def test_a_burst_of_placements_does_not_push_out_why_others_wait() -> None:
     assert log.last("default/waiting") is not None
 
 
+def test_the_attempts_before_the_last_one_are_kept_too_the_last_first() -> None:
+    log, snapshot = AttemptLog(), cluster(3).snapshot()
+
+    for number in range(1, 30):
+        node_name = "n1" if number == 29 else ""
+        log.note(decision("web", 3, node_name), snapshot, number=number, at=NOW, seconds=number / 1000)
+
+    past = log.of("default/web")
+    assert [each.number for each in past] == list(range(29, 13, -1))
+    assert (past[0].decision.node_name, past[0].seconds) == ("n1", 0.029)
+    assert log.of("default/other") == []
+
+
+def test_attempts_at_another_pod_of_that_name_are_none_of_its() -> None:
+    log, snapshot = AttemptLog(), cluster(1).snapshot()
+    before = Decision(
+        pod("web", uid="before"), CycleState(), Diagnosis.blank(1), status=Status.unschedulable("no")
+    )
+
+    log.note(before, snapshot, number=1, at=NOW)
+    log.note(decision("web", 1), snapshot, number=1, at=NOW)
+
+    assert [each.decision.pod.uid for each in log.of("default/web")] == [pod("web").uid]
+
+
+def test_pods_that_are_tried_again_and_again_push_out_nothing_but_earlier_attempts() -> None:
+    log = AttemptLog(placed_bytes=100_000, waiting_bytes=100_000, earlier_bytes=50_000)
+    snapshot = cluster(1000).snapshot()
+    names = [f"pod-{number}" for number in range(10)]
+
+    for number in range(1, 200):
+        for name in names:
+            log.note(decision(name, 1000), snapshot, number=number, at=NOW)
+            assert log.kept_bytes <= 250_000
+
+    assert all(log.last(f"default/{name}") for name in names)
+    assert [each.number for each in log.of("default/pod-9")][:2] == [199, 198]
+
+
+def test_what_came_since_is_told_in_order_of_each_pod_the_last() -> None:
+    log, snapshot = AttemptLog(), cluster(1).snapshot()
+    for name, node_name in (("a", ""), ("b", "n1"), ("a", ""), ("c", ""), ("b", "")):
+        log.note(decision(name, 1, node_name), snapshot, number=1, at=NOW)
+
+    told = [(each.serial, each.decision.pod.name) for each in log.since(2, 10)]
+
+    assert told == [(3, "a"), (4, "c"), (5, "b")]
+    assert [each.serial for each in log.since(0, 2)] == [4, 5]
+    assert log.since(log.noted, 10) == []
+
+
 @st.composite
 def decisions(draw: st.DrawFn, size: int = 40) -> Decision:
     """Any verdicts: few or very many plugins and outcomes, nodes refused, avoided, narrowed away, or not looked at."""

@@ -15,7 +15,7 @@ from scheduler.server.messages import Answer, Page, Request
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 
 LONGEST_BODY = 1000
 TOO_LONG = f"414 {HTTPStatus.REQUEST_URI_TOO_LONG.phrase}".encode()  # of Python, which changed its mind
@@ -47,6 +47,21 @@ async def half(_: Request) -> Answer:
     return Answer(body())
 
 
+LEFT: list[str] = []
+
+
+async def endless(_: Request) -> Answer:
+    async def body() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"tick"
+                await asyncio.sleep(1)
+        finally:
+            LEFT.append("left")
+
+    return Answer(body())
+
+
 async def broken(_: Request) -> Answer:
     raise ValueError("a mistake")
 
@@ -67,6 +82,7 @@ PAGES = [
     Page("/unread", unread, ()),
     Page("/pieces", pieces),
     Page("/half", half),
+    Page("/endless", endless),
     Page("/broken", broken),
     Page("/slow", slow),
     Page("/hanging", hanging),
@@ -370,3 +386,47 @@ async def test_without_anybody_to_answer_the_end_comes_at_once() -> None:
 
     assert loop.time() == ended
     writer.close()
+
+
+@virtually
+async def test_an_answer_whose_pieces_are_waited_for_comes_piece_by_piece() -> None:
+    async with client() as it:
+        it.say(GET.replace(b"/path", b"/endless"))
+        await it.reader.readuntil(b"\r\n\r\n")
+
+        for _ in range(5):
+            assert await it.reader.readexactly(9) == b"4\r\ntick\r\n"
+
+
+@virtually
+async def test_it_ends_when_the_client_leaves() -> None:
+    LEFT.clear()
+    async with client() as it:
+        it.say(GET.replace(b"/path", b"/endless"))
+        await it.reader.readuntil(b"\r\n\r\n")
+        it.writer.close()
+        await asyncio.sleep(5)
+
+        assert LEFT == ["left"]
+
+
+@virtually
+async def test_it_does_not_keep_the_server_from_closing() -> None:
+    LEFT.clear()
+    loop = asyncio.get_running_loop()
+    async with client() as it:
+        it.say(GET.replace(b"/path", b"/endless"))
+        await it.reader.readuntil(b"\r\n\r\n")
+        closing = loop.time()
+
+    assert loop.time() - closing < 1
+    assert LEFT == ["left"]
+
+
+@virtually
+async def test_a_client_that_asks_for_the_head_alone_gets_no_piece_of_it() -> None:
+    async with client() as it:
+        it.say(GET.replace(b"GET /path", b"HEAD /endless"), GET)
+
+        assert b"tick" not in await it.reader.readuntil(b"\r\n\r\n")
+        assert await it.answer() == (200, b"/path {}\n")

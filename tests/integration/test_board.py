@@ -1,0 +1,219 @@
+"""The board of `run --board`: who may look, by a token or with a browser; and the boards of the other commands."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+from playwright.async_api import expect
+
+from scheduler.board.objects import pod_story
+from scheduler.board.observer import WatchedWhenAsked
+from scheduler.clock import SystemClock
+from scheduler.configuration.load import default
+from scheduler.simulator.server import ApiServer
+from tests.browser import PATIENCE_MS, browsing
+from tests.builders import node_object, pod_object
+from tests.integration.test_prometheus import free_port, process, until
+from tests.integration.test_simulator_access_pages import LEASE_RULES, RBAC, give, token_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from scheduler.board.pages import Board
+
+BOARD_RULES = [{"verbs": ["get"], "nonResourceURLs": ["/board", "/board/*"]}]
+PATHS = (
+    "/board",
+    "/board/",
+    "/board/assets/main.js",
+    "/board/data/stream",
+    "/board/data/pods/default/web",
+    "/board/data/nodes/n1",
+)
+
+
+class Scene:
+    """A daemon in a process of its own.
+
+    Attributes:
+        url: of its pages.
+        viewer: a token of somebody who may look.
+        stranger: of somebody who may not.
+    """
+
+    def __init__(self, port: int, viewer: str, stranger: str) -> None:
+        self.url = f"https://127.0.0.1:{port}"
+        self.viewer, self.stranger = viewer, stranger
+
+    async def status(self, path: str, token: str = "", method: str = "GET") -> int:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(method, f"{self.url}{path}", headers=headers, ssl=False) as response,
+        ):
+            return response.status
+
+
+@asynccontextmanager
+async def scene(folder: Path, *flags: str) -> AsyncIterator[Scene]:
+    async with ApiServer(tls=True, rbac=True, token="root") as server, aiohttp.ClientSession() as session:
+        daemon, viewer, stranger = [
+            await token_of(server, session, name, "root") for name in ("daemon", "viewer", "stranger")
+        ]
+        for name, rules in (("leases", LEASE_RULES), ("board", BOARD_RULES)):
+            server.store.create(f"clusterroles.{RBAC}", {"metadata": {"name": name}, "rules": rules})
+        for role in ("system:kube-scheduler", "system:volume-scheduler", "leases"):
+            give(server, "daemon", role)
+        give(server, "viewer", "board")
+        server.store.create("nodes", node_object("n1", cpu="8"))
+        server.store.create("pods", pod_object("web", cpu="1"))
+        kubeconfig = server.write_kubeconfig(folder / "kubeconfig", token=daemon, user="daemon")
+        port = free_port()
+        where = ("--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1", "--secure-port", str(port))
+
+        async def is_placed() -> bool:
+            return bool(server.store.get("pods", "web")["spec"].get("nodeName"))
+
+        async with process(sys.executable, "-m", "scheduler", "run", *where, *flags):
+            await until(is_placed)
+            yield Scene(port, viewer, stranger)
+
+
+def test_a_daemon_has_no_board_unless_it_is_told_to(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with scene(tmp_path) as it:
+            assert {await it.status(path, it.viewer) for path in PATHS} == {404}
+
+    asyncio.run(scenario())
+
+
+def test_the_board_is_for_those_whom_a_role_lets_look(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with scene(tmp_path, "--board") as it:
+            assert {await it.status(path, it.viewer) for path in PATHS} == {200}
+            assert {await it.status(path) for path in PATHS} == {403}
+            assert {await it.status(path, "made-up") for path in PATHS} == {401}
+            assert {await it.status(path, it.stranger) for path in PATHS} == {403}
+            assert await it.status("/board/data/stream", it.viewer, "POST") == 403
+
+            async with browsing(ignore_https_errors=True) as (page, complaints):
+                refused = await page.goto(f"{it.url}/board")
+                assert refused is not None
+                assert refused.status == 403
+                await page.get_by_label("Token").fill(it.stranger)
+                await page.get_by_role("button", name="Sign in").click()
+                await expect(page.get_by_role("alert")).to_contain_text("stranger", timeout=PATIENCE_MS)
+                await page.get_by_label("Token").fill(it.viewer)
+                await page.get_by_role("button", name="Sign in").click()
+
+                decisions = page.get_by_role("region", name="Decisions")
+                await expect(decisions).to_contain_text("default/web", timeout=PATIENCE_MS)
+                assert await page.evaluate("document.cookie") == ""
+                assert complaints == []
+
+    asyncio.run(scenario())
+
+
+# Others.
+
+
+async def told(board: Board, name: str) -> list[Any]:
+    """What is told under a name, until something is."""
+    found: list[Any] = []
+    async with asyncio.timeout(60):
+        async for message in board.hub.stream():
+            found += map(json.loads, re.findall(rf"event: {name}\ndata: (.*)\n", message.decode()))
+            if found and found[-1]:
+                return found
+    raise AssertionError
+
+
+def test_a_cluster_whose_pods_others_place_is_watched_once_somebody_looks(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        message = "0/1 nodes are available: 1 Insufficient cpu."
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        async with ApiServer(kubelet=True) as server:
+            server.store.create("nodes", node_object("n1", cpu="8"))
+            server.store.create("pods", pod_object("web", cpu="9", scheduler_name="default-scheduler"))
+            kubeconfig = str(server.write_kubeconfig(tmp_path / "kubeconfig"))
+            watched = WatchedWhenAsked(kubeconfig, default(), clock=SystemClock(), random=Random(1))
+            async with watched.running():
+                await asyncio.sleep(0.2)
+                assert not any(task.get_name().startswith("watch pods") for task in asyncio.all_tasks())
+
+                board = await watched()
+                assert [group["causes"][0]["reason"] for group in (await told(board, "waiting"))[-1]] == [
+                    "not tried yet"
+                ]
+                server.store.patch(
+                    "pods", "web", {"status": {"conditions": [condition]}}, subresource="status"
+                )
+                decisions = await told(board, "decisions")
+                assert decisions[-1][-1]["message"] == message
+                judged = asked(board, "default/web")
+                assert judged["attempt"]["nodes"]["n1"]["reasons"] == ["Insufficient cpu"]
+
+    asyncio.run(scenario())
+
+
+def asked(board: Board, key: str) -> dict[str, Any]:
+    story = pod_story(board.subject, key)
+    assert story is not None
+    return story
+
+
+@pytest.mark.parametrize("command", ["api-server", "board"])
+def test_a_command_says_where_its_board_is(command: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        cluster = {
+            "kind": "List",
+            "apiVersion": "v1",
+            "items": [node_object("n1"), pod_object("big", cpu="99")],
+        }
+        (tmp_path / "cluster.json").write_text(json.dumps(cluster))
+        arguments = {
+            "api-server": ("--nodes", "3", "--kubeconfig", str(tmp_path / "kubeconfig")),
+            "board": ("--cluster", str(tmp_path / "cluster.json"), "--scheduler-name", "custom-scheduler"),
+        }[command]
+        nothing = asyncio.subprocess.DEVNULL
+        started = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "scheduler",
+            command,
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=nothing,
+        )
+        assert started.stdout is not None
+        try:
+            async with asyncio.timeout(60):
+                url = ""
+                while not url:
+                    line = (await started.stdout.readline()).decode()
+                    assert line, "it ended"
+                    url = line.removeprefix("The board is at ").strip() if "The board is at" in line else ""
+            async with aiohttp.ClientSession() as session:
+                async with session.get(url) as response:
+                    assert response.status == 200
+                async with session.get(url, headers={"Host": "rebound.example"}) as response:
+                    assert response.status == 403
+                if command == "board":
+                    async with session.get(f"{url}/data/pods/default/big") as response:
+                        assert (await response.json())["attempt"]["nodes"]["n1"][
+                            "plugin"
+                        ] == "NodeResourcesFit"
+        finally:
+            started.terminate()
+            assert await started.wait() == 0
+
+    asyncio.run(scenario())
