@@ -19,7 +19,7 @@ from scheduler.board.waiting import Waiting
 from scheduler.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Iterable, Iterator
 
     from scheduler.board.subject import Subject
 
@@ -38,6 +38,7 @@ _BEHIND: Final = 120
 _SECONDS_OF_A_STREAM: Final = 300.0
 """Then whoever looks comes again, and is asked again who he is."""
 _RETRY: Final = b"retry: 1000\n\n"
+_END: Final = object()
 
 
 def event(name: str, content: Any) -> bytes:
@@ -88,7 +89,7 @@ class Hub:
 
     async def waiting(self) -> Waiting:
         """Return the groups of pods that wait, as they were told last, or as they are where nobody looks."""
-        return self._waiting if self._told_waiting else await self._looked_through()
+        return self._waiting if self._told_waiting else (await self._looked_through())[0]
 
     def _begin(self) -> None:
         if self._task is None:
@@ -183,27 +184,33 @@ class Hub:
             self._tell(event("decisions", fresh))
 
     async def _look_at_what_waits(self) -> None:
-        clock = self._subject.clock
         while True:
-            began = clock.monotonic()
-            waiting = await self._looked_through()
-            told = []
-            for group in waiting.told():
-                told.append(group)
-                await asyncio.sleep(0)
+            waiting, looked = await self._looked_through()
+            told, wrote = await self._in_turns(waiting.told())
             self._waiting = waiting
             message = event("waiting", told)
             if message != self._told_waiting:
                 self._told_waiting = message
                 self._tell(message)
-            took = clock.monotonic() - began
-            await asyncio.sleep(max(_WAITING_SECONDS, _LEAST_REST * took))
+            await asyncio.sleep(max(_WAITING_SECONDS, _LEAST_REST * (looked + wrote)))
 
-    async def _looked_through(self) -> Waiting:
+    async def _looked_through(self) -> tuple[Waiting, float]:
+        """Return what waits now, and how many seconds it took to look."""
         waiting = Waiting(self._subject)
-        for _ in waiting.steps():
+        _, seconds = await self._in_turns(waiting.steps())
+        return waiting, seconds
+
+    async def _in_turns(self, steps: Iterator[Any]) -> tuple[list[Any], float]:
+        """Return what steps come to, between which others have their turn, and how many seconds they took by themselves."""
+        now, found, seconds = self._subject.clock.monotonic, [], 0.0
+        while True:
+            began = now()
+            step = next(steps, _END)
+            seconds += now() - began
+            if step is _END:
+                return found, seconds
+            found.append(step)
             await asyncio.sleep(0)
-        return waiting
 
     async def _look_at_what_is_in_force(self) -> None:
         while True:

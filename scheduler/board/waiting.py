@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scheduler.board.causes import Cause, Causes, causes_in
+from scheduler.board.subject import Kind
 from scheduler.framework.events import ActionType, EventResource
 from scheduler.queue.places import Place
 
@@ -24,6 +25,7 @@ _SHOWN = 10
 _OTHERS = Causes((Cause("other causes", None),))
 _NOT_TRIED = Causes((Cause("not tried yet", None),))
 _IN_FLIGHT = Causes((Cause("being decided or bound at this moment", None),))
+_WOULD_FIT = Causes((Cause("nothing: a node would do", None),))
 _NO_CONDITION = ""
 
 
@@ -80,6 +82,7 @@ class Waiting:
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self._groups: dict[tuple[str, ...], Group] = {}
+        self._is_file = subject.kind is Kind.FILE
         self._known: dict[str, Causes] = {}  # message -> what is in it
         self.groups: list[Group] = []
 
@@ -91,11 +94,11 @@ class Waiting:
                 self._add(each)
             yield
         groups = sorted(self._groups.values(), key=lambda group: -len(group.pods))
-        for small in groups[_MOST_GROUPS:]:
-            if len(groups) > _MOST_GROUPS:
-                del groups[_MOST_GROUPS:]
-                groups.append(Group(_OTHERS))
-            groups[-1].merge(small)
+        if small := groups[_MOST_GROUPS:]:
+            others = Group(_OTHERS)
+            for each in small:
+                others.merge(each)
+            groups[_MOST_GROUPS:] = [others]
         for group in groups:
             group.pods.sort()
             yield
@@ -159,7 +162,8 @@ class Waiting:
         if group is None:
             group = self._groups[key] = Group(causes)
         group.widen(causes)
-        group.places["waits" if place is Place.OUTSIDE else place.value] += 1
+        nobodys = place is Place.OUTSIDE or (self._is_file and place is Place.ACTIVE)
+        group.places["waits" if nobodys else place.value] += 1
         group.profiles[pod.scheduler_name] += 1
         if queued is not None:
             plugins = queued.unschedulable_plugins | (
@@ -171,7 +175,8 @@ class Waiting:
     def _causes(self, pod: PodInfo) -> Causes:
         message = self._subject.attempts.message(pod.key) or _said(pod)
         if not message:
-            return _NOT_TRIED
+            was_judged = self._is_file and self._subject.attempts.last(pod.key) is not None
+            return _WOULD_FIT if was_judged else _NOT_TRIED
         causes = self._known.get(message)
         if causes is None:
             causes = self._known[message] = causes_in(message)
@@ -197,5 +202,6 @@ def _actions(action: ActionType) -> list[str]:
     told = [word for kind, word in words.items() if kind in action]
     if ActionType.UPDATE not in action:
         names = [each.name for each in action & ActionType.UPDATE if each.name]
-        told += [f"{' '.join(name.lower().split('_')[2:])} changed" for name in names]
+        changed = [" ".join(name.lower().split("_")[2:]) for name in names]
+        told += [each if each.endswith("eliminated") else f"{each} changed" for each in changed]
     return told

@@ -146,7 +146,7 @@ export function ClusterMap({ resource, chosen, choose }) {
     <canvas ref=${canvas} tabindex="0" role="application" aria-roledescription="map of the nodes"
       aria-label="Nodes by zone, coloured by what is asked of them. Arrow keys go from node to node; the table beside tells the same."
       onMouseMove=${moved} onMouseLeave=${() => setHover(null)} onClick=${clicked} onKeyDown=${pressed}></canvas>
-    ${over && html`<div class="tip" style=${{ left: `${Math.max(0, Math.min(hover.x + 14, (canvas.current?.clientWidth ?? 0) - 250))}px`, top: `${hover.y + 14}px` }}>
+    ${over && html`<div class="tip" style=${{ left: `${Math.max(0, Math.min(hover.x + 14, (canvas.current?.clientWidth ?? 0) - 350))}px`, top: `${hover.y + 14}px` }}>
       <${Brief} tile=${over} /></div>`}
     <p class="unseen" aria-live="polite">${said}</p>
   </div>`;

@@ -36,7 +36,7 @@ function Facts({ told }) {
   const message = attempt?.message ?? told.said[0]?.message;
   return html`<section class="panel" aria-label=${`Pod ${told.pod}`}>
     <header><h2>${told.pod}</h2><a href="#/">Back to the map</a></header>
-    <dl><dt>is</dt><dd>${told.node ? html`on <strong>${told.node}</strong>` : html`<strong>${told.place === "outside" ? "waiting" : told.place}</strong>`}${told.nominated ? `, expected on ${told.nominated}` : ""}</dd>
+    <dl><dt>is</dt><dd>${told.node ? html`on <strong>${told.node}</strong>` : html`<strong>${told.place === "outside" || (told.judged && told.place === "active") ? "waiting" : told.place}</strong>`}${told.nominated ? `, expected on ${told.nominated}` : ""}</dd>
       <dt>asks for</dt><dd>${asked(told.requests)}</dd>
       <dt>priority</dt><dd>${told.priority}</dd>
       <dt>scheduler</dt><dd>${told.scheduler}</dd>
