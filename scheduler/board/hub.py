@@ -202,7 +202,8 @@ class Hub:
 
     async def _in_turns(self, steps: Iterator[Any]) -> tuple[list[Any], float]:
         """Return what steps come to, between which others have their turn, and how many seconds they took by themselves."""
-        now, found, seconds = self._subject.clock.monotonic, [], 0.0
+        now, seconds = self._subject.clock.monotonic, 0.0
+        found: list[Any] = []
         while True:
             began = now()
             step = next(steps, _END)

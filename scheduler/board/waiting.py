@@ -96,8 +96,8 @@ class Waiting:
         groups = sorted(self._groups.values(), key=lambda group: -len(group.pods))
         if small := groups[_MOST_GROUPS:]:
             others = Group(_OTHERS)
-            for each in small:
-                others.merge(each)
+            for group in small:
+                others.merge(group)
             groups[_MOST_GROUPS:] = [others]
         for group in groups:
             group.pods.sort()
