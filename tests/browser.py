@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import ConsoleMessage, Page
 
-PATIENCE_MS = 15_000
+PATIENCE_MS = 60_000
 
 
 class Complaints(list[str]):

@@ -20,6 +20,8 @@ from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, parse
 from scheduler.configuration.overrides import with_leader_election
+from scheduler.server.http_server import Application, serving
+from scheduler.server.messages import Answer, Page
 from scheduler.simulator.server import ApiServer
 from scheduler.whatif.cluster_file import ClusterFile
 from tests.browser import PATIENCE_MS, browsing
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
-    from playwright.async_api import Page
+    from playwright.async_api import Page as Shown
+
+    from scheduler.server.messages import Request
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTILE = "<img src=x onerror=document.title='hit'><svg onload=document.title='hit'>&lt;b&gt;"
@@ -78,7 +82,7 @@ def add(server: ApiServer, kind: str, *objects: Mapping[str, Any]) -> None:
         server.store.create(kind, dict(each))
 
 
-def panel(page: Page, name: str) -> Any:
+def panel(page: Shown, name: str) -> Any:
     return page.get_by_role("region", name=name, exact=True)
 
 
@@ -226,6 +230,17 @@ def test_a_page_that_is_open_finds_the_daemon_again(tmp_path: Path) -> None:
             await expect(page.get_by_role("status")).to_have_text("no answer; trying again")
             server.store.delete("nodes", "node-2")
             add(server, "pods", pod_object("web", cpu="1"))
+            asked = asyncio.Event()
+
+            async def not_yet(_: Request) -> Answer:
+                asked.set()
+                return Answer(b"", 404)
+
+            # As a daemon that waits for the API server has no board yet.
+            async with serving(
+                Application([Page("/board/data/stream", not_yet)], None, 1000), "127.0.0.1", port
+            ):
+                await asyncio.wait_for(asked.wait(), PATIENCE_MS / 1000)
 
             async with board_of_a_daemon(server, tmp_path, port):
                 await expect(page.get_by_role("status")).to_have_text("live")
