@@ -129,9 +129,7 @@ async def serving_pages(
             )
             await listen(stack, guarded, where.host, where.secure_port, tls)
         if where.http_port:
-            open_to_all = pages(
-                daemon, configuration, stop=stop, clock=clock, flags=where.flags, more=more
-            )
+            open_to_all = pages(daemon, configuration, stop=stop, clock=clock, flags=where.flags, more=more)
             await listen(stack, open_to_all, where.host, where.http_port)
         yield
 

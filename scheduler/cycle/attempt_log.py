@@ -25,7 +25,7 @@ from scheduler.objects.remembered import PARSED
 from scheduler.runtime.scoring import Scores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray

@@ -100,6 +100,7 @@ function Verdicts({ told }) {
         <td>${node.feasible ? html`${node.avoided && html`<span class="warn">avoided: ${node.avoided} </span>`}<${Bar} node=${node} plugins=${plugins} most=${most} />`
           : html`<strong>${node.plugin}</strong>: ${node.reasons.join(", ")}${node.details?.map((detail) => html`<div class="dim">${detail}</div>`)}`}</td>
         <td class="n">${node.total ?? ""}</td></tr>`} />
+    ${attempt.notExamined > 0 && html`<p class="dim">${many(attempt.notExamined, "more node was", "more nodes were")} not looked at.</p>`}
     ${attempt.preemption && html`<${Preemption} preemption=${attempt.preemption} />`}
   </section>`;
 }
