@@ -53,6 +53,8 @@ logger = logging.getLogger(__name__)
 
 _FRESH_SECONDS: Final = 3.0
 _FRESH_POLL_SECONDS: Final = 0.05
+_TURNS_TO_ACCEPT: Final = 4
+"""Of the loop, until a connection that came is one that can be closed; without its listener asyncio forgets it half made."""
 _STOP_SECONDS: Final = 5.0
 
 
@@ -201,6 +203,10 @@ class ApiServer:
             stand_in.stop()
         if self._listener is None or self._web is None:
             return
+        for listening in self._listener.sockets:
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+        for _ in range(_TURNS_TO_ACCEPT):
+            await asyncio.sleep(0)
         self._listener.close()
         for stream in list(self._streams):
             stream.end()

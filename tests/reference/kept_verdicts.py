@@ -302,7 +302,11 @@ class Story:
         fresh = self._judge(self.fresh, pending, made_anew, exhaustive=exhaustive, avoided=avoided)
         ours, theirs = _all_of(kept, names), _all_of(fresh, names)
         self.decided[ours["result"]] += 1
-        different = {part: (ours[part], theirs[part]) for part in ours if ours[part] != theirs[part]}
+        different = {
+            part: (ours.get(part), theirs.get(part))
+            for part in ours.keys() | theirs.keys()
+            if ours.get(part) != theirs.get(part)
+        }
         story = "\n".join(self._happened)
         assert not different, f"seed {self.seed}, {pending.name}:\n{story}\n{_shown(different)}"
 

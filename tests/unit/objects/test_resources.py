@@ -412,7 +412,11 @@ def test_a_bad_quantity_of_a_pod_is_named(spec: dict[str, Any], status: dict[str
 
 
 def test_a_bool_in_a_pod_that_was_not_decoded_is_named():
-    made = Pod(spec=PodSpec(containers=(Container(resources=ResourceRequirements(requests={"cpu": True})),)))
+    requests = {
+        "cpu": True,
+        "example.com/of-no-other-test": "1",
+    }  # 1 is the same as True to what is remembered
+    made = Pod(spec=PodSpec(containers=(Container(resources=ResourceRequirements(requests=requests)),)))
     with pytest.raises(ObjectError, match=r"spec\.containers\[0\]\.resources\.requests\.cpu: True is not"):
         pod_resources(made)
 
