@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scheduler.board.causes import Cause, Causes, causes_in
 from scheduler.board.subject import Kind
 from scheduler.framework.events import ActionType, EventResource
 from scheduler.queue.places import Place
+from scheduler.whatif.causes import Cause, Causes, causes_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from scheduler.whatif.table import show
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scheduler.whatif.causes import Waiting
     from scheduler.whatif.starting import Outcome
+    from scheduler.whatif.waiting import Waiting
 
 _NAMES_SHOWN: Final = 3
 _NODES_SHOWN: Final = 10

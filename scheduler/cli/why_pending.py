@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from scheduler.cli.why_output import show_waiting
 from scheduler.client.resources import PODS
 from scheduler.objects.decode import decode_pod
-from scheduler.whatif.causes import by_cause
 from scheduler.whatif.judging import is_pending
 from scheduler.whatif.live_cluster import read_objects
+from scheduler.whatif.waiting import by_cause
 
 if TYPE_CHECKING:
     from scheduler.cli.why_look import Look

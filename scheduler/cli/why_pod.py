@@ -14,8 +14,8 @@ from scheduler.client.http.request import Request
 from scheduler.client.resources import PODS
 from scheduler.errors import ApiError, ConfigurationError, FieldError, SchedulerError
 from scheduler.objects.decode import decode_pod
-from scheduler.whatif.causes import said
 from scheduler.whatif.judging import judge_each
+from scheduler.whatif.waiting import said
 
 if TYPE_CHECKING:
     from pathlib import Path

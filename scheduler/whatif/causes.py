@@ -1,89 +1,57 @@
-"""Pods that wait, grouped by what their schedulers said of them."""
+"""The causes in the message of a pod that waits, in kube-scheduler's words, without the numbers that differ from pod to pod."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from scheduler.objects.pod import PodInfo
-
-_OF_NODES: Final = re.compile(r"(\d+)/(\d+) nodes are available: (.*?)\.(?: .*)?$", re.DOTALL)
-_COUNTED: Final = re.compile(r"(\d+) (.*)", re.DOTALL)
-_NEXT: Final = re.compile(r", (?=\d+ )")
-_SCHEDULED: Final = "PodScheduled"
+_HEAD = re.compile(r"0/(\d+) nodes are available: ?")
+_BETWEEN = re.compile(r", (?=\d+ )")
+_COUNTED = re.compile(r"(\d+) (.+)", re.DOTALL)
+_POST_FILTER = re.compile(r"\. (?=no new claims to deallocate|preemption: )")
+"""Where it goes on with what PostFilter plugins said."""
 
 
-@dataclass(slots=True)
-class Waiting:
-    """Pods that wait for one scheduler and the same causes.
+class Cause(NamedTuple):
+    """One reason.
 
     Attributes:
-        scheduler: whose `spec.schedulerName` they have.
-        causes: reasons of nodes, or what was said as a whole.
-        nodes: of each cause the fewest and the most nodes it was said of; of others than nodes (0, 0).
-        of: of how many nodes, at most; 0 where no nodes were looked at.
-        is_expected: whether they are nominated to a node, where room is being made for them.
-        pods: `namespace/name`, those that wait longest first.
-        since: when the first of them was created, as RFC 3339.
+        reason: in the plugin's words.
+        nodes: how many nodes were refused for it; None where it speaks for the pod.
     """
 
-    scheduler: str
-    causes: tuple[str, ...]
-    nodes: list[tuple[int, int]]
-    of: int
-    is_expected: bool
-    pods: list[str] = field(default_factory=list)
-    since: str = ""
+    reason: str
+    nodes: int | None
 
 
-def by_cause(pods: Iterable[PodInfo]) -> list[Waiting]:
-    """Group pending pods, the largest group first."""
-    groups: dict[tuple[str, bool, tuple[str, ...]], Waiting] = {}
-    for pod in sorted(pods, key=lambda pod: (pod.pod.metadata.creation_timestamp or "", pod.key)):
-        counted, of = _said_of(pod)
-        causes, is_expected = tuple(sorted(counted)), bool(pod.pod.status.nominated_node_name)
-        group = groups.setdefault(
-            (pod.scheduler_name, is_expected, causes),
-            Waiting(
-                pod.scheduler_name,
-                causes,
-                [(counted[cause],) * 2 for cause in causes],
-                of,
-                is_expected,
-                since=pod.pod.metadata.creation_timestamp or "",
-            ),
-        )
-        group.pods.append(pod.key)
-        group.of = max(group.of, of)
-        group.nodes = [
-            (min(low, counted[cause]), max(high, counted[cause]))
-            for cause, (low, high) in zip(causes, group.nodes, strict=True)
-        ]
-    return sorted(groups.values(), key=lambda group: (-len(group.pods), group.since))
+class Causes(NamedTuple):
+    """Why a pod waits.
+
+    Attributes:
+        reasons: ascending.
+        n_nodes: how many nodes there were; None where the message does not say.
+        post_filter: what came of looking for room that could be made; "" where nobody looked.
+    """
+
+    reasons: tuple[Cause, ...]
+    n_nodes: int | None = None
+    post_filter: str = ""
 
 
-def _said_of(pod: PodInfo) -> tuple[dict[str, int], int]:
-    """Return cause -> nodes it was said of, and of how many; what is about no nodes is of 0."""
-    gates = [gate.name for gate in pod.pod.spec.scheduling_gates]
-    if gates:
-        return {f"scheduling gate {gate}": 0 for gate in gates}, 0
-    message = said(pod)
-    match = _OF_NODES.fullmatch(message)
-    if match is None:
-        return {message or "nothing was said of them yet: does their scheduler run?": 0}, 0
-    reasons = [(each, _COUNTED.fullmatch(each)) for each in _NEXT.split(match[3])]
-    return {
-        counted[2] if counted else each: int(counted[1]) if counted else 0 for each, counted in reasons
-    }, int(match[2])
+def causes_in(message: str) -> Causes:
+    """Take a message apart; one that is in other words is one cause.
+
+    Source:
+        kube-scheduler v1.36, framework/types.go, FitError.Error, which puts it together.
+    """
+    head = _HEAD.match(message)
+    if head is None:
+        return Causes((Cause(message, None),))
+    said, *post_filter = _POST_FILTER.split(message[head.end() :], maxsplit=1)
+    reasons = [_cause(part) for part in _BETWEEN.split(said.removesuffix("."))]
+    return Causes(tuple(sorted(reasons)), int(head[1]), *post_filter)
 
 
-def said(pod: PodInfo) -> str:
-    """Return what its scheduler said last of why a pod waits; "" where nothing was said."""
-    for condition in pod.pod.status.conditions:
-        if condition.type == _SCHEDULED and condition.status != "True":
-            return condition.message or condition.reason
-    return ""
+def _cause(part: str) -> Cause:
+    counted = _COUNTED.fullmatch(part)
+    return Cause(part, None) if counted is None else Cause(counted[2], int(counted[1]))

@@ -1,78 +1,74 @@
-"""Pods that wait, grouped by what was said of them."""
+"""Messages of kube-scheduler's taken apart again."""
 
 from __future__ import annotations
 
-from typing import Any
-
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from scheduler.whatif.causes import by_cause
-from tests.builders import pod
-
-_PREEMPTION = "preemption: 0/9 nodes are available: 9 Preemption is not helpful for scheduling."
-
-
-def waiting(name: str, message: str = "", *, nominated: str = "", **fields: Any) -> Any:
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-    status: dict[str, Any] = {"conditions": [condition]} if message else {}
-    return pod(name, status={**status, "nominatedNodeName": nominated}, **fields)
+from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.outcomes import PASS, Outcome
+from scheduler.framework.status import Code
+from scheduler.whatif.causes import Cause, Causes, causes_in
 
 
 @pytest.mark.parametrize(
-    ("message", "causes", "of"),
+    ("message", "causes"),
     [
         pytest.param(
-            "0/9 nodes are available: 2 Insufficient example.com/gpu, 7 node(s) had untolerated taint(s). "
-            + _PREEMPTION,
-            {"Insufficient example.com/gpu": 2, "node(s) had untolerated taint(s)": 7},
-            9,
-            id="nodes",
+            "0/5 nodes are available: 2 node(s) had untolerated taint(s), 3 Insufficient cpu.",
+            Causes((Cause("Insufficient cpu", 3), Cause("node(s) had untolerated taint(s)", 2)), 5),
+            id="two reasons, in one order whatever their numbers",
         ),
         pytest.param(
-            "0/9 nodes are available: 9 Insufficient cpu. no new claims to deallocate, " + _PREEMPTION,
-            {"Insufficient cpu": 9},
-            9,
-            id="what several plugins say of room",
+            "0/5 nodes are available: 5 Insufficient cpu. preemption: 0/5 nodes are available: 5 No victims.",
+            Causes((Cause("Insufficient cpu", 5),), 5, "preemption: 0/5 nodes are available: 5 No victims."),
+            id="preemption found nothing",
         ),
         pytest.param(
-            '0/9 nodes are available: persistentvolumeclaim "data" not found.',
-            {'persistentvolumeclaim "data" not found': 0},
-            9,
-            id="the pod whatever the node",
+            "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: none.",
+            Causes((Cause("Insufficient cpu", 1),), 1, "no new claims to deallocate, preemption: none."),
+            id="two PostFilter plugins have a say",
         ),
-        pytest.param("binding volumes: timed out", {"binding volumes: timed out": 0}, 0, id="no nodes"),
-        pytest.param("", {"nothing was said of them yet: does their scheduler run?": 0}, 0, id="nothing"),
+        pytest.param(
+            '0/5 nodes are available: persistentvolumeclaim "data" not found.',
+            Causes((Cause('persistentvolumeclaim "data" not found', None),), 5),
+            id="PreFilter speaks for all nodes",
+        ),
+        pytest.param(
+            "0/2 nodes are available: 1 not so, but 3 others, maybe, 1 no.",
+            Causes((Cause("no", 1), Cause("not so, but 3 others, maybe", 1)), 2),
+            id="a reason with commas",
+        ),
+        pytest.param(
+            "no nodes available to schedule pods",
+            Causes((Cause("no nodes available to schedule pods", None),)),
+            id="no nodes",
+        ),
+        pytest.param("plugin said\nno", Causes((Cause("plugin said\nno", None),)), id="an error's words"),
     ],
 )
-def test_causes_are_read_from_what_was_said(message: str, causes: dict[str, int], of: int) -> None:
-    (group,) = by_cause([waiting("a", message)])
-
-    assert dict(zip(group.causes, group.nodes, strict=True)) == {
-        cause: (count, count) for cause, count in causes.items()
-    }
-    assert group.of == of
+def test_a_message_is_taken_apart(message: str, causes: Causes) -> None:
+    assert causes_in(message) == causes
 
 
-def test_pods_of_the_same_causes_are_together_and_the_largest_group_is_first() -> None:
-    groups = by_cause(
-        [
-            waiting("gated", gates=("example.com/quota",)),
-            waiting("a", "0/9 nodes are available: 2 Insufficient cpu, 7 full."),
-            waiting("b", "0/8 nodes are available: 3 full, 5 Insufficient cpu."),
-            waiting("expected", "0/9 nodes are available: 2 Insufficient cpu, 7 full.", nominated="n1"),
-            waiting("other", "0/9 nodes are available: 2 Insufficient cpu, 7 full.", scheduler_name="x"),
-        ]
+@given(
+    st.dictionaries(
+        st.sampled_from(["Insufficient cpu", "node(s) had untolerated taint {a: b}", "Too many pods"]),
+        st.integers(1, 9),
+        min_size=1,
     )
+)
+def test_what_a_diagnosis_counts_is_found_again_in_its_message(counts: dict[str, int]) -> None:
+    diagnosis = Diagnosis.blank(sum(counts.values()))
+    diagnosis.plugins = ["Some"]
+    outcomes = [Outcome(Code.UNSCHEDULABLE, (reason,)) for reason in counts]
+    diagnosis.tables = [(PASS, *outcomes)]
+    diagnosis.rejected_by[:] = 0
+    diagnosis.index[:] = np.repeat(np.arange(1, len(counts) + 1), list(counts.values()))
 
-    assert groups[0].pods == ["default/a", "default/b"]
-    assert (groups[0].causes, groups[0].nodes, groups[0].of) == (
-        ("Insufficient cpu", "full"),
-        [(2, 5), (3, 7)],
-        9,
-    )
-    rest = {(group.scheduler, group.is_expected, group.causes): group.pods for group in groups[1:]}
-    assert rest == {
-        ("custom-scheduler", False, ("scheduling gate example.com/quota",)): ["default/gated"],
-        ("custom-scheduler", True, ("Insufficient cpu", "full")): ["default/expected"],
-        ("x", False, ("Insufficient cpu", "full")): ["default/other"],
-    }
+    found = causes_in(diagnosis.message())
+
+    assert {cause.reason: cause.nodes for cause in found.reasons} == counts
+    assert found.n_nodes == diagnosis.n_nodes
