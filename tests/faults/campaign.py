@@ -58,7 +58,7 @@ _SOMETIMES: tuple[tuple[float, type[Actor]], ...] = (
     (0.4, Configurations),
     (0.3, Extenders),
 )
-_DRAWN_LAST: tuple[tuple[float, type[Actor]], ...] = ((0.12, Restores), (0.12, Guests))
+_DRAWN_LAST: tuple[tuple[float, type[Actor]], ...] = ((0.08, Restores), (0.08, Guests))
 """So that what else a seed means does not change by them."""
 SHORT_SEEDS = 500
 """Up to this seed storms are short: these are the seeds that are played whenever the tests are run."""
