@@ -53,25 +53,16 @@ class RequestObserver(Protocol):
     """Who counts requests. Must neither raise nor change anything."""
 
     def requested(
-        self,
-        host: str,
-        method: str,
-        status: int,
-        seconds: float,
-        sent: int,
-        received: int | None,
-        limited_seconds: float,
+        self, host: str, request: Request, status: int, seconds: float, received: int | None
     ) -> None:
         """Count a request that has ended.
 
         Args:
             host: the server's name and port.
-            method: of HTTP.
+            request: what was asked.
             status: of the answer; 0 when there was none.
-            seconds: until the end of the answer.
-            sent: bytes of its body.
-            received: bytes of the answer's; None when there was none.
-            limited_seconds: see `Request`.
+            seconds: from its sending to the end of the answer.
+            received: bytes of the answer's body; None when there was none.
         """
         ...
 
@@ -300,10 +291,7 @@ class ApiConnection:
     def _observe(self, request: Request, status: int, seconds: float, received: int | None) -> None:
         self._note_trouble(status)
         if self.observer is not None:
-            sent = len(request.body) if request.body else 0
-            self.observer.requested(
-                self._host, request.method, status, seconds, sent, received, request.limited_seconds
-            )
+            self.observer.requested(self._host, request, status, seconds, received)
 
     def _observe_watch(self, request: Request, status: int) -> None:
         self._note_trouble(status)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from scheduler.metrics.families import exponential_buckets
 
@@ -12,6 +12,21 @@ if TYPE_CHECKING:
 _SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 _BYTES = (64, 256, 512, *exponential_buckets(1024, 4, 8))
 _NO_ANSWER = "<error>"
+
+
+class Asked(Protocol):
+    """A request, as far as it is counted."""
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def body(self) -> bytes | None: ...
+
+    @property
+    def limited_seconds(self) -> float:
+        """How long it was held back before it was sent."""
+        ...
 
 
 class RestClientMetrics:
@@ -54,32 +69,13 @@ class RestClientMetrics:
             bounds=_BYTES,
         )
 
-    def requested(
-        self,
-        host: str,
-        method: str,
-        status: int,
-        seconds: float,
-        sent: int,
-        received: int | None,
-        limited_seconds: float,
-    ) -> None:
-        """Count a request.
-
-        Args:
-            host: name and port.
-            method: of HTTP.
-            status: of the answer; 0 when there was none.
-            seconds: how long it took, once it was sent.
-            sent: bytes of its body.
-            received: bytes of the answer's; None when there was none.
-            limited_seconds: how long it was held back before.
-        """
-        self.watched(host, method, status)
-        of_kind = host, method
+    def requested(self, host: str, request: Asked, status: int, seconds: float, received: int | None) -> None:
+        """Count a request; see `RequestObserver`."""
+        self.watched(host, request.method, status)
+        of_kind = host, request.method
         self._seconds[of_kind].observe(seconds)
-        self._limited[of_kind].observe(limited_seconds)
-        self._sent[of_kind].observe(sent)
+        self._limited[of_kind].observe(request.limited_seconds)
+        self._sent[of_kind].observe(len(request.body or b""))
         if received is not None:
             self._received[of_kind].observe(received)
 

@@ -30,19 +30,12 @@ class Told:
         self.watches: list[tuple[str, str, int]] = []
 
     def requested(
-        self,
-        host: str,
-        method: str,
-        status: int,
-        seconds: float,
-        sent: int,
-        received: int | None,
-        limited_seconds: float,
+        self, host: str, request: Request, status: int, seconds: float, received: int | None
     ) -> None:
         assert seconds >= 0
-        self.requests.append((host, method, status))
-        self.bytes.append((sent, received))
-        self.limited.append(limited_seconds)
+        self.requests.append((host, request.method, status))
+        self.bytes.append((len(request.body or b""), received))
+        self.limited.append(request.limited_seconds)
 
     def watched(self, host: str, method: str, status: int) -> None:
         self.watches.append((host, method, status))
