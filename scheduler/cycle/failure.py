@@ -93,6 +93,6 @@ class FailureHandler:
     def _log(self, pod: PodInfo, status: Status) -> None:
         fields = {"pod": pod.key, "reason": status.message}
         if status.is_rejected:
-            logger.info("Unable to schedule pod; waiting", extra=fields)
+            logger.debug("Unable to schedule pod; waiting", extra=fields)
         else:
             logger.error("Error scheduling pod; retrying", extra=fields)

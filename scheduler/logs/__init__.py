@@ -23,7 +23,7 @@ class LogFormat(Enum):
 
 
 _VERBOSE = 2
-"""The verbosity from which on every pod that is bound is logged. Source: kube-scheduler v1.36, schedule_one.go."""
+"""The verbosity from which on every pod that is bound, or has to wait, is logged. Source: kube-scheduler v1.36, schedule_one.go."""
 
 
 def level_of(verbosity: int) -> int:

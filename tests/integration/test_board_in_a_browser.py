@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
 from scheduler.app.daemon import Daemon
@@ -26,6 +27,7 @@ from scheduler.simulator.server import ApiServer
 from scheduler.whatif.cluster_file import ClusterFile
 from tests.browser import PATIENCE_MS, browsing
 from tests.builders import node, node_object, pod, pod_object
+from tests.extender_server import scripted_extender
 from tests.integration.test_prometheus import free_port
 
 if TYPE_CHECKING:
@@ -276,6 +278,39 @@ def test_what_is_in_force_follows_a_reload(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_how_an_extender_does_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        answers: dict[str, Any] = {"filter": lambda asked: {"NodeNames": asked["NodeNames"]}}
+        async with (
+            scripted_extender(answers) as extender,
+            ApiServer(kubelet=True) as server,
+            board_of_a_daemon(server, tmp_path) as (daemon, url),
+            browsing() as (page, complaints),
+        ):
+            await daemon.reload(
+                parse(
+                    "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, "
+                    "leaderElection: {leaderElect: false}, profiles: [{schedulerName: custom-scheduler}], "
+                    f"extenders: [{{urlPrefix: '{extender.url}', filterVerb: filter, nodeCacheCapable: true}}]}}"
+                )
+            )
+            await page.goto(f"{url}#/force")
+            row = panel(page, "Extenders").get_by_role("row").nth(1)
+            await expect(row).to_have_text(f"{extender.url}filter00never–none")
+
+            add(server, "nodes", *nodes(3))
+            add(server, "pods", pod_object("web", cpu="1"))
+            await expect(row).to_contain_text(re.compile(r"filter10\d+ s ago[\d.]+ m?snone$"))
+            answers["filter"] = 503
+            add(server, "pods", pod_object("refused", cpu="1"))
+
+            await expect(row).to_contain_text("503")
+            await expect(row.get_by_role("cell").nth(3)).not_to_have_text("0")
+            assert complaints == []
+
+    asyncio.run(scenario())
+
+
 def test_all_of_it_can_be_done_by_keyboard(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
@@ -304,6 +339,44 @@ def test_all_of_it_can_be_done_by_keyboard(tmp_path: Path) -> None:
                 await expect(page.get_by_role("heading", name="default/big")).to_be_visible()
                 assert await page.evaluate("document.activeElement.tagName") == "MAIN"
                 assert complaints == []
+
+    asyncio.run(scenario())
+
+
+async def bars_nobody(page: Shown) -> None:
+    """What axe finds is not there: words without contrast, things without a name, keys that reach nothing."""
+    found = (await Axe().run(page)).response["violations"]
+    assert [(each["id"], [at["html"] for at in each["nodes"]]) for each in found] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_bars_those_who_listen_use_keys_or_see_little(tmp_path: Path, scheme: str) -> None:
+    async def scenario() -> None:
+        async with ApiServer(kubelet=True) as server, board_of_a_daemon(server, tmp_path) as (_, url):
+            tainted = {"taints": [{"key": "pool", "effect": "NoSchedule"}]}
+            add(server, "nodes", *nodes(3), node_object("dear", cpu="64", **tainted))
+            add(server, "pods", pod_object("web", cpu="2"), pod_object("big", cpu="9"))
+            async with browsing(color_scheme=scheme) as (page, _):
+                await page.goto(url)
+                await expect(panel(page, "Pods that wait")).to_contain_text("1 pod waits")
+                await expect(panel(page, "Decisions")).to_contain_text("default/web")
+                await bars_nobody(page)
+
+                await panel(page, "Pods that wait").get_by_role("button", name="1", exact=True).click()
+                await page.get_by_role("button", name="As a table").click()
+                await page.get_by_role("button", name="dear").click()
+                await expect(panel(page, "Node dear")).to_be_visible()
+                await bars_nobody(page)
+
+                for name in ("web", "big"):
+                    await page.goto(f"{url}#/pods/default/{name}")
+                    for chosen in ("node-0", "dear"):
+                        await page.get_by_role("checkbox", name=f"{chosen} side by side").check()
+                    await bars_nobody(page)
+
+                await page.goto(f"{url}#/force")
+                await expect(panel(page, "Profile custom-scheduler")).to_be_visible()
+                await bars_nobody(page)
 
     asyncio.run(scenario())
 

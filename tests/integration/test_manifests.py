@@ -90,7 +90,7 @@ def test_two_replicas_with_the_shipped_roles_work_and_use_every_grant(tmp_path: 
     async def scenario() -> None:
         async with shipped(tmp_path) as it:
             port = free_port()
-            first_flags = (*FOLLOWED, "--secure-port", str(port))
+            first_flags = (*FOLLOWED, "--secure-port", str(port), "-v", "2")
             async with running(it.account, tmp_path / "first", *first_flags) as first:
                 await until(lambda: first.said("Successfully acquired lease"))
                 # The other replica meets a server that cannot send a first list in a watch.

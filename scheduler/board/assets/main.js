@@ -38,14 +38,14 @@ function Board() {
   }, [place]);
   const pod = place.match(/^\/pods\/([^/]+)\/([^/]+)$/);
   const view = pod ? html`<${Pod} pod=${`${decodeURIComponent(pod[1])}/${decodeURIComponent(pod[2])}`} />` : place === "/force" ? html`<${Force} />` : html`<${Overview} />`;
-  return html`<a class="skip" href="#/" onClick=${(event) => { event.preventDefault(); main.current.focus(); }}>To the content</a>
-    <${Top} place=${place} /><main ref=${main} tabindex="-1">${view}</main>`;
+  return html`<${Top} place=${place} skip=${() => main.current.focus()} /><main ref=${main} tabindex="-1">${view}</main>`;
 }
 
-function Top({ place }) {
+function Top({ place, skip }) {
   const { link, kind, version, samples } = useTopic("link", "rates");
   const last = samples[samples.length - 1];
-  return html`<header class="top"><h1>custom-scheduler</h1>
+  return html`<header class="top"><a class="skip" href="#/" onClick=${(event) => { event.preventDefault(); skip(); }}>To the content</a>
+    <h1>custom-scheduler</h1>
     <nav aria-label="Views"><a href="#/" aria-current=${place === "/" ? "page" : undefined}>Cluster</a><a href="#/force" aria-current=${place === "/force" ? "page" : undefined}>In force</a></nav>
     <${Find} />
     <span class="state"><span class="dim">${KINDS[kind] ?? ""} ${version}</span>

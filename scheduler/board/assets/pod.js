@@ -138,7 +138,7 @@ function Beside({ names, attempt, plugins, weights, close }) {
   const [one, other] = names.map((name) => attempt.nodes[name]);
   const fit = one.total !== undefined && other.total !== undefined;
   return html`<div class="panel inner" role="region" aria-label="Two nodes side by side"><header><h3>${names[0]} beside ${names[1]}</h3><button onClick=${close} aria-label="Close the comparison">✕</button></header>
-    <table><caption class="unseen">What was said of the two</caption><thead><tr><${Column}>${fit ? "score" : ""}<//><${Column} n>${names[0]}<//><${Column} n>${names[1]}<//>${fit && html`<${Column} n>difference<//>`}</tr></thead>
+    <table><caption class="unseen">What was said of the two</caption><thead><tr><${Column}>${fit ? "score" : html`<span class="unseen">what</span>`}<//><${Column} n>${names[0]}<//><${Column} n>${names[1]}<//>${fit && html`<${Column} n>difference<//>`}</tr></thead>
     <tbody><tr><th scope="row">verdict</th>${[one, other].map((node) => html`<td class="n">${node.feasible ? "fits" : `${node.plugin}: ${node.reasons.join(", ")}`}</td>`)}${fit && html`<td></td>`}</tr>
       ${(one.scores ?? other.scores) && plugins.map((plugin) => html`<tr><th scope="row">${plugin}${weights[plugin] > 1 ? html` <span class="dim">×${weights[plugin]}</span>` : ""}</th>
         ${[one, other].map((node) => html`<td class="n">${node.scores ? scored(node.scores[plugin], weights[plugin]) : "–"}</td>`)}

@@ -92,6 +92,7 @@ EVERYTHING = {
     "resources": {"limits": {"memory": "1Ti"}},
     "args": ["--v=2"],
     "priorityClassName": "mine",
+    "board": {"enabled": True},
     "nodeSelector": {"pool": "system"},
     "tolerations": [{"key": "pool", "operator": "Exists"}],
     "networkPolicy": {"create": True, "egress": [{"ports": [{"port": 8888, "protocol": "TCP"}]}]},
@@ -118,7 +119,7 @@ def test_every_value_is_heeded() -> None:
         assert pod[name] == EVERYTHING[name], name
     assert container(objects)["image"] == "registry.example.com/it:9"
     assert container(objects)["imagePullPolicy"] == "Always"
-    assert container(objects)["args"][-1] == "--v=2"
+    assert container(objects)["args"][-2:] == ["--board", "--v=2"]
     assert one(objects, "NetworkPolicy")["spec"]["egress"][1:] == EVERYTHING["networkPolicy"]["egress"]  # type: ignore[index]
     assert not [obj for obj in objects if obj["kind"] in RBAC]
     data = one(objects, "ConfigMap")["data"]
@@ -143,6 +144,13 @@ def test_what_is_false_or_zero_is_heeded_too() -> None:
     assert settings["leaderElection"]["resourceName"] == "custom-scheduler"
     assert settings["percentageOfNodesToScore"] == 0
     assert one(objects, "Deployment")["spec"]["replicas"] == 0
+
+
+def test_who_is_bound_to_its_role_may_look_at_the_board_and_do_no_more() -> None:
+    role = one(templated({"board": {"enabled": True}}), "ClusterRole", "custom-scheduler-board-reader")
+
+    kubernetes_validate.validate(role, "1.36", strict=True)
+    assert role["rules"] == [{"nonResourceURLs": ["/board", "/board/*"], "verbs": ["get"]}]
 
 
 def test_what_may_be_left_out_is_left_out() -> None:
