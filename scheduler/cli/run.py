@@ -73,7 +73,13 @@ logger = logging.getLogger(__name__)
 @serving_flags.tls_private_key_file
 @serving_flags.authorization_always_allow_paths
 @serving_flags.board
-@option("--v", "-v", default=0, help="How much is logged: 0 little, 2 every pod that is bound or has to wait.", metavar="N")
+@option(
+    "--v",
+    "-v",
+    default=0,
+    help="How much is logged: 0 little, 2 every pod that is bound or has to wait.",
+    metavar="N",
+)
 @logging_format_option
 @duration_option(
     "--pod-max-in-unschedulable-pods-duration",
