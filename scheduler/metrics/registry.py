@@ -55,18 +55,35 @@ def registry_of(families: Iterable[Family]) -> CollectorRegistry:
     """Return a registry of the families, those that join them later too, and of the process itself."""
     registry = CollectorRegistry()
     registry.register(_Families(families))
-    build = Info(
+    Info(
         "custom_scheduler_build",
         "Always 1; the labels say which version runs, which Kubernetes' scheduler it does as, and on what.",
         registry=registry,
-    )
-    build.info(
+    ).info(
         {
             "version": VERSION,
             "kubernetes": KUBERNETES,
             "python_version": platform.python_version(),
             "implementation": platform.python_implementation(),
             "machine": platform.machine(),
+        }
+    )
+    major, minor = KUBERNETES.split(".")
+    Info(
+        "kubernetes_build",
+        "Always 1; the version is that of the kube-scheduler that this one does as, with its own behind the +.",
+        registry=registry,
+    ).info(
+        {
+            "major": major,
+            "minor": minor,
+            "git_version": f"v{KUBERNETES}.0+custom-scheduler.{VERSION}",
+            "git_commit": "",
+            "git_tree_state": "",
+            "build_date": "",
+            "go_version": "",
+            "compiler": platform.python_implementation(),
+            "platform": f"{platform.system().lower()}/{platform.machine()}",
         }
     )
     ProcessCollector(registry=registry)

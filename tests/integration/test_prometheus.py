@@ -128,7 +128,7 @@ def test_prometheus_scrapes_a_daemon_over_https(tmp_path: Path) -> None:
             async def both_are_up() -> bool:
                 try:
                     targets = (await api("targets"))["activeTargets"]
-                except aiohttp.ClientConnectionError:
+                except (aiohttp.ClientConnectionError, aiohttp.ContentTypeError):  # not there, or not ready
                     return False
                 return [target["health"] for target in targets] == ["up", "up"]
 

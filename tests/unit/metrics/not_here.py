@@ -23,13 +23,6 @@ FAMILIES = {
 }
 """Family -> why. Of those that only feature gates bring, none that is off by default is looked for."""
 
-NEVER = {
-    "kubernetes_build_info": "it says which build of Kubernetes runs, and this is none. With our own version "
-    "KubeVersionMismatch of the mixins would fire at every cluster, and with Kubernetes' it would be made up; "
-    "custom_scheduler_build_info has both, each under its name",
-}
-"""Family that the record leaves out -> why it must not be shown."""
-
 VALUES = {
     ("scheduler_event_handling_duration_seconds", "event"): {
         "UnschedulablePodDelete": "a pod that is bound is one event here, AssignedPodAdd",
