@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.framework.status import Status
 from scheduler.logs import LogFormat, configure_logging, level_of
 from scheduler.logs.repetitions import Repetitions
 from tests.builders import pod
+from tests.puppets import NodeFilter
 from tests.unit.cycle.cluster import Cluster
 from tests.virtually import virtually
 
@@ -20,24 +22,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.mark.parametrize(
-    ("verbosity", "bound_pods"), [(0, []), (1, []), (2, ["default/web"]), (4, ["default/web"])]
-)
-def test_bound_pods_are_logged_from_verbosity_2_on(
-    verbosity: int, bound_pods: list[str], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("verbosity", "is_told"), [(0, False), (1, False), (2, True), (4, True)])
+def test_pods_that_are_bound_or_wait_are_logged_from_verbosity_2_on(
+    verbosity: int, is_told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     @virtually
     async def scenario() -> None:
-        cluster = Cluster()
+        no = Status.unschedulable("no")
+        cluster = Cluster(NodeFilter("Picky", lambda _state, pod, _node: no if pod.name == "big" else None))
         async with cluster.running():
+            cluster.api.create(pod("big"))
             cluster.api.create(pod("web"))
             await cluster.until(lambda: cluster.node_of("web") and not cluster.binding.under_way)
 
     with caplog.at_level(level_of(verbosity)):
         scenario()
 
-    shown = [record for record in caplog.records if record.getMessage() == "Pod bound"]
-    assert [record.__dict__["pod"] for record in shown] == bound_pods
+    for message, key in (("Pod bound", "default/web"), ("Unable to schedule pod; waiting", "default/big")):
+        shown = {record.__dict__["pod"] for record in caplog.records if record.getMessage() == message}
+        assert shown == ({key} if is_told else set()), message
     assert level_of(verbosity) <= logging.INFO
 
 
