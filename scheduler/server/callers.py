@@ -19,7 +19,7 @@ _WITHOUT_CERTIFICATE = (
 _ASKED_FOR_ONE = "a bearer token is asked for"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Callers:
     """Who is answered: whoever shows one of these.
 

@@ -14,6 +14,7 @@ from scheduler.app.extender.certificates import (
     kept_in,
     made_for,
 )
+from scheduler.app.extender.token_file import following_token, token_in
 from scheduler.app.pages import listen, readiness
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.server.callers import Callers
@@ -122,7 +123,7 @@ class ExtenderAddress:
         authority = self.client_authority
         if self.makes_clients and self.folder is not None:
             authority = client_authority_in(self.folder)
-        token = b"" if self.token_file is None else _token_in(self.token_file)
+        token = b"" if self.token_file is None else token_in(self.token_file)
         return Callers(certificate=authority is not None, token=token), authority
 
     @property
@@ -163,6 +164,8 @@ async def serving_extender(
     """
     callers, client_authority = where.callers()
     async with AsyncExitStack() as stack:
+        if callers is not None and where.token_file is not None:
+            await stack.enter_async_context(following_token(callers, where.token_file))
         if where.secure_port:
             tls = await stack.enter_async_context(
                 tls_context(certificate.files, made=certificate.made, client_authority=client_authority)
@@ -197,14 +200,3 @@ def extender_application(
         longest_request_bytes=LONGEST_REQUEST_BYTES,
         turned_away=service.metrics.turned_away,
     )
-
-
-def _token_in(path: Path) -> bytes:
-    try:
-        token = path.read_bytes().strip()
-    except OSError as error:
-        problem = f"{path} cannot be read: {error.strerror or error}"
-        raise ConfigurationError([FieldError("--token-file", problem)]) from error
-    if not token:
-        raise ConfigurationError([FieldError("--token-file", f"{path} has no token")])
-    return token

@@ -1,0 +1,61 @@
+"""The bearer token for which an extender answers: in a file, read again when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from scheduler.errors import ConfigurationError, FieldError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from scheduler.server.callers import Callers
+
+logger = logging.getLogger(__name__)
+
+_REREAD_SECONDS: Final = 10.0
+
+
+def token_in(path: Path) -> bytes:
+    """Return the token in a file.
+
+    Raises:
+        ConfigurationError: it cannot be read, or has none.
+    """
+    try:
+        token = path.read_bytes().strip()
+    except OSError as error:
+        problem = f"{path} cannot be read: {error.strerror or error}"
+        raise ConfigurationError([FieldError("--token-file", problem)]) from error
+    if not token:
+        raise ConfigurationError([FieldError("--token-file", f"{path} has no token")])
+    return token
+
+
+@asynccontextmanager
+async def following_token(callers: Callers, path: Path) -> AsyncIterator[None]:
+    """Let in whoever brings what is in the file by now, while the block runs; what is no token leaves the old one in use."""
+    rereading = asyncio.create_task(_keep_fresh(callers, path), name="token refresh")
+    try:
+        yield
+    finally:
+        rereading.cancel()
+        with suppress(asyncio.CancelledError):
+            await rereading
+
+
+async def _keep_fresh(callers: Callers, path: Path) -> None:
+    while True:
+        await asyncio.sleep(_REREAD_SECONDS)
+        try:
+            newest = token_in(path)
+        except ConfigurationError as error:
+            logger.warning("Token could not be read again", extra={"error": str(error)})
+            continue
+        if newest != callers.token:
+            callers.token = newest
+            logger.info("Token changed", extra={"file": str(path)})

@@ -1,0 +1,28 @@
+"""A token that is rotated lets its new bearers in, and the old ones no more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from scheduler.app.extender.token_file import following_token, token_in
+from scheduler.server.callers import Callers
+from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@virtually
+async def test_a_token_that_changes_is_read_again_and_what_is_none_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("first")
+    callers = Callers(token=token_in(path))
+    async with following_token(callers, path):
+        for text, expected in (("second\n", b"second"), ("", b"second"), ("third", b"third")):
+            path.write_text(text)
+            await asyncio.sleep(15.0)
+            assert callers.token == expected
+    path.write_text("fourth")
+    await asyncio.sleep(15.0)
+    assert callers.token == b"third"
