@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import sys
-from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +20,14 @@ from scheduler.configuration.load import default
 from scheduler.simulator.server import ApiServer
 from tests.browser import PATIENCE_MS, browsing
 from tests.builders import node_object, pod_object
-from tests.integration.test_prometheus import free_port, process, until
-from tests.integration.test_simulator_access_pages import LEASE_RULES, RBAC, give, token_of
+from tests.page_readers import pages_of_a_daemon
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from scheduler.board.pages import Board
 
-BOARD_RULES = [{"verbs": ["get"], "nonResourceURLs": ["/board", "/board/*"]}]
+READABLE = ("/board", "/board/*")
 PATHS = (
     "/board",
     "/board/",
@@ -43,69 +40,22 @@ SOME = PATHS[::2]
 """So few that the API server may be asked about strangers for each of them at once."""
 
 
-class Scene:
-    """A daemon in a process of its own.
-
-    Attributes:
-        url: of its pages.
-        viewer: a token of somebody who may look.
-        stranger: of somebody who may not.
-    """
-
-    def __init__(self, port: int, viewer: str, stranger: str) -> None:
-        self.url = f"https://127.0.0.1:{port}"
-        self.viewer, self.stranger = viewer, stranger
-
-    async def status(self, path: str, token: str = "", method: str = "GET") -> int:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        async with (
-            aiohttp.ClientSession() as session,
-            session.request(method, f"{self.url}{path}", headers=headers, ssl=False) as response,
-        ):
-            return response.status
-
-
-@asynccontextmanager
-async def scene(folder: Path, *flags: str) -> AsyncIterator[Scene]:
-    async with ApiServer(tls=True, rbac=True, token="root") as server, aiohttp.ClientSession() as session:
-        daemon, viewer, stranger = [
-            await token_of(server, session, name, "root") for name in ("daemon", "viewer", "stranger")
-        ]
-        for name, rules in (("leases", LEASE_RULES), ("board", BOARD_RULES)):
-            server.store.create(f"clusterroles.{RBAC}", {"metadata": {"name": name}, "rules": rules})
-        for role in ("system:kube-scheduler", "system:volume-scheduler", "leases"):
-            give(server, "daemon", role)
-        give(server, "viewer", "board")
-        server.store.create("nodes", node_object("n1", cpu="8"))
-        server.store.create("pods", pod_object("web", cpu="1"))
-        kubeconfig = server.write_kubeconfig(folder / "kubeconfig", token=daemon, user="daemon")
-        port = free_port()
-        where = ("--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1", "--secure-port", str(port))
-
-        async def is_placed() -> bool:
-            return bool(server.store.get("pods", "web")["spec"].get("nodeName"))
-
-        async with process(sys.executable, "-m", "scheduler", "run", *where, *flags):
-            await until(is_placed)
-            yield Scene(port, viewer, stranger)
-
-
 def test_a_daemon_has_no_board_unless_it_is_told_to(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with scene(tmp_path) as it:
-            assert {await it.status(path, it.viewer) for path in PATHS} == {404}
+        async with pages_of_a_daemon(tmp_path, readable=READABLE) as it:
+            assert {await it.status(path, it.reader) for path in PATHS} == {404}
 
     asyncio.run(scenario())
 
 
 def test_the_board_is_for_those_whom_a_role_lets_look(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with scene(tmp_path, "--board") as it:
-            assert {await it.status(path, it.viewer) for path in PATHS} == {200}
+        async with pages_of_a_daemon(tmp_path, "--board", readable=READABLE) as it:
+            assert {await it.status(path, it.reader) for path in PATHS} == {200}
             assert {await it.status(path) for path in SOME} == {403}
             assert {await it.status(path, "made-up") for path in SOME} == {401}
             assert {await it.status(path, it.stranger) for path in SOME} == {403}
-            assert await it.status("/board/data/stream", it.viewer, "POST") == 403
+            assert await it.status("/board/data/stream", it.reader, "POST") == 403
 
             async with browsing(ignore_https_errors=True) as (page, complaints):
                 refused = await page.goto(f"{it.url}/board")
@@ -114,7 +64,7 @@ def test_the_board_is_for_those_whom_a_role_lets_look(tmp_path: Path) -> None:
                 await page.get_by_label("Token").fill(it.stranger)
                 await page.get_by_role("button", name="Sign in").click()
                 await expect(page.get_by_role("alert")).to_contain_text("stranger", timeout=PATIENCE_MS)
-                await page.get_by_label("Token").fill(it.viewer)
+                await page.get_by_label("Token").fill(it.reader)
                 await page.get_by_role("button", name="Sign in").click()
 
                 decisions = page.get_by_role("region", name="Decisions")

@@ -146,13 +146,8 @@ def test_a_daemon_that_a_plugin_holds_is_not_ready_and_ends_by_the_second_interr
 
     async def scenario() -> None:
         async with serving() as (server, it):
-            flags = (
-                server.write_kubeconfig(tmp_path / "kubeconfig"),
-                tmp_path / "log",
-                "--config",
-                str(config),
-            )
-            async with running(*flags) as run:
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            async with running(kubeconfig, tmp_path / "log", "--config", str(config)) as run:
                 await until(lambda: run.said("Scheduling"))
                 assert await run.page("/readyz") == "ok"
                 it.store.create("pods", pod_object("web"))
@@ -176,13 +171,8 @@ def test_a_plugin_that_rests_makes_the_daemon_not_ready(tmp_path: Path) -> None:
         async with serving() as (server, it):
             for number in range(3):
                 it.store.create("pods", pod_object(f"evil-{number}", labels={"evil": "yes"}))
-            flags = (
-                server.write_kubeconfig(tmp_path / "kubeconfig"),
-                tmp_path / "log",
-                "--config",
-                str(config),
-            )
-            async with running(*flags) as run:
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            async with running(kubeconfig, tmp_path / "log", "--config", str(config)) as run:
                 await until(lambda: run.said("Plugin was stopped again and again, and rests"))
                 assert "stopped again and again, and at rest: Endless" in await run.page("/readyz/plugins")
                 assert await run.page("/livez") == "ok"

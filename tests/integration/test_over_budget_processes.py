@@ -55,13 +55,8 @@ def test_a_pod_that_a_plugin_hangs_on_is_put_aside_and_the_next_leader_knows(tmp
                 return found
 
             it.store.create("pods", pod_object("evil", cpu="10m", labels={"evil": "yes"}))
-            flags = (
-                server.write_kubeconfig(tmp_path / "kubeconfig"),
-                tmp_path / "log",
-                "--config",
-                str(config),
-            )
-            async with running(*flags) as run:
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            async with running(kubeconfig, tmp_path / "log", "--config", str(config)) as run:
                 await until(lambda: it.notes("FailedScheduling"))
                 assert it.notes("FailedScheduling") == [MESSAGE]
                 await until(lambda: condition().get("message") == MESSAGE)
@@ -74,7 +69,7 @@ def test_a_pod_that_a_plugin_hangs_on_is_put_aside_and_the_next_leader_knows(tmp
                 assert counted in await run.page("/metrics")
                 assert await end(run) == 0
 
-            async with running(*flags):
+            async with running(kubeconfig, tmp_path / "log", "--config", str(config)):
                 assert await it.place("after")
                 await asyncio.sleep(0.5)
                 assert len(it.notes("FailedScheduling")) == 1, "it was tried again at once"
