@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _LONGEST_NAME = 63
 _LONGEST_PREFIX = 253
@@ -19,9 +20,14 @@ def is_label_key(text: str) -> bool:
         kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/api/validate/content/kube.go, IsLabelKey.
     """
     prefix, slash, name = text.rpartition("/")
-    if slash and not (len(prefix) <= _LONGEST_PREFIX and _DNS_SUBDOMAIN.fullmatch(prefix)):
+    if slash and not _is_domain(prefix):
         return False
     return len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=1024)  # few stand before many names
+def _is_domain(text: str) -> bool:
+    return len(text) <= _LONGEST_PREFIX and _DNS_SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_label_value(text: str) -> bool:

@@ -133,12 +133,18 @@ def parsed(resources: ResourceList) -> dict[str, Quantity]:
 
 
 def _add(total: dict[str, Quantity], more: Mapping[str, Quantity]) -> None:
+    if not total:
+        total.update(more)
+        return
     for name, quantity in more.items():
         so_far = total.get(name)
         total[name] = quantity if so_far is None else so_far + quantity
 
 
 def _maximum(most: dict[str, Quantity], other: Mapping[str, Quantity]) -> None:
+    if not most:
+        most.update(other)
+        return
     for name, quantity in other.items():
         so_far = most.get(name)
         if so_far is None:

@@ -74,6 +74,9 @@ class Quantity:
 
     def value(self) -> int:
         """Return the int64 upstream's Value() gives: rounded away from zero, as far as it fits."""
+        unscaled = self.unscaled
+        if not self.exponent and _MIN_INT64 <= unscaled <= _MAX_INT64:  # as nearly all are
+            return unscaled
         return self._scaled(0)
 
     def milli_value(self) -> int:

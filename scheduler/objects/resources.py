@@ -117,9 +117,10 @@ def _compute(pod: Pod) -> PodResources:
         nonzero = fit
 
     scored = _integers(settled)
-    accounted = set(filter(_is_accounted, requests.keys() | scored.keys()))
+    asked = scored if settled is requests else _integers(requests)
+    accounted = set(filter(_is_accounted, asked.keys() | scored.keys()))
     return PodResources(
-        requests={name: max(0, amount) for name, amount in _integers(requests).items() if name in accounted},
+        requests={name: max(0, amount) for name, amount in asked.items() if name in accounted},
         taken={name: amount for name, amount in scored.items() if name in accounted},
         nonzero_milli_cpu=nonzero[CPU].milli_value() if CPU in nonzero else 0,
         nonzero_memory_bytes=nonzero[MEMORY].value() if MEMORY in nonzero else 0,
@@ -224,7 +225,10 @@ def _is_accounted(name: str) -> bool:
 
 
 def _integers(quantities: Mapping[str, Quantity]) -> dict[str, int]:
-    return {name: _integer(name, quantity) for name, quantity in quantities.items()}
+    found = {name: quantity.value() for name, quantity in quantities.items()}
+    if CPU in found:
+        found[CPU] = quantities[CPU].milli_value()
+    return found
 
 
 def _integer(name: str, quantity: Quantity) -> int:
