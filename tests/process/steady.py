@@ -32,8 +32,8 @@ _NAMESPACE = "steady"
 _PATIENCE_SECONDS = 30.0
 """A pod that fits and waited for longer is lost."""
 _REPLACED_NODES_A_MINUTE = 6
-_GROWTH = 1.1
-"""What the last quarter's memory may be of the second quarter's."""
+_GROWTH = 1.03
+"""What the last tenth's memory may be of the tenth's before it: in an hour all that has a bound has reached it."""
 _UNPLACEABLE = 0.02
 _PAGE_SIZE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
@@ -231,14 +231,18 @@ class Steady:
 
     def broken(self, curve: Sequence[float], ended: int | None) -> int:
         """Print the last line; whether a promise was broken."""
-        quarter = max(1, len(curve) // 4)
-        grew = statistics.mean(curve[-quarter:]) / statistics.mean(curve[quarter : 2 * quarter] or curve)
-        tally = self._tally
+        grew, tally = growth(curve), self._tally
         sys.stdout.write(
-            f"{tally.total} pods; lost {tally.lost}, double {tally.double}, memory of the last quarter {grew:.2f} times "
-            f"the second's; refused {dict(self._refused)}; ended by itself: {'no' if ended is None else ended}\n"
+            f"{tally.total} pods; lost {tally.lost}, double {tally.double}, memory of the last tenth {grew:.2f} times that "
+            f"of the tenth before; refused {dict(self._refused)}; ended by itself: {'no' if ended is None else ended}\n"
         )
         return int(bool(tally.lost or tally.double or grew > _GROWTH or ended is not None))
+
+
+def growth(curve: Sequence[float]) -> float:
+    """Return what the last tenth of a curve is of the tenth before it."""
+    tenth = max(1, len(curve) // 10)
+    return statistics.mean(curve[-tenth:]) / statistics.mean(curve[-2 * tenth : -tenth] or curve)
 
 
 async def run(options: argparse.Namespace) -> int:
