@@ -4,31 +4,34 @@ from __future__ import annotations
 
 _QUEUED_TIMES = 3.0
 _QUEUED_SECONDS = 0.005
-_FORGETTING = 1.002
+_FORGETTING = 1.0002
 """By how much the quickest answer counts as slower with each answer after it."""
 
 
 class AdaptiveLimit:
-    """Grows by about one per round trip while answers are quick, shrinks by a factor when they are slow.
+    """Grows while answers are quick, at first as fast as they come; shrinks where requests queue, or answers are slow.
 
     There is no fixed rate: a small server is spared and a large one used. Where answers take much longer than the
-    quickest ones do, requests queue at the server: more at a time would lengthen that queue, and open more connections,
-    and nothing else, so the limit stays. No I/O, no clock; the caller tells when each request began and how it ended.
+    quickest ones do, requests queue at the server: as many at a time lengthen that queue, which the events of pods that
+    were bound then stand in too, and keep more connections, and nothing else. So the limit goes back to where it began,
+    and not below: a server may be slower than at its best for other reasons. No I/O, no clock; the caller tells when each
+    request began and how it ended.
     """
 
-    def __init__(self, *, initial: int = 16, maximum: int = 128, slow_seconds: float = 1.0) -> None:
+    def __init__(self, *, initial: int = 8, maximum: int = 128, slow_seconds: float = 1.0) -> None:
         """Start somewhere in the middle.
 
         Args:
-            initial: the first limit.
+            initial: the first limit, and the least where requests queue.
             maximum: where growing ends: what a connection pool and a server's queue bear.
             slow_seconds: an answer that took longer is a sign that too much is under way.
         """
-        self._value = float(initial)
+        self._value = self._initial = float(initial)
         self._maximum = float(maximum)
         self._slow_seconds = slow_seconds
         self._shrunk_at = float("-inf")
         self._quickest_seconds = float("inf")  # of late
+        self._is_new = True  # nothing has queued yet
 
     @property
     def value(self) -> int:
@@ -48,8 +51,11 @@ class AdaptiveLimit:
         self._quickest_seconds = min(seconds, self._quickest_seconds * _FORGETTING)
         if seconds > self._slow_seconds:
             self._shrink(0.7, started, now)
-        elif all_used and started > self._shrunk_at and not self._queues(seconds):
-            self._value = min(self._maximum, self._value + 1 / self._value)
+        elif self._queues(seconds):
+            self._is_new = False
+            self._value = max(min(self._initial, self._value), self._value - 1 / self._value)
+        elif all_used and started > self._shrunk_at:
+            self._value = min(self._maximum, self._value + (1 if self._is_new else 1 / self._value))
 
     def _queues(self, seconds: float) -> bool:
         """Say whether an answer that took so long had to wait for others."""
@@ -61,6 +67,7 @@ class AdaptiveLimit:
 
     def _shrink(self, factor: float, started: float, now: float) -> None:
         # What was sent before the last shrinking tells nothing of the limit since then.
+        self._is_new = False
         if started > self._shrunk_at:
             self._value = max(1.0, self._value * factor)
             self._shrunk_at = now

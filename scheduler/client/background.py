@@ -80,7 +80,7 @@ class NoWorkObserver:
 J = TypeVar("J", bound=Job)
 _Turn: TypeAlias = "tuple[JobQueue[Any], Job]"
 
-_LENT_AT_MOST = 64
+_LENT_AT_MOST = 128
 """How many jobs of the last queue may be under way beyond all places."""
 
 

@@ -52,6 +52,11 @@ class Lane:
         """Whether requests wait for their turn."""
         return self._present > self._in_flight
 
+    @property
+    def free(self) -> int:
+        """How many more requests could be under way."""
+        return max(0, self._limit.value - self._in_flight)
+
     async def wait_idle(self) -> None:
         """Wait until nothing is waiting or under way."""
         await self._idle.wait()

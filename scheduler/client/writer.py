@@ -3,9 +3,10 @@
 A bind never waits for a status patch of another pod, nor for an event. There is no fixed rate: see
 `adaptive_limit`.
 
-The rest has 16 places, and 4 while binds wait for one of theirs: a server that is slow is to bind first. But each bind
-that was answered meanwhile lets one event out beyond the 4. So the events of a burst go out as fast as its bindings do
-and follow them by about one answer's time, and where binds are not answered, nothing else is asked of the server.
+The rest has 8 places, or those that binds leave free, and 4 while binds wait for one of theirs: a server that is slow is
+to bind first. But each bind that was answered lets one event out beyond these. So the events of a burst go out as fast as
+its bindings do and follow them by about one answer's time, and where binds are not answered, nothing else is asked of the
+server.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ STATUS_CAPACITY = 50_000
 """How many pods' status may wait to be patched; beyond it a pod waits for its next attempt to say why."""
 EVENT_CAPACITY = 10_000
 """How many events may wait: what a large burst of pods needs, at about 2 KB each."""
-_PLACES = 16
+_PLACES = 8
 _PLACES_WHILE_BINDS_WAIT = 4
 
 
@@ -163,7 +164,7 @@ class ApiWriter:
         finally:
             if self._observer is not None:
                 self._observer.bind_answered(status, self._clock.monotonic() - started)
-            if status and self._binds.is_crowded:
+            if status:
                 self._background.lend()
 
     def patch_pod_status(
@@ -251,7 +252,7 @@ class ApiWriter:
         return True
 
     def _background_places(self) -> int:
-        return _PLACES_WHILE_BINDS_WAIT if self._binds.is_crowded else _PLACES
+        return _PLACES_WHILE_BINDS_WAIT if self._binds.is_crowded else max(_PLACES, self._binds.free)
 
     def _count_drop(self, queue: str) -> None:
         if self._observer is not None:

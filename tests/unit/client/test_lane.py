@@ -196,34 +196,43 @@ def test_a_limit_nobody_reaches_does_not_grow():
     assert limit.value == 4
 
 
-def test_a_limit_grows_by_one_per_round_trip_up_to_its_maximum():
-    limit = AdaptiveLimit(initial=4, maximum=6)
-    for _ in range(5):
-        limit.answered(started=0.0, now=0.01, all_used=True)
-    assert limit.value == 5
-    for _ in range(100):
-        limit.answered(started=0.0, now=0.01, all_used=True)
-    assert limit.value == 6
+def answers(limit: AdaptiveLimit, number: int, *, seconds: float) -> int:
+    for _ in range(number):
+        limit.answered(started=0.0, now=seconds, all_used=True)
+    return limit.value
 
 
-def test_a_limit_stays_while_answers_take_much_longer_than_the_quickest():
+def test_a_limit_doubles_each_round_trip_until_requests_queue_and_then_grows_by_one() -> None:
+    limit = AdaptiveLimit(initial=4, maximum=12)
+    assert answers(limit, 4, seconds=0.01) == 8
+    assert answers(limit, 1, seconds=0.05) == 7
+    assert answers(limit, 17, seconds=0.01) == 9
+    assert answers(limit, 100, seconds=0.01) == 12
+
+
+def test_a_limit_goes_back_to_where_it_began_while_answers_take_much_longer_than_the_quickest() -> None:
     limit = AdaptiveLimit(initial=4, maximum=20)
-    limit.answered(started=0.0, now=0.01, all_used=False)
-    for _ in range(100):
-        limit.answered(started=0.0, now=0.05, all_used=True)
+    assert answers(limit, 16, seconds=0.01) == 20
+    assert answers(limit, 20, seconds=0.05) == 18
+    assert answers(limit, 500, seconds=0.05) == 4
+    assert answers(limit, 5, seconds=0.03) == 5
+
+
+def test_a_limit_that_the_server_has_halved_is_not_raised_where_requests_queue() -> None:
+    limit = AdaptiveLimit(initial=8)
+    answers(limit, 1, seconds=0.01)
+    limit.overloaded(started=1.0, now=2.0)
+    limit.answered(started=3.0, now=3.05, all_used=True)
+
     assert limit.value == 4
 
-    for _ in range(5):
-        limit.answered(started=0.0, now=0.03, all_used=True)
-    assert limit.value == 5
 
-
-def test_a_limit_grows_again_where_all_answers_have_become_slower():
+def test_a_limit_grows_again_where_all_answers_have_become_slower() -> None:
     limit = AdaptiveLimit(initial=4, maximum=20)
-    limit.answered(started=0.0, now=0.01, all_used=False)
-    for _ in range(1000):
-        limit.answered(started=0.0, now=0.05, all_used=True)
-    assert limit.value == 20
+    answers(limit, 1, seconds=0.01)
+    assert answers(limit, 1000, seconds=0.05) == 4
+
+    assert answers(limit, 10_000, seconds=0.05) == 20
 
 
 def test_a_limit_shrinks_once_for_all_that_was_under_way():
