@@ -4,8 +4,8 @@ They are served as with the feature gates GenericWorkload, GangScheduling, Topol
 WorkloadAwarePreemption, and without DRAWorkloadResourceClaims.
 
 Source:
-    kube-apiserver v1.36, pkg/registry/scheduling/{workload,podgroup}/strategy.go, plugin/pkg/admission/priority and
-    plugin/pkg/admission/podgroup.
+    kube-apiserver v1.36, pkg/registry/scheduling/{workload,podgroup}/strategy.go and
+    plugin/pkg/admission/{priority,podgroup,scheduling/podgroupprotection}.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from scheduler.simulator.apimachinery.objects import is_terminating, names, restore
 from scheduler.simulator.apimachinery.status import StatusError, forbidden_resource
 from scheduler.simulator.apimachinery.strategy import Strategy
+from scheduler.simulator.kinds.persistent_volumes import protect
 from scheduler.simulator.kinds.pod_group_rules import (
     validate_pod_group,
     validate_pod_group_status,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.strategy import Cluster
 
 GROUP: Final = "scheduling.k8s.io"
+PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
 
 _OWN_METADATA: Final = names("labels annotations finalizers ownerReferences")
 
@@ -62,6 +64,7 @@ class PodGroupStrategy(Strategy):
         obj["spec"].setdefault("disruptionMode", "Pod")
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
+        protect(obj, PROTECTION)
         _set_priority(obj, cluster)
 
     def check_create(self, obj: Object, cluster: Cluster) -> None:

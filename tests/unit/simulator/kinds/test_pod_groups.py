@@ -11,6 +11,7 @@ from scheduler.simulator.patches.patch_types import STRATEGIC_MERGE_PATCH
 from tests.unit.simulator.a_store import AStore
 
 GROUPS, WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"
+FINALIZER = "scheduling.k8s.io/podgroup-protection"
 GANG = {"gang": {"minCount": 2}}
 LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
@@ -98,6 +99,20 @@ def test_a_workload_keeps_what_it_says():
     assert created["spec"] == said["spec"]
     assert created.keys() == {"kind", "apiVersion", "metadata", "spec"}
     assert "generation" not in created["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [
+        pytest.param([], [FINALIZER], id="none of its own"),
+        pytest.param(["a.b/c"], ["a.b/c", FINALIZER], id="another one"),
+        pytest.param([FINALIZER, "a.b/c"], [FINALIZER, "a.b/c"], id="the same"),
+    ],
+)
+def test_a_group_is_kept_by_a_finalizer(asked: list[str], kept: list[str]):
+    created = AStore().create(GROUPS, group() | {"metadata": {"name": "g", "finalizers": asked}})
+
+    assert created["metadata"]["finalizers"] == kept
 
 
 POLICY = "spec.schedulingPolicy"
@@ -329,7 +344,7 @@ def test_a_status_is_written_through_its_own_path_only():
     assert through_status["status"] == {"conditions": [CONDITION]}
     assert through_status["spec"] == as_a_whole["spec"]
     assert "labels" not in through_status["metadata"]
-    assert through_status["metadata"].get("finalizers") == as_a_whole["metadata"].get("finalizers")
+    assert through_status["metadata"]["finalizers"] == [FINALIZER]
 
 
 def test_a_condition_takes_the_place_of_that_of_its_type():
