@@ -15,6 +15,7 @@ from scheduler.simulator.controllers.garbage_collector import GarbageCollector
 from scheduler.simulator.controllers.job import JobController
 from scheduler.simulator.controllers.namespace import NamespaceController
 from scheduler.simulator.controllers.node_lifecycle import NodeLifecycle
+from scheduler.simulator.controllers.pod_group_protection import PodGroupProtection
 from scheduler.simulator.controllers.replicaset import ReplicaSetController
 from scheduler.simulator.controllers.resource_claims import ResourceClaims
 from scheduler.simulator.controllers.statefulset import StatefulSetController
@@ -66,6 +67,7 @@ def stand_ins(
             EphemeralVolumes(store),
             Attachments(store),
             StorageProtection(store),
+            PodGroupProtection(store),
             ResourceClaims(store),
             NamespaceController(store),
             GarbageCollector(store),

@@ -169,3 +169,49 @@ def test_kubectl_follows_pods(with_kubectl: Any):
         assert seen[-1] == ["MODIFIED", "web", "1/1", "Running"]
 
     with_kubectl(test)
+
+
+GANG = """
+apiVersion: scheduling.k8s.io/v1alpha2
+kind: Workload
+metadata: {name: training}
+spec:
+  podGroupTemplates:
+  - {name: workers, schedulingPolicy: {gang: {minCount: 2}}}
+---
+apiVersion: scheduling.k8s.io/v1alpha2
+kind: PodGroup
+metadata: {name: workers-0}
+spec:
+  podGroupTemplateRef: {workload: {workloadName: training, podGroupTemplateName: workers}}
+  schedulingPolicy: {gang: {minCount: 2}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: worker}
+spec:
+  schedulingGroup: {podGroupName: workers-0}
+  containers: [{name: c, image: nginx}]
+"""
+
+
+def test_kubectl_applies_shows_and_deletes_groups_of_pods(with_kubectl: Any):
+    async def test(_: ApiServer, kubectl: Kubectl) -> None:
+        applied = [(await kubectl("apply", "-f", "-", stdin=GANG)).split("\n")[:-1] for _ in range(2)]
+        names = ("workload.scheduling.k8s.io/training", "podgroup.scheduling.k8s.io/workers-0", "pod/worker")
+        assert applied == [[f"{name} {how}" for name in names] for how in ("created", "unchanged")]
+
+        assert rows(await kubectl("get", "workloads"))[0] == ["NAME", "AGE"]
+        head, row = rows(await kubectl("get", "podgroups"))
+        assert head == ["NAME", "POLICY", "WORKLOAD", "STATUS", "AGE"]
+        assert row[:4] == ["workers-0", "Gang", "training", "Pending"]
+        described = rows(await kubectl("describe", "podgroup", "workers-0"))
+        for line in ("Disruption Mode: Pod", "Min Count: 2", "Priority: 0", "Workload Name: training"):
+            assert line.split() in described
+
+        await kubectl("delete", "podgroup", "workers-0", "--wait=false")
+        assert rows(await kubectl("get", "podgroups"))[1:]
+        await kubectl("delete", "pod", "worker")
+        await kubectl("wait", "--for=delete", "podgroup/workers-0", "--timeout=20s")
+
+    with_kubectl(test)

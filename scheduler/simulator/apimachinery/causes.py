@@ -61,4 +61,5 @@ def too_long(field: str, most: int) -> Cause:
 
 def too_many(field: str, count: int, most: int) -> Cause:
     """Say that a list has more items than it may have."""
-    return Cause("FieldValueTooMany", field, f"Too many: {count}: must have at most {most} items")
+    items = "item" if most == 1 else "items"
+    return Cause("FieldValueTooMany", field, f"Too many: {count}: must have at most {most} {items}")

@@ -79,13 +79,12 @@ def success(code: int = HTTPStatus.OK, details: Mapping[str, Any] | None = None)
 
 def details_of(kind: Kind, name: str = "", *, as_kind: bool = False, **more: Any) -> dict[str, Any]:
     """Return metav1.StatusDetails; validation errors name the Kind, all others the resource."""
-    details: dict[str, Any] = {}
-    if name:
-        details["name"] = name
-    if kind.group:
-        details["group"] = kind.group
-    details["kind"] = kind.kind if as_kind else kind.resource
-    return details | more
+    return _details(kind.group, kind.kind if as_kind else kind.resource, name) | more
+
+
+def _details(group: str, kind: str, name: str) -> dict[str, Any]:
+    details = {"name": name, "group": group, "kind": kind}
+    return {field: value for field, value in details.items() if value}
 
 
 def not_found(kind: Kind, name: str) -> StatusError:
@@ -143,11 +142,19 @@ def cannot_decode(kind: Kind, problem: str) -> StatusError:
 
 def forbidden(kind: Kind, name: str, problem: str, causes: Sequence[Cause] = ()) -> StatusError:
     """403: admission or authorization is against it."""
-    details = details_of(kind, name)
+    return forbidden_resource(kind.group, kind.resource, name, problem, causes)
+
+
+def forbidden_resource(
+    group: str, resource: str, name: str, problem: str, causes: Sequence[Cause] = ()
+) -> StatusError:
+    """403, where the kind is known by its group and resource."""
+    details = _details(group, resource, name)
     if causes:
         details["causes"] = [cause.body() for cause in causes]
+    where = f"{resource}.{group}" if group else resource
     named = f' "{name}"' if name else ""
-    return StatusError(403, "Forbidden", f"{kind.group_resource}{named} is forbidden: {problem}", details)
+    return StatusError(403, "Forbidden", f"{where}{named} is forbidden: {problem}", details)
 
 
 def expired(message: str, continue_token: str = "") -> StatusError:

@@ -94,6 +94,13 @@ class Strategy:
     def admit_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
         """Change an updated object as admission does."""
 
+    def check_create(self, obj: Object, cluster: Cluster) -> None:
+        """Refuse a new object that is valid, as admission does.
+
+        Raises:
+            StatusError: admission refuses it.
+        """
+
     def check_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
         """Refuse a change that is valid, as admission does.
 

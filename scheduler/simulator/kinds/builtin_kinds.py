@@ -33,6 +33,7 @@ from scheduler.simulator.kinds.namespaces import NamespaceStrategy
 from scheduler.simulator.kinds.nodes import NodeStrategy
 from scheduler.simulator.kinds.persistent_volume_claims import PersistentVolumeClaimStrategy
 from scheduler.simulator.kinds.persistent_volumes import PersistentVolumeStrategy
+from scheduler.simulator.kinds.pod_groups import GroupWorkloadStrategy, PodGroupStrategy
 from scheduler.simulator.kinds.pods import PodStrategy
 from scheduler.simulator.kinds.resource_claims import ResourceClaimStrategy, ResourceClaimTemplateStrategy
 from scheduler.simulator.kinds.roles import BindingStrategy, RoleStrategy
@@ -118,6 +119,8 @@ def builtin_kinds() -> Kinds:
         Kind("networking.k8s.io", "v1", "ipaddresses", "IPAddress", False, plain, ("ip",)),
         Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, DisruptionBudgetStrategy(), ("pdb",), (), _STATUS),
         Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, Plain(), ("pc",)),
+        Kind("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True, GroupWorkloadStrategy()),
+        Kind("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", True, PodGroupStrategy(), (), (), _STATUS),
         Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, RuntimeClassStrategy()),
         Kind("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False, AdmissionPolicyStrategy(), (), ("api-extensions",), _STATUS),
         Kind("admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False, AdmissionPolicyBindingStrategy(), (), ("api-extensions",)),

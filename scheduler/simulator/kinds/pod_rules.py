@@ -77,6 +77,8 @@ def validate_pod_spec(spec: Object, path: str, pod_name: str = "") -> Iterator[C
     if not 1 <= deadline <= _LONGEST_SECONDS:
         problem = f"must be between 1 and {_LONGEST_SECONDS}, inclusive"
         yield invalid_value(f"{path}.activeDeadlineSeconds", str(deadline), problem)
+    if "schedulingGroup" in spec:
+        yield from _validate_scheduling_group(spec["schedulingGroup"], f"{path}.schedulingGroup.podGroupName")
 
 
 def validate_pod_update(new: Object, old: Object) -> Iterator[Cause]:
@@ -235,6 +237,15 @@ def _validate_resource_claims(claims: Sequence[Object], path: str) -> Iterator[C
         for source in sources:
             if problem := dns_subdomain(claim[source]):
                 yield invalid_value(f"{where}.{source}", f'"{claim[source]}"', problem)
+
+
+def _validate_scheduling_group(group: Object, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the group of pods that a pod belongs to; it need not be there."""
+    name = group.get("podGroupName")
+    if name is None:
+        yield invalid_value(path, "null", "must specify one of: `podGroupName`")
+    elif problem := dns_subdomain(name):
+        yield invalid_value(path, f'"{name}"', problem)
 
 
 def _validate_container(

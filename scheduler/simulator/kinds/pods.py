@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import is_terminating, is_true, labels_of
-from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.apimachinery.status import StatusError, forbidden_resource
 from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
 from scheduler.simulator.kinds.pod_defaults import default_pod, qos_class
 from scheduler.simulator.kinds.pod_rules import validate_pod, validate_pod_update
+from scheduler.simulator.kinds.priorities import priority_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -138,7 +140,7 @@ def _set_priority(pod: Object, cluster: Cluster) -> None:
         kube-apiserver v1.36, plugin/pkg/admission/priority/admission.go.
     """
     spec = pod["spec"]
-    class_ = _priority_class(pod, cluster) or {}
+    class_ = priority_class(spec, cluster, partial(_refused, pod))
     priority, policy = class_.get("value", 0), class_.get("preemptionPolicy") or "PreemptLowerPriority"
     for field, computed, what in (
         ("priority", priority, "integer value of priority"),
@@ -152,26 +154,8 @@ def _set_priority(pod: Object, cluster: Cluster) -> None:
             )
 
 
-def _priority_class(pod: Object, cluster: Cluster) -> Object | None:
-    name = pod["spec"].get("priorityClassName")
-    if name:
-        found = cluster.find("priorityclasses", name)
-        if found is None:
-            raise _refused(pod, f"no PriorityClass with name {name} was found")
-        return found
-    defaults = [class_ for class_ in cluster.each("priorityclasses") if class_.get("globalDefault")]
-    if not defaults:
-        return None
-    chosen = min(defaults, key=lambda class_: int(class_.get("value", 0)))
-    pod["spec"]["priorityClassName"] = chosen["metadata"]["name"]
-    return chosen
-
-
 def _refused(pod: Object, problem: str) -> StatusError:
-    name = pod["metadata"].get("name", "")
-    named = f' "{name}"' if name else ""
-    details = {"name": name, "kind": "pods"} if name else {"kind": "pods"}
-    return StatusError(403, "Forbidden", f"pods{named} is forbidden: {problem}", details)
+    return forbidden_resource("", "pods", pod["metadata"].get("name", ""), problem)
 
 
 def _merge_label_keys(pod: Object) -> None:

@@ -12,6 +12,7 @@ from scheduler.simulator.apimachinery.objects import condition_of, labels_of
 from scheduler.simulator.apimachinery.selectors import selector_text
 from scheduler.simulator.apimachinery.tables import AGE, NAME, Column, Printer, age, at, created, pairs_text
 from scheduler.simulator.printing.others import OTHER_PRINTERS
+from scheduler.simulator.printing.pod_groups import POD_GROUP_PRINTERS
 from scheduler.simulator.printing.pods import pod_cells
 from scheduler.simulator.printing.storage import STORAGE_PRINTERS
 from scheduler.simulator.printing.workloads import WORKLOAD_PRINTERS
@@ -130,6 +131,7 @@ _PRINTERS: Final[Mapping[str, Printer]] = {
     **WORKLOAD_PRINTERS,
     **STORAGE_PRINTERS,
     **OTHER_PRINTERS,
+    **POD_GROUP_PRINTERS,
     "pods": Printer(
         (
             NAME,

@@ -161,6 +161,7 @@ class Registry:
         causes = [*validate_metadata(metadata, kind.strategy.name_rule), *kind.strategy.validate(obj)]
         place = place._replace(name=metadata.get("name", ""))
         _refuse_if_invalid(kind, place.name, causes)
+        kind.strategy.check_create(obj, self)
         if self.entry(place) is not None:
             raise already_exists(kind, place.name)
         if options.dry_run:

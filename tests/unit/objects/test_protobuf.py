@@ -132,6 +132,15 @@ def test_an_envelope_says_what_is_in_it() -> None:
     assert unwrap(body) == ("apps/v1", "Deployment", b"content")
 
 
+def test_a_group_of_pods_is_written_as_its_fields_are_numbered() -> None:
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": "Pod", "priority": 0}
+
+    written = encode("scheduling.k8s.io/v1alpha2", "PodGroupSpec", spec)
+
+    assert written == b"\x12\x04" + b"\x12\x02\x08\x02" + b"\x2a\x03Pod" + b"\x32\x00" + b"\x38\x00"
+    assert decode("scheduling.k8s.io/v1alpha2", "PodGroupSpec", written) == spec
+
+
 def test_an_event_of_a_watch_holds_an_object_in_its_envelope() -> None:
     event = {"type": "ADDED", "object": wrap("v1", "Node", encode("v1", "Node", {}))}
 

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.kinds.pod_defaults import qos_class
-from tests.unit.simulator.a_store import AStore, node, pod
+from tests.unit.simulator.a_store import AStore, deployment, node, pod
 
 NOT_READY = {
     "key": "node.kubernetes.io/not-ready",
@@ -338,3 +338,64 @@ def test_the_pod_itself_does_not_change_its_status():
     store.create("pods", pod("a"))
 
     assert store.patch("pods", "a", {"status": {"phase": "Running"}})["status"]["phase"] == "Pending"
+
+
+DNS_SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "problem"),
+    [
+        pytest.param({}, "null: must specify one of: `podGroupName`", id="no group is named"),
+        pytest.param({"podGroupName": None}, "null: must specify one of: `podGroupName`", id="null"),
+        pytest.param({"podGroupName": ""}, f'"": {DNS_SUBDOMAIN}', id="a name of nothing"),
+        pytest.param({"podGroupName": "A"}, f'"A": {DNS_SUBDOMAIN}', id="no DNS subdomain"),
+    ],
+)
+def test_a_pod_names_the_group_it_belongs_to(group: dict[str, Any], problem: str):
+    refused = refusal(AStore(), pod("a", schedulingGroup=group))
+
+    assert (refused.code, refused.message) == (
+        422,
+        f'Pod "a" is invalid: spec.schedulingGroup.podGroupName: Invalid value: {problem}',
+    )
+
+
+def test_the_group_of_a_pod_need_not_be_there():
+    spec = AStore().create("pods", pod("a", schedulingGroup={"podGroupName": "g.x"}))["spec"]
+
+    assert spec["schedulingGroup"] == {"podGroupName": "g.x"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({"schedulingGroup": {"podGroupName": "g"}}, {"podGroupName": "h"}, id="another"),
+        pytest.param({"schedulingGroup": {"podGroupName": "g"}}, None, id="none any more"),
+        pytest.param({}, {"podGroupName": "g"}, id="one where there was none"),
+        pytest.param(
+            {"schedulingGroup": {"podGroupName": "g"}, "schedulingGates": [{"name": "x.y/z"}]},
+            {"podGroupName": "h"},
+            id="gated",
+        ),
+    ],
+)
+def test_a_pod_stays_in_its_group(before: dict[str, Any], after: dict[str, Any] | None):
+    store = AStore()
+    store.create("pods", pod("a", **before))
+
+    with pytest.raises(StatusError, match="pod updates may not change fields other than") as caught:
+        store.patch("pods", "a", {"spec": {"schedulingGroup": after}})
+
+    assert caught.value.code == 422
+
+
+def test_a_template_of_pods_names_a_group_by_the_same_rules():
+    with pytest.raises(StatusError) as caught:
+        AStore().create("deployments.apps", deployment("d", 1, schedulingGroup={}))
+
+    assert "spec.template.spec.schedulingGroup.podGroupName: Invalid value: null" in caught.value.message

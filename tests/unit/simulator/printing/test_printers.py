@@ -194,8 +194,47 @@ def test_a_network_policy_shows_whom_it_chooses():
 
 
 @pytest.mark.parametrize(
+    ("spec", "conditions", "shown"),
+    [
+        pytest.param({}, {}, ["g", "Gang", "<none>", "Pending", "60s"], id="new"),
+        pytest.param(
+            {"schedulingPolicy": {"basic": {}}}, {}, ["g", "Basic", "<none>", "Pending", "60s"], id="basic"
+        ),
+        pytest.param(
+            {"podGroupTemplateRef": {"workload": {"workloadName": "w"}}},
+            {"PodGroupScheduled": "True"},
+            ["g", "Gang", "w", "Scheduled", "60s"],
+            id="scheduled",
+        ),
+        pytest.param(
+            {},
+            {"PodGroupScheduled": "False"},
+            ["g", "Gang", "<none>", "Unschedulable", "60s"],
+            id="unschedulable",
+        ),
+        pytest.param(
+            {},
+            {"DisruptionTarget": "True", "PodGroupScheduled": "True"},
+            ["g", "Gang", "<none>", "why DisruptionTarget", "60s"],
+            id="disrupted",
+        ),
+    ],
+)
+def test_a_group_of_pods_shows_its_policy_and_how_it_fares(spec: dict, conditions: dict, shown: list):
+    listed = [{"type": type_, "status": is_, "reason": f"why {type_}"} for type_, is_ in conditions.items()]
+    group = {
+        "metadata": {"name": "g", "creationTimestamp": "2026-01-01T11:59:00Z"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}} | spec,
+        "status": {"conditions": listed},
+    }
+
+    assert printer_of("podgroups.scheduling.k8s.io").cells(group, NOW) == shown
+
+
+@pytest.mark.parametrize(
     "resource", ["pods", "nodes", "events", "namespaces", "services", "configmaps", "deployments.apps", "replicasets.apps",
-                 "leases.coordination.k8s.io", "priorityclasses.scheduling.k8s.io", "csinodes.storage.k8s.io", "networkpolicies.networking.k8s.io"],
+                 "leases.coordination.k8s.io", "priorityclasses.scheduling.k8s.io", "csinodes.storage.k8s.io", "networkpolicies.networking.k8s.io",
+                 "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"],
 )  # fmt: skip
 def test_every_column_is_described(resource: str):
     for column in printer_of(resource).columns:

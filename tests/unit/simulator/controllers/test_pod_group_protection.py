@@ -1,0 +1,129 @@
+"""PodGroups go when the pods that belong to them have ended; in virtual time on a store without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.unit.simulator.a_store import AStore, pod
+from tests.unit.simulator.definitions import running
+from tests.virtually import virtually
+
+GROUPS = "podgroups.scheduling.k8s.io"
+
+
+def group(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+
+
+def member(name: str, group_name: str = "g") -> dict[str, Any]:
+    return pod(name, schedulingGroup={"podGroupName": group_name})
+
+
+def end(store: AStore, name: str, phase: str) -> None:
+    store.patch("pods", name, {"status": {"phase": phase}}, subresource="status")
+
+
+@virtually
+async def test_a_group_without_pods_goes_at_once():
+    store = AStore()
+    async with running(store):
+        store.create(GROUPS, group("g"))
+        store.create("pods", member("p", "another"))
+        store.create("pods", pod("q"))
+        store.delete(GROUPS, "g")
+        await asyncio.sleep(1)
+
+        assert store.find(GROUPS, "g") is None
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed", ""])
+def test_a_group_goes_with_the_last_of_its_pods(phase: str):
+    @virtually
+    async def test() -> None:
+        store = AStore()
+        async with running(store, kubelet=False):
+            store.create("pods", member("p"))
+            store.create("pods", member("q"))
+            store.create(GROUPS, group("g"))
+            store.delete(GROUPS, "g")
+            await asyncio.sleep(1)
+            store.delete("pods", "p")
+            await asyncio.sleep(1)
+            assert "deletionTimestamp" in store.get(GROUPS, "g")["metadata"]
+
+            if phase:
+                end(store, "q", phase)
+            else:
+                store.delete("pods", "q")
+            await asyncio.sleep(1)
+            assert store.find(GROUPS, "g") is None
+
+    test()
+
+
+@virtually
+async def test_a_group_that_nobody_deletes_stays_without_its_pods():
+    store = AStore()
+    async with running(store):
+        store.create(GROUPS, group("g"))
+        store.create("pods", member("p"))
+        store.delete("pods", "p")
+        await asyncio.sleep(1)
+
+        assert "finalizers" in store.get(GROUPS, "g")["metadata"]
+
+
+@virtually
+async def test_other_finalizers_stay():
+    store = AStore()
+    async with running(store):
+        store.create(GROUPS, group("g") | {"metadata": {"name": "g", "finalizers": ["a.b/c"]}})
+        store.delete(GROUPS, "g")
+        await asyncio.sleep(1)
+
+        assert store.get(GROUPS, "g")["metadata"]["finalizers"] == ["a.b/c"]
+
+
+@virtually
+async def test_pods_that_were_there_first_keep_their_group():
+    store = AStore()
+    store.create("pods", member("p"))
+    store.create(GROUPS, group("g"))
+    store.delete(GROUPS, "g")
+    async with running(store, kubelet=False):
+        await asyncio.sleep(1)
+        assert store.find(GROUPS, "g") is not None
+
+        store.delete("pods", "p")
+        await asyncio.sleep(1)
+        assert store.find(GROUPS, "g") is None
+
+
+@virtually
+async def test_a_pod_of_another_namespace_keeps_no_group():
+    store = AStore()
+    store.create("namespaces", {"metadata": {"name": "other"}})
+    async with running(store):
+        other = member("p")
+        store.create("pods", other | {"metadata": {"name": "p", "namespace": "other"}})
+        store.create(GROUPS, group("g"))
+        store.delete(GROUPS, "g")
+        await asyncio.sleep(1)
+
+        assert store.find(GROUPS, "g") is None
+
+
+@virtually
+async def test_a_namespace_goes_with_its_groups_and_their_pods():
+    store = AStore()
+    store.create("namespaces", {"metadata": {"name": "other"}})
+    async with running(store):
+        store.create(GROUPS, group("g") | {"metadata": {"name": "g", "namespace": "other"}})
+        store.create("pods", member("p") | {"metadata": {"name": "p", "namespace": "other"}})
+        store.delete("namespaces", "other")
+        await asyncio.sleep(30)
+
+        assert store.find("namespaces", "other") is None
