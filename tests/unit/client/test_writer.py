@@ -477,7 +477,9 @@ async def test_events_that_are_not_answered_do_not_pile_up_on_the_server():
             server.script("POST", f"{PODS}/p{n}/binding", Answer(201, after=0.1))
         await asyncio.gather(*(bind(f"p{n}") for n in range(400)))
 
-        assert 8 <= len(server.of("POST", "/notes")) <= 2 * 128, "as many places as binds have, and as many lent"
+        assert 8 <= len(server.of("POST", "/notes")) <= 2 * 128, (
+            "as many places as binds have, and as many lent"
+        )
 
 
 @virtually
