@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-_QUEUED_TIMES = 3.0
+_QUEUED_TIMES = 2.0
 _QUEUED_SECONDS = 0.005
 _FORGETTING = 1.0002
 """By how much the quickest answer counts as slower with each answer after it."""
+_FORGETTING_AT_THE_LEAST = 1.02
+"""Likewise while so little is under way that what is slow is not slow by it: others keep the server busy."""
 
 
 class AdaptiveLimit:
@@ -13,9 +15,10 @@ class AdaptiveLimit:
 
     There is no fixed rate: a small server is spared and a large one used. Where answers take much longer than the
     quickest ones do, requests queue at the server: as many at a time lengthen that queue, which the events of pods that
-    were bound then stand in too, and keep more connections, and nothing else. So the limit goes back to where it began,
-    and not below: a server may be slower than at its best for other reasons. No I/O, no clock; the caller tells when each
-    request began and how it ended.
+    were bound then stand in too, and keep more connections, and nothing else. So the limit goes back, to where it began at
+    the least. What is quick is learnt there: a server that others keep busy is slow however little is asked of it, and
+    who asked for less and less would get nothing. No I/O, no clock; the caller tells when each request began and how it
+    ended.
     """
 
     def __init__(self, *, initial: int = 8, maximum: int = 128, slow_seconds: float = 1.0) -> None:
@@ -48,7 +51,8 @@ class AdaptiveLimit:
         """
         seconds = now - started
         # What was quickest long ago is forgotten little by little: the server, or the way to it, may be another.
-        self._quickest_seconds = min(seconds, self._quickest_seconds * _FORGETTING)
+        forgetting = _FORGETTING if self._value > self._initial else _FORGETTING_AT_THE_LEAST
+        self._quickest_seconds = min(seconds, self._quickest_seconds * forgetting)
         if seconds > self._slow_seconds:
             self._shrink(0.7, started, now)
         elif self._queues(seconds):
