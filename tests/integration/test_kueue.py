@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scheduler.app.live_explain import live_explanation
-from scheduler.simulator.server import KubeletOptions
+from scheduler.simulator.kubelet.kubelet import KubeletOptions
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
 from tests.kueue import ADMISSION_GATE, HOSTNAME, OWNER_TOKEN, TOPOLOGY_GATE, Flavor, gates_of, kueue
@@ -15,7 +16,7 @@ from tests.virtual_time import LoopClock
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
     from scheduler.app.daemon import Daemon
@@ -53,6 +54,10 @@ async def queued(tmp_path: Path, **options: Any) -> AsyncIterator[tuple[Cluster,
 def submit(it: Cluster, queues: Kueue, *names: str, **fields: Any) -> None:
     """Create pods of one CPU as a user does, by way of Kueue's webhook."""
     it.add_pods(*(queues.queued_pod(pod_object(name, **{"cpu": "1", **fields})) for name in names))
+
+
+def are_placed(it: Cluster, names: Iterable[str]) -> bool:
+    return all(map(it.node_of, names))
 
 
 def written_by_the_daemon(it: Cluster) -> list[str]:
@@ -106,7 +111,8 @@ async def test_a_pod_of_a_topology_waits_again_between_admission_and_its_domain(
         assert gates_of(it.pod("train")) == [TOPOLOGY_GATE]
         assert it.condition("train")["reason"] == "SchedulingGated"
         assert written_by_the_daemon(it) == []
-        assert explained(daemon, "train")["place"] == "gated"
+        told = explained(daemon, "train")
+        assert (told["place"], told["schedulingGates"]) == ("gated", [TOPOLOGY_GATE])
 
         await queues.ungate([it.pod("train")], {HOSTNAME: "b2"})
         await it.until(lambda: it.node_of("train") == "b2", seconds=0.5)
@@ -118,7 +124,7 @@ async def test_of_a_rack_the_daemon_chooses_the_node(tmp_path: Path) -> None:
         submit(it, queues, *"pqrs")
         await queues.admit(it.pods(), RACKS)
         await queues.ungate(it.pods(), {RACK: "b"})
-        await it.until(lambda: all(it.node_of(name) for name in "pqrs"), seconds=0.5)
+        await it.until(partial(are_placed, it, "pqrs"), seconds=0.5)
 
         assert sorted(it.node_of(name) for name in "pqrs") == ["b1", "b1", "b2", "b2"]
 
@@ -134,7 +140,7 @@ async def test_gates_come_off_in_batches_and_each_pod_goes_to_its_own_host(tmp_p
             gated = [name for name in ranks if not it.node_of(name)]
             for name in batch:
                 await queues.ungate([it.pod(name)], {HOSTNAME: hosts[name]})
-            await it.until(lambda these=batch: all(map(it.node_of, these)), seconds=0.5)
+            await it.until(partial(are_placed, it, batch), seconds=0.5)
             await asyncio.sleep(60)
 
             left = set(gated) - set(batch)
