@@ -32,10 +32,10 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
 
     Returns:
         As JSON values: `pod`, `node` (where it is, or null), `place` in the queue, its `story` there, oldest first,
-        `attempt`: null before the first and after it was forgotten, else `at`, `number`, how many `seconds` it took,
-        `chosen`, `nominates` (where room is made for it, or null) and the explanation in the shape of `explain --cluster`,
-        whose `details` are as of now, not as of the attempt; and `now`, where a pod of ours that is on a node would go if it
-        were on none: an explanation with `node`, null of other pods.
+        `schedulingGates`, those that it has now, `attempt`: null before the first and after it was forgotten, else `at`,
+        `number`, how many `seconds` it took, `chosen`, `nominates` (where room is made for it, or null) and the explanation in
+        the shape of `explain --cluster`, whose `details` are as of now, not as of the attempt; and `now`, where a pod of ours
+        that is on a node would go if it were on none: an explanation with `node`, null of other pods.
     """
     pod = daemon.parts.pods.get(key)
     attempted = daemon.cycles.attempts.last(key)
@@ -47,6 +47,7 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
         "pod": key,
         "node": pod.node_name or None,
         **in_the_queue(daemon.parts, pod, clock),
+        "schedulingGates": [gate.name for gate in pod.pod.spec.scheduling_gates],
         "attempt": attempted and attempt_as_told(daemon.parts, pod, attempted, clock),
         "now": _now(daemon.parts, pod, attempted, clock) if pod.node_name else None,
     }

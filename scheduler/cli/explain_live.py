@@ -74,7 +74,11 @@ def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None
         line = f"{move['at']}  {move['from']} -> {move['to']}: {move['why']}"
         console.print(Text(filled(line, console.width, indent=2, hanging=4)), style="dim", soft_wrap=True)
     attempt = answer["attempt"]
-    if attempt is None:
+    if gates := answer.get(
+        "schedulingGates"
+    ):  # of which the story tells as they were; older daemons leave them out
+        console.print(f"waiting for scheduling gates: [{' '.join(gates)}]", markup=False, soft_wrap=True)
+    elif attempt is None:
         console.print("It was not tried yet, or that was forgotten.")
     else:
         console.print(f"Attempt {attempt['number']}, at {attempt['at']}")

@@ -134,6 +134,7 @@ async def _decided(look: Look, connection: ApiConnection, pod: PodInfo) -> dict[
         "node": pod.node_name or None,
         "place": None,
         "story": [],
+        "schedulingGates": [gate.name for gate in pod.pod.spec.scheduling_gates],
         "attempt": None,
         "now": None,
     }

@@ -270,6 +270,7 @@ class ApiServer:
             await http.read() if http.can_read_body else b"",
             headers.get(hdrs.CONTENT_TYPE, ""),
             headers.get(hdrs.ACCEPT, ""),
+            headers.get(hdrs.USER_AGENT, ""),
         )
         came = self._clock.monotonic()
         answer: Answer
@@ -298,9 +299,9 @@ class ApiServer:
                 StatusError(500, "InternalError", f"Internal error occurred: {error!r}", {})
             )
         if self.faults.loses_answer(info):
-            self._log(http, request, came, 0, name)
+            self._log(request, came, 0, name)
             return _cut(http)
-        self._log(http, request, came, answer.code, name)
+        self._log(request, came, answer.code, name)
         return web.Response(
             status=answer.code,
             body=answer.body,
@@ -318,7 +319,7 @@ class ApiServer:
         kind, presentation = self._api.kind(request.info), self._api.presentation(request)
         stream = WatchStream(self._registry, kind, request.info, presentation, partial(_abort, http))
         await self._wait_fresh(stream.awaited_version)
-        self._log(http, request, came, 200, user)
+        self._log(request, came, 200, user)
         response = web.StreamResponse(
             headers={
                 hdrs.CONTENT_TYPE: JSON,
@@ -359,9 +360,8 @@ class ApiServer:
                 raise too_large_version(version, self._registry.versions.current, 1 if seconds else 0)
             await asyncio.sleep(_FRESH_POLL_SECONDS)
 
-    def _log(self, http: web.BaseRequest, request: Request, came: float, status: int, user: str) -> None:
-        info = request.info
-        agent = http.headers.get(hdrs.USER_AGENT, "")
+    def _log(self, request: Request, came: float, status: int, user: str) -> None:
+        info, agent = request.info, request.user_agent
         self.requests.add(
             LoggedRequest(came, info.method, info.path, info.query, status, request.body, agent, user)
         )

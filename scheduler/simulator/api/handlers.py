@@ -47,6 +47,7 @@ JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
 _CREATED_ONLY: Final = frozenset({"binding", "eviction"})
 _INSIDE_CONTAINERS: Final = frozenset({"log", "exec", "attach", "portforward", "proxy"})
+_LONGEST_MANAGER: Final = 128
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 
 
@@ -59,12 +60,14 @@ class Request:
         body: as it came.
         content_type: of the body; "" where it is not said.
         accept: the Accept header.
+        user_agent: as it came.
     """
 
     info: RequestInfo
     body: bytes = b""
     content_type: str = ""
     accept: str = ""
+    user_agent: str = ""
 
 
 @dataclass(slots=True)
@@ -193,7 +196,7 @@ class Api:
         if (info.group, info.resource, info.verb) == ("", "bindings", "create") and info.namespace:
             binding = read_body(request.body, request.content_type, "Binding")
             name = str((binding.get("metadata") or {}).get("name", ""))
-            return self._bind(info.namespace, name, binding, _write_options(info))
+            return self._bind(info.namespace, name, binding, _write_options(request))
         kind = self.kind(info)
         answer = self._by_verb.get(info.verb)
         if answer is None or (info.verb == "deletecollection" and info.verb not in kind.verbs):
@@ -220,13 +223,13 @@ class Api:
         info = request.info
         if info.subresource == "binding":
             binding = read_body(request.body, request.content_type, "Binding")
-            return self._bind(info.namespace, info.name, binding, _write_options(info))
+            return self._bind(info.namespace, info.name, binding, _write_options(request))
         if info.subresource == "eviction":
             return self._evict(request)
         if info.name:
             raise method_not_allowed()
         presentation = self.presentation(request)
-        options = _write_options(info)
+        options = _write_options(request)
         body = read_body(request.body, request.content_type, kind.kind)
         entry = self._registry.create(info.place(kind), body, options)
         return _written(HTTPStatus.CREATED, presentation.one(entry), options)
@@ -238,14 +241,14 @@ class Api:
     def _evict(self, request: Request) -> Answer:
         info = request.info
         eviction = read_body(request.body, request.content_type, "Eviction")
-        write = _write_options(info)
+        write = _write_options(request)
         options = eviction_options(eviction)
         write.dry_run |= options.dry_run
         evict(self._registry, info.namespace, info.name, eviction, options, write)
         return Answer(HTTPStatus.CREATED, msgspec.json.encode(success(HTTPStatus.CREATED)))
 
     def _update(self, kind: Kind, request: Request) -> Answer:
-        info, options = request.info, _write_options(request.info)
+        info, options = request.info, _write_options(request)
         if not info.name or info.subresource in _CREATED_ONLY:
             raise method_not_allowed()
         presentation = self.presentation(request)
@@ -259,7 +262,7 @@ class Api:
         return _written(code, presentation.one(entry), options)
 
     def _patch(self, kind: Kind, request: Request) -> Answer:
-        info, options = request.info, _write_options(request.info)
+        info, options = request.info, _write_options(request)
         if not info.name or info.subresource in {*_CREATED_ONLY, "finalize"}:
             raise method_not_allowed()
         presentation = self.presentation(request)
@@ -279,7 +282,7 @@ class Api:
             raise method_not_allowed()
         options = delete_options(request.body, request.content_type, info.query)
         presentation = self.presentation(request)
-        entry, gone = delete(self._registry, info.place(kind), options, _write_options(info))
+        entry, gone = delete(self._registry, info.place(kind), options, _write_options(request))
         if gone and not kind.strategy.returns_deleted:
             details = details_of(kind, entry.name, uid=entry.object["metadata"]["uid"])
             return Answer(HTTPStatus.OK, msgspec.json.encode(success(details=details)))
@@ -291,12 +294,13 @@ class Api:
         presentation = self.presentation(request)
         version = self._registry.versions.current
         entries: list[Entry] = delete_collection(
-            self._registry, kind, info.selector(kind), options, _write_options(info)
+            self._registry, kind, info.selector(kind), options, _write_options(request)
         )
         return Answer(HTTPStatus.OK, presentation.many(entries, {"resourceVersion": str(version)}))
 
 
-def _write_options(info: RequestInfo) -> WriteOptions:
+def _write_options(request: Request) -> WriteOptions:
+    info = request.info
     dry_run = info.query.get("dryRun", "")
     if dry_run not in {"", "All"}:
         raise bad_request(f'Invalid value: "{dry_run}": dryRun must be All')
@@ -306,9 +310,15 @@ def _write_options(info: RequestInfo) -> WriteOptions:
     return WriteOptions(
         dry_run=bool(dry_run),
         field_validation=validation,
-        manager=info.query.get("fieldManager") or "unknown",
+        manager=info.query.get("fieldManager") or _name_in(request.user_agent) or "unknown",
         force=info.flag("force"),
     )
+
+
+def _name_in(user_agent: str) -> str:
+    """Return what a client calls itself, without its version: who writes, where no fieldManager is given."""
+    name = "".join(filter(str.isprintable, user_agent.partition("/")[0]))
+    return name.encode()[:_LONGEST_MANAGER].decode(errors="ignore")
 
 
 def _check_patch_options(info: RequestInfo, patch_type: str) -> None:

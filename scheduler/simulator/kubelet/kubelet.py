@@ -27,6 +27,7 @@ from scheduler.simulator.kubelet.pod_status import (
     ended_status,
     restarted_status,
     running_status,
+    stopped_status,
 )
 
 if TYPE_CHECKING:
@@ -240,8 +241,12 @@ class Kubelet(QueueController):
 
     def _remove(self, uid: str) -> None:
         pod = self._pods.get(uid)
-        if pod is not None:
-            self.store.remove(pod, grace_period_seconds=0)
+        if pod is None:
+            return
+        # Of others the same write would be seen for a moment only, before they are gone.
+        if pod["metadata"].get("finalizers") and not has_ended(pod):
+            pod = self.store.change(pod, {"status": stopped_status(pod, self.store.timestamp())}, "status")
+        self.store.remove(pod, grace_period_seconds=0)
 
     def _release(self, uid: str) -> None:
         """Give back what a pod held."""

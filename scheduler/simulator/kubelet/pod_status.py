@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
 
 _RUNNING: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+_TERMINATED: Final = 128 + 15  # the exit code of a process that SIGTERM ended
 _READY: Final = frozenset({"Ready", "ContainersReady"})
 
 
@@ -57,6 +58,11 @@ def ended_status(pod: Object, exit_codes: Sequence[int], now: str) -> Object:
             for status, code in zip(_containers(pod), exit_codes, strict=True)
         ],
     }
+
+
+def stopped_status(pod: Object, now: str) -> Object:
+    """Return the status of a pod that was deleted, and whose containers were told to stop and did, or never began."""
+    return ended_status(pod, [_TERMINATED] * len(_containers(pod)), now) | {"phase": "Failed"}
 
 
 def backoff_status(pod: Object, exit_codes: Sequence[int], now: str) -> Object:
