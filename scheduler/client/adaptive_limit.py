@@ -5,9 +5,9 @@ from __future__ import annotations
 _QUEUED_TIMES = 2.0
 _QUEUED_SECONDS = 0.005
 _FORGETTING = 1.0002
-"""By how much the quickest answer counts as slower with each answer after it."""
-_FORGETTING_AT_THE_LEAST = 1.02
-"""Likewise while so little is under way that what is slow is not slow by it: others keep the server busy."""
+"""By how much the quickest answer counts as slower with each answer after it: the server, or the way to it, may be another."""
+_LEARNING = 0.05
+"""The share of a new answer in what is quick, while so little is under way that others make the server slow, not it."""
 
 
 class AdaptiveLimit:
@@ -33,7 +33,7 @@ class AdaptiveLimit:
         self._maximum = float(maximum)
         self._slow_seconds = slow_seconds
         self._shrunk_at = float("-inf")
-        self._quickest_seconds = float("inf")  # of late
+        self._quick_seconds = float("inf")  # of late
         self._is_new = True  # nothing has queued yet
 
     @property
@@ -50,9 +50,11 @@ class AdaptiveLimit:
             all_used: whether the limit held anything back; one that nobody reaches does not grow.
         """
         seconds = now - started
-        # What was quickest long ago is forgotten little by little: the server, or the way to it, may be another.
-        forgetting = _FORGETTING if self._value > self._initial else _FORGETTING_AT_THE_LEAST
-        self._quickest_seconds = min(seconds, self._quickest_seconds * forgetting)
+        quick = self._quick_seconds
+        if self._value <= self._initial and not self._is_new:
+            self._quick_seconds += _LEARNING * (seconds - quick)
+        else:
+            self._quick_seconds = min(seconds, quick * _FORGETTING)
         if seconds > self._slow_seconds:
             self._shrink(0.7, started, now)
         elif self._queues(seconds):
@@ -63,7 +65,7 @@ class AdaptiveLimit:
 
     def _queues(self, seconds: float) -> bool:
         """Say whether an answer that took so long had to wait for others."""
-        return seconds > _QUEUED_TIMES * self._quickest_seconds + _QUEUED_SECONDS
+        return seconds > _QUEUED_TIMES * self._quick_seconds + _QUEUED_SECONDS
 
     def overloaded(self, *, started: float, now: float) -> None:
         """Take note that the server said it has too much to do, or did not answer in time."""
