@@ -23,7 +23,7 @@ from scheduler.framework import (
     WaitForEvent,
 )
 from scheduler.framework.long_work import AtOnce
-from scheduler.framework.preemption import Preemptions, VictimReview
+from scheduler.framework.preemption import NominatedPods, Preemptions, VictimReview
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +51,7 @@ OFFLINE: Mapping[type, object] = {
     Clock: SystemClock(),
     ClusterObjects: TableObjects(_SHARED.cache.table),
     LongWork: AtOnce(),
+    NominatedPods: _SHARED.nominator,
     WaitForEvent: _SHARED.bus,
     PodBinder: NoBinder(),
     Preemptions: NoPreemptions(),

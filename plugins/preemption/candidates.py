@@ -19,13 +19,16 @@ from scheduler.framework.diagnosis import FEASIBLE, NARROWED, NOT_EXAMINED
 from scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from plugins.preemption.disruption_budgets import DisruptionBudgets
     from scheduler.framework import CycleState, Diagnosis
-    from scheduler.framework.preemption import PreemptionDryRun
+    from scheduler.framework.preemption import PreemptionDryRun, VictimLimit
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot
+
+    Choice = Callable[[int], Sequence[PodInfo] | Status]
+    """Row -> the pods of that node that may have to leave, or why there is none."""
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 VICTIMS_ARE_LEAVING: Final = "not eligible due to a terminating pod on the nominated node."
@@ -60,10 +63,16 @@ class Search:
         return f"0/{n_nodes} nodes are available: {told}."
 
 
-def why_not_eligible(pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis) -> str:
+def why_not_eligible(
+    pod: PodInfo,
+    snapshot: Snapshot,
+    diagnosis: Diagnosis,
+    waits_for: Callable[[PodInfo], bool] | None = None,
+) -> str:
     """Return why a pod may not preempt now; "" if it may.
 
-    While victims of an earlier preemption are still leaving the node the pod is nominated to, it waits for them.
+    While victims of an earlier preemption are still leaving the node the pod is nominated to, it waits for them;
+    `waits_for` tells them from other pods there; where it is left out, they are preempted pods of lower priority.
     """
     if pod.pod.spec.preemption_policy == "Never":
         return NEVER
@@ -75,7 +84,11 @@ def why_not_eligible(pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis) -> 
     hopeless = diagnosis.rejected_by[row] == NOT_EXAMINED and diagnosis.pre_filter_status is None
     if hopeless or (found is not None and found[1].code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
         return ""
-    leaving = any(other.priority < pod.priority and _was_preempted(other) for other in snapshot.pods_on(row))
+    there = snapshot.pods_on(row)
+    if waits_for is not None:
+        leaving = any(map(waits_for, there))
+    else:
+        leaving = any(other.priority < pod.priority and _was_preempted(other) for other in there)
     return VICTIMS_ARE_LEAVING if leaving else ""
 
 
@@ -112,10 +125,13 @@ def search(
     budgets: DisruptionBudgets,
     nominated: Mapping[int, Sequence[PodInfo]],
     enough: int,
+    choice: Choice | None = None,
+    limit: VictimLimit | None = None,
 ) -> Generator[None, None, Search]:
     """Try nodes in the order given, until there are enough candidates and one of them breaks no budget.
 
-    In steps, for `LongWork`.
+    In steps, for `LongWork`. `choice` says who may have to leave a node, pods of lower priority where it is left out;
+    `limit` what must hold beside Filter.
 
     Raises:
         PluginError: a Filter failed as a whole.
@@ -125,9 +141,12 @@ def search(
     harmful: list[Candidate] = []
     todo, most = list(rows), max(enough, 1)
     together = min(most, _ROWS_TOGETHER)
+    choice = _lower_priority(pod, snapshot) if choice is None else choice
     for start in range(0, len(todo), together):
         several = todo[start : start + together]
-        tried = yield from _tried(dry_run, state, pod, snapshot, several, budgets, nominated, found)
+        tried = yield from _tried(
+            dry_run, state, pod, snapshot, several, budgets, nominated, found, choice, limit
+        )
         for candidate in tried:
             (harmful if candidate.violations else kind).append(candidate)
             if kind and len(kind) + len(harmful) >= enough:
@@ -135,6 +154,13 @@ def search(
                 return found
     found.candidates = kind + harmful[:most]
     return found
+
+
+def _lower_priority(pod: PodInfo, snapshot: Snapshot) -> Choice:
+    def choose(row: int) -> Sequence[PodInfo] | Status:
+        return [other for other in snapshot.pods_on(row) if other.priority < pod.priority] or _NO_VICTIMS
+
+    return choose
 
 
 def _tried(
@@ -146,20 +172,22 @@ def _tried(
     budgets: DisruptionBudgets,
     nominated: Mapping[int, Sequence[PodInfo]],
     found: Search,
+    choice: Choice,
+    limit: VictimLimit | None,
 ) -> Generator[None, None, list[Candidate]]:
     violating: dict[int, frozenset[str]] = {}
     removable: dict[int, list[PodInfo]] = {}
     for number, row in enumerate(rows, start=1):
         if number % _ROWS_A_STEP == 0:
             yield
-        victims = by_importance(other for other in snapshot.pods_on(row) if other.priority < pod.priority)
-        if not victims:
-            found.refusals[row] = _NO_VICTIMS
+        victims = choice(row)
+        if isinstance(victims, Status):
+            found.refusals[row] = victims
             continue
-        protected, others = split(victims, budgets)
+        protected, others = split(by_importance(victims), budgets)
         violating[row] = frozenset(victim.uid for victim in protected)
         removable[row] = protected + others  # who is protected comes back first
-    tried = yield from dry_run.steps(state, pod, snapshot, removable, nominated)
+    tried = yield from dry_run.steps(state, pod, snapshot, removable, nominated, limit)
     candidates = []
     for row, result in tried.items():
         if isinstance(result, Status):

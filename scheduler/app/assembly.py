@@ -35,7 +35,7 @@ from scheduler.framework import (
     WaitingPods,
 )
 from scheduler.framework.long_work import AtOnce
-from scheduler.framework.preemption import Preemptions, VictimReview
+from scheduler.framework.preemption import NominatedPods, Preemptions, VictimReview
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.wasm.library import GuestLibrary
@@ -122,6 +122,7 @@ class Parts(Shared):
             ClusterObjects: TableObjects(self.cache.table),
             HttpGet: self.web,
             LongWork: AtOnce(),
+            NominatedPods: self.nominator,
             PodActivator: self.bus,
             Preemptions: NoPreemptions(),
             Sleep: LoopSleep(),

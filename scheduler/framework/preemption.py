@@ -10,12 +10,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
+
+
+class VictimLimit(Protocol):
+    """What must hold beside Filter for a pod to come to a node whose pods have left.
+
+    The state is the one that the plugin's `add_pods` and `remove_pods` were told of the pods in.
+    """
+
+    def refusal(self, state: CycleState, row: int) -> Status | None:
+        """Return why the pod may not come though all removable pods of the node have left; None if it may."""
+        ...
+
+    def allows(self, state: CycleState, row: int) -> bool:
+        """Say whether the pods that were given back to the node may be there beside the pod."""
+        ...
 
 
 @runtime_checkable
@@ -29,6 +44,7 @@ class PreemptionDryRun(Protocol):
         snapshot: Snapshot,
         removable: Mapping[int, Sequence[PodInfo]],
         nominated: Mapping[int, Sequence[PodInfo]],
+        limit: VictimLimit | None = None,
     ) -> Mapping[int, Status | tuple[PodInfo, ...]]:
         """Take all removable pods away, then give back, one after another, each that the pod fits beside.
 
@@ -38,6 +54,7 @@ class PreemptionDryRun(Protocol):
             snapshot: the cluster.
             removable: row -> pods of that node, in the order in which they are to be given back.
             nominated: row -> other pods of equal or higher priority that are expected there soon.
+            limit: what must hold beside Filter, if anything.
 
         Returns:
             Row -> the pods that had to stay away, in the order given, or why the pod does not fit even without all.
@@ -51,6 +68,7 @@ class PreemptionDryRun(Protocol):
         snapshot: Snapshot,
         removable: Mapping[int, Sequence[PodInfo]],
         nominated: Mapping[int, Sequence[PodInfo]],
+        limit: VictimLimit | None = None,
     ) -> Generator[None, None, Mapping[int, Status | tuple[PodInfo, ...]]]:
         """Do the same in steps, for `LongWork`."""
         ...
@@ -68,6 +86,15 @@ class VictimReview(Protocol):
         Raises:
             SchedulerError: an extender that is needed failed.
         """
+        ...
+
+
+@runtime_checkable
+class NominatedPods(Protocol):
+    """The pending pods that are expected on some node soon, of any priority."""
+
+    def pods(self) -> Iterator[PodInfo]:
+        """Yield them; nothing may change until the last was taken."""
         ...
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from scheduler.framework.cycle_state import CycleState
+    from scheduler.framework.preemption import VictimLimit
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.filtering import Filtering
     from scheduler.snapshot import Snapshot
@@ -38,24 +39,36 @@ class DryRun:
         """Set once the profile is built: the plugin that asks is part of it."""
 
     def dry_run(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, removable: Pods, nominated: Pods
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        removable: Pods,
+        nominated: Pods,
+        limit: VictimLimit | None = None,
     ) -> Found:
         """Find who must go; see `PreemptionDryRun.dry_run`.
 
         Raises:
             PluginError: a plugin failed as a whole.
         """
-        return at_once(self.steps(state, pod, snapshot, removable, nominated))
+        return at_once(self.steps(state, pod, snapshot, removable, nominated, limit))
 
     def steps(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, removable: Pods, nominated: Pods
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        removable: Pods,
+        nominated: Pods,
+        limit: VictimLimit | None = None,
     ) -> Generator[None, None, Found]:
         """Find who must go, in steps; raises as `dry_run`."""
         assert self.filtering is not None, "asked before the profile was built"
         found: dict[int, Status | tuple[PodInfo, ...]] = {}
         for together in self.filtering.apart(state, pod, list(removable)):
             group = {row: removable[row] for row in together}
-            tried = yield from _try(self.filtering, state.clone(), pod, snapshot, group, nominated)
+            tried = yield from _try(self.filtering, state.clone(), pod, snapshot, group, nominated, limit)
             found.update(tried)
             yield
         return found
@@ -68,6 +81,7 @@ def _try(
     snapshot: Snapshot,
     removable: Pods,
     nominated: Pods,
+    limit: VictimLimit | None,
 ) -> Generator[None, None, Found]:
     gone = _pairs(removable)
     expected = {row: nominated[row] for row in removable if row in nominated}
@@ -79,6 +93,11 @@ def _try(
     diagnosis = Diagnosis.blank(snapshot.n_nodes)
     rows = np.array(sorted(removable), dtype=np.intp)
     fits = set(filtering.passing(state, pod, what_if, diagnosis, rows=rows, nominated=expected).tolist())
+    refusals = {row: _refusal(diagnosis, row) for row in removable if row not in fits}
+    if limit is not None:
+        told = {row: limit.refusal(state, row) for row in fits}
+        refusals |= {row: refusal for row, refusal in told.items() if refusal is not None}
+        fits.difference_update(refusals)
     victims: dict[int, list[PodInfo]] = {row: [] for row in fits}
     for turn in range(max((len(removable[row]) for row in fits), default=0)):
         # One pod comes back to each node; where the preemptor does not fit beside it, it goes again.
@@ -88,6 +107,8 @@ def _try(
         rows = np.array([row for row, _ in back], dtype=np.intp)
         trial = Diagnosis.blank(snapshot.n_nodes)
         passing = set(filtering.passing(state, pod, what_if, trial, rows=rows, nominated=expected).tolist())
+        if limit is not None:
+            passing = {row for row in passing if limit.allows(state, row)}
         again = [(row, victim) for row, victim in back if row not in passing]
         if again:
             what_if.remove(again)
@@ -95,7 +116,6 @@ def _try(
         for row, victim in again:
             victims[row].append(victim)
         yield
-    refusals = {row: _refusal(diagnosis, row) for row in removable if row not in fits}
     return {**refusals, **{row: tuple(its) for row, its in victims.items()}}
 
 

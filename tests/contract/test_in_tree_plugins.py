@@ -12,6 +12,7 @@ from scheduler.cycle.profiles import Profiles
 from scheduler.framework import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.long_work import AtOnce
 from scheduler.runtime.dry_run import DryRun
+from scheduler.state.nominator import Nominator
 from scheduler.testing.contract import CHECKS, subject
 from tests import virtual_time
 from tests.manual_clock import ManualClock
@@ -32,6 +33,7 @@ class NowhereBinder:
 CAPABILITIES = {
     "binder": NowhereBinder(),
     "dry_run": DryRun(),
+    "nominated": Nominator(),
     "preemptions": NoPreemptions(),
     "review": ExtenderReview(Profiles()),
     "work": AtOnce(),

@@ -1,0 +1,113 @@
+"""What all who preempt do alike: look for room, ask the extenders, and have the victims told to leave.
+
+Who would have to leave is tried on the cluster as it is; the choice is carried out in the background, and until that
+is done the pod is not tried again.
+
+Source:
+    kube-scheduler v1.36, framework/preemption/preemption.go, Evaluator.Preempt.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from plugins.preemption.disruption_budgets import BUDGETS
+from plugins.preemption.ranking import Candidate, best, by_importance
+from scheduler.errors import SchedulerError
+from scheduler.framework import Code, Needs, PostFilterPlugin, PostFilterResult, PreEnqueuePlugin, Status
+from scheduler.framework.preemption import REPORT, PreemptionReport
+from scheduler.framework.status import SUCCESS
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from plugins.preemption.candidates import Search
+    from scheduler.framework import CycleState, Diagnosis, LongWork
+    from scheduler.framework.preemption import Preemptions, VictimReview
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
+
+NEEDS: Final = Needs(kinds=frozenset({BUDGETS}), rights=frozenset({"delete v1/pods"}))
+"""What preempting takes."""
+
+_WAITING = "waiting for the preemption for this pod to be finished"
+
+
+class Preempting(PreEnqueuePlugin, PostFilterPlugin):
+    """Makes room; who may have to leave is for the plugin to say."""
+
+    def __init__(self, review: VictimReview, preemptions: Preemptions, work: LongWork) -> None:
+        self._review = review
+        self._preemptions = preemptions
+        self._work = work
+
+    @abstractmethod
+    def why_not_eligible(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> str:
+        """Return why the pod may not preempt now; "" if it may."""
+
+    @abstractmethod
+    def search(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> Generator[None, None, Search]:
+        """Look for nodes that would run the pod without some of their pods, in steps."""
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        if self._preemptions.is_running(pod.uid):
+            return Status.unschedulable(_WAITING, resolvable=False)
+        return None
+
+    async def post_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        self._preemptions.attempted()
+        why_not = self.why_not_eligible(state, pod, snapshot, diagnosis)
+        if why_not:
+            return _nothing(why_not)
+        found = await self._work.done(self.search(state, pod, snapshot, diagnosis))
+        chosen = best(found.candidates)
+        state.write(REPORT, _report(found.candidates, chosen))
+        if not found.candidates:
+            return _not_found(found, snapshot.n_nodes)
+        try:
+            reviewed = await self._reviewed(pod, snapshot, found.candidates)
+        except SchedulerError as error:
+            return PostFilterResult(Status.failed(f"preemption: {error}", error))
+        if reviewed is not found.candidates:
+            chosen = best(reviewed)
+        if not chosen:
+            return _nothing("no candidate node for preemption")
+        node_name = snapshot.name_of(chosen[0].row)
+        self._preemptions.start(pod, node_name, chosen[0].victims, self.name)
+        return PostFilterResult(SUCCESS, node_name)
+
+    async def _reviewed(
+        self, pod: PodInfo, snapshot: Snapshot, candidates: Sequence[Candidate]
+    ) -> Sequence[Candidate]:
+        victims = {candidate.row: (candidate.victims, candidate.violations) for candidate in candidates}
+        left = await self._review.review(pod, snapshot, victims)
+        if left is victims:
+            return candidates
+        return [
+            Candidate(row, tuple(by_importance(pods)), violations) for row, (pods, violations) in left.items()
+        ]
+
+
+def _nothing(reason: str, *, nominated_node_name: str | None = None) -> PostFilterResult:
+    return PostFilterResult(Status.unschedulable(f"preemption: {reason}"), nominated_node_name)
+
+
+def _not_found(found: Search, n_nodes: int) -> PostFilterResult:
+    failed = next((status for status in found.refusals.values() if status.code is Code.ERROR), None)
+    if failed is not None:
+        return PostFilterResult(Status.failed(f"preemption: {failed.message}", failed.error))
+    return _nothing(found.message(n_nodes), nominated_node_name="")
+
+
+def _report(candidates: Sequence[Candidate], chosen: Sequence[Candidate]) -> PreemptionReport:
+    return PreemptionReport(
+        {candidate.row: (candidate.victims, candidate.violations) for candidate in candidates},
+        [candidate.row for candidate in chosen],
+    )
