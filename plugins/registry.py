@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from plugins.capacity_scheduling.capacity_scheduling import CapacityScheduling
 from plugins.default_binder import DefaultBinder
 from plugins.dynamic_resources.plugin import DynamicResources
 from plugins.image_locality import ImageLocality
@@ -61,6 +62,7 @@ _ALL: tuple[type[Plugin], ...] = (
     # Not in the default profile.
     NetworkTraffic,
     NodeLoad,
+    CapacityScheduling,
 )
 
 IN_TREE: Mapping[str, type[Plugin]] = MappingProxyType({plugin.name: plugin for plugin in _ALL})

@@ -91,6 +91,10 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
         claim("to-be-made", class_name="made", storage="5Gi"),
     )
     table.watch_kind("v1/services")["default/web"] = {"spec": {"selector": _WEB}}
+    table.watch_kind("scheduling.x-k8s.io/v1alpha1/elasticquotas")["default/team"] = {
+        "metadata": {"name": "team", "namespace": "default"},
+        "spec": {"min": {"cpu": "1k", "memory": "1Ti", "ephemeral-storage": "1Ti", "nvidia.com/gpu": 99}},
+    }
     watch_devices(
         table,
         device_class("gpu", extended_resource="example.com/gpu"),

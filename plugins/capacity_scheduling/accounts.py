@@ -1,0 +1,78 @@
+"""What one attempt knows of the quotas, and what would be in use if pods left a node or came to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from plugins.capacity_scheduling.quotas import add, exceeds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Self
+
+    from plugins.capacity_scheduling.quotas import Quota
+    from scheduler.objects.pod import PodInfo
+
+_NOTHING: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """The quotas, what is in use, and what one pod asks for; amounts are milliCPU, bytes or counts by resource.
+
+    Attributes:
+        quotas: namespace -> its quota.
+        guaranteed: the sum of their min.
+        used: namespace -> what its pods take.
+        total: what those of all namespaces with a quota take.
+        request: what the pod asks for.
+        in_quota: that, and what is promised to other pods of its namespace of no lower priority.
+        in_all: that, and what is promised to pods of other namespaces that are not over their min.
+        changed: row -> namespace -> what pods that came to that node take more, or those that left it less.
+    """
+
+    quotas: Mapping[str, Quota]
+    guaranteed: Mapping[str, int]
+    used: Mapping[str, Mapping[str, int]]
+    total: Mapping[str, int]
+    request: Mapping[str, int]
+    in_quota: Mapping[str, int]
+    in_all: Mapping[str, int]
+    changed: dict[int, dict[str, dict[str, int]]] = field(default_factory=dict)
+
+    def clone(self) -> Self:
+        copied = {
+            row: {namespace: dict(amounts) for namespace, amounts in its.items()}
+            for row, its in self.changed.items()
+        }
+        return replace(self, changed=copied)
+
+    def count(self, pods: Iterable[tuple[int, PodInfo]], sign: int) -> None:
+        """Count (row, pod) pairs as if they came, or with a sign of -1 left; those without a quota do not matter."""
+        for row, pod in pods:
+            if pod.namespace in self.quotas:
+                its = self.changed.setdefault(row, {})
+                add(its.setdefault(pod.namespace, {}), pod.resources.taken, sign)
+
+    def used_by(self, namespace: str, row: int | None = None) -> Mapping[str, int]:
+        """Return what a namespace takes, as it would be after what changed on one row."""
+        used = self.used.get(namespace, _NOTHING)
+        changed = None if row is None else self.changed.get(row, {}).get(namespace)
+        return used if changed is None else _sum(used, changed)
+
+    def over_max(self, namespace: str, more: Mapping[str, int], row: int | None = None) -> bool:
+        """Whether a namespace would have more than its max with more in use."""
+        return self.quotas[namespace].over_max(self.used_by(namespace, row), more)
+
+    def over_guaranteed(self, more: Mapping[str, int], row: int | None = None) -> bool:
+        """Whether all namespaces together would have more than the sum of min with more in use."""
+        changed = [] if row is None else self.changed.get(row, {}).values()
+        return exceeds(_sum(self.total, more, *changed), self.guaranteed)
+
+
+def _sum(first: Mapping[str, int], *others: Mapping[str, int]) -> dict[str, int]:
+    total = dict(first)
+    for amounts in others:
+        add(total, amounts)
+    return total

@@ -1,0 +1,229 @@
+"""Namespaces share a cluster by ElasticQuotas: each is sure of its min, may borrow up to its max, and takes its own back.
+
+A namespace takes its min back by preempting pods of those that borrowed, whatever their priority; beyond its min it
+preempts pods of its own namespace of lower priority only.
+
+Source:
+    scheduler-plugins, pkg/capacityscheduling/capacity_scheduling.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from plugins.capacity_scheduling.accounts import Accounts
+from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS, Quotas, add
+from plugins.capacity_scheduling.usage import Usage
+from plugins.preemption.candidates import rows_to_try, search, why_not_eligible
+from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
+from plugins.preemption.preempting import NEEDS, Preempting
+from plugins.preemption.ranking import by_importance
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    LongWork,
+    Needs,
+    PreFilterPlugin,
+    Status,
+)
+from scheduler.framework.preemption import (  # noqa: TC001  # the constructor's types are read
+    NominatedPods,
+    PreemptionDryRun,
+    Preemptions,
+    VictimReview,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from plugins.preemption.candidates import Choice, Search
+    from scheduler.framework import CycleState, Diagnosis
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
+
+_ACCOUNTS: Final = "CapacityScheduling"
+_MAX_EXCEEDED = Status.unschedulable("global quota max exceeded")
+
+
+class CapacityScheduling(PreFilterPlugin, Preempting):
+    """Keeps namespaces within their quotas, and preempts by them, in DefaultPreemption's place.
+
+    What is assumed is on its node in every snapshot at once, so there is nothing to note at Reserve.
+    """
+
+    name = "CapacityScheduling"
+    api_version = 1
+    keeps_rows_apart = True
+    needs = Needs(kinds=NEEDS.kinds | {ELASTIC_QUOTAS}, rights=NEEDS.rights)
+
+    def __init__(
+        self,
+        *,
+        dry_run: PreemptionDryRun,
+        review: VictimReview,
+        preemptions: Preemptions,
+        nominated: NominatedPods,
+        work: LongWork,
+    ) -> None:
+        super().__init__(review, preemptions, work)
+        self._dry_run = dry_run
+        self._nominated = nominated
+        self._budgets = DisruptionBudgets()
+        self._quotas = Quotas()
+        self._usage = Usage()
+
+    def events(self) -> Sequence[EventWithHint]:
+        deleted = ClusterEvent(EventResource.POD, ActionType.DELETE)
+        quota = ClusterEvent(EventResource.ELASTIC_QUOTA, ActionType.ALL)
+        return (EventWithHint(deleted), EventWithHint(quota))
+
+    # PreFilter.
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
+        accounts = self._accounts(pod, snapshot)
+        state.write(_ACCOUNTS, accounts, by_row=True)
+        if pod.namespace not in accounts.quotas:
+            return None
+        rejected = f"Pod {pod.key} is rejected in PreFilter because"
+        if accounts.over_max(pod.namespace, accounts.in_quota):
+            return Status.unschedulable(f"{rejected} ElasticQuota {pod.namespace} is more than Max")
+        if accounts.over_guaranteed(accounts.in_all):
+            return Status.unschedulable(f"{rejected} total ElasticQuota used is more than min")
+        return None
+
+    def _accounts(self, pod: PodInfo, snapshot: Snapshot) -> Accounts:
+        self._quotas.look_at(snapshot.objects(ELASTIC_QUOTAS))
+        quotas = self._quotas.by_namespace
+        if snapshot.changes is None:
+            usage = Usage.of(snapshot, quotas)
+        else:
+            usage = self._usage
+            usage.follow(snapshot, snapshot.changes, quotas)
+        request = pod.resources.requests
+        in_quota, in_all = dict(request), dict(request)
+        if pod.namespace in quotas:
+            for other in self._nominated.pods():
+                quota = quotas.get(other.namespace)
+                if quota is None or other.uid == pod.uid:
+                    continue
+                if other.namespace != pod.namespace:
+                    if not quota.over_min(usage.by_namespace.get(other.namespace, {})):
+                        add(in_all, other.resources.requests)
+                elif other.priority >= pod.priority:
+                    add(in_quota, other.resources.requests)
+                    add(in_all, other.resources.requests)
+        guaranteed, used, total = self._quotas.guaranteed, usage.by_namespace, usage.total
+        return Accounts(quotas, guaranteed, used, total, request, in_quota, in_all)
+
+    def add_pods(
+        self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        state.mutable(_ACCOUNTS, Accounts).count(added, 1)
+
+    def remove_pods(
+        self, state: CycleState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        state.mutable(_ACCOUNTS, Accounts).count(removed, -1)
+
+    # PostFilter.
+
+    def why_not_eligible(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> str:
+        if _ACCOUNTS not in state:  # PreFilter of another plugin gave the pod up before
+            return "not eligible due to failed to read from cycleState"
+        accounts = state.read(_ACCOUNTS, Accounts)
+        borrows = _borrows(accounts, pod)
+
+        def waits_for(other: PodInfo) -> bool:
+            return other.is_terminating and _may_leave(accounts, pod, other, borrows=borrows)
+
+        return why_not_eligible(pod, snapshot, diagnosis, waits_for)
+
+    def search(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> Generator[None, None, Search]:
+        rows = rows_to_try(diagnosis).tolist()
+        self._budgets.look_at(snapshot.objects(BUDGETS))
+        return search(
+            self._dry_run,
+            state,
+            pod,
+            snapshot,
+            rows,
+            budgets=self._budgets,
+            nominated=state.nominated,
+            enough=len(rows),
+            choice=_choice(state.read(_ACCOUNTS, Accounts), pod, snapshot),
+            limit=_WithinQuotas(pod.namespace),
+        )
+
+
+def _borrows(accounts: Accounts, pod: PodInfo) -> bool:
+    """Whether the pod takes its namespace beyond its min; one without a quota never does."""
+    quota = accounts.quotas.get(pod.namespace)
+    return quota is not None and quota.over_min_with(accounts.used_by(pod.namespace), accounts.in_quota)
+
+
+def _may_leave(
+    accounts: Accounts, pod: PodInfo, other: PodInfo, *, borrows: bool, gone: Mapping[str, int] | None = None
+) -> bool:
+    """Whether another pod may have to leave for a pod; `gone` is what already leaves of its namespace."""
+    quota = accounts.quotas.get(other.namespace)
+    if pod.namespace not in accounts.quotas:
+        return quota is None and other.priority < pod.priority
+    if quota is None:
+        return False
+    if other.namespace == pod.namespace:
+        return borrows and other.priority < pod.priority
+    if borrows:
+        return False
+    used = dict(accounts.used_by(other.namespace))
+    add(used, gone or {}, -1)
+    return quota.over_min(used)
+
+
+def _choice(accounts: Accounts, pod: PodInfo, snapshot: Snapshot) -> Choice:
+    """Return who may have to leave a node: of a namespace that has borrowed no more than that, least important first."""
+    borrows = _borrows(accounts, pod)
+
+    def choose(row: int) -> Sequence[PodInfo] | Status:
+        gone: dict[str, dict[str, int]] = {}
+        victims = []
+        for other in reversed(by_importance(snapshot.pods_on(row))):
+            its = gone.setdefault(other.namespace, {})
+            if _may_leave(accounts, pod, other, borrows=borrows, gone=its):
+                victims.append(other)
+                add(its, other.resources.taken)
+        if victims:
+            return victims
+        told = f"No victims found on node {snapshot.name_of(row)} for preemptor pod {pod.name}"
+        return Status.unschedulable(told, resolvable=False)
+
+    return choose
+
+
+class _WithinQuotas:
+    """Fulfils `VictimLimit`: preempting keeps the pod's namespace within its max, and all within the sum of min."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+
+    def refusal(self, state: CycleState, row: int) -> Status | None:
+        accounts = state.read(_ACCOUNTS, Accounts)
+        return None if self._holds(accounts, row, accounts.request, accounts.request) else _MAX_EXCEEDED
+
+    def allows(self, state: CycleState, row: int) -> bool:
+        accounts = state.read(_ACCOUNTS, Accounts)
+        return self._holds(accounts, row, accounts.in_quota, accounts.in_all)
+
+    def _holds(
+        self, accounts: Accounts, row: int, in_quota: Mapping[str, int], in_all: Mapping[str, int]
+    ) -> bool:
+        if self._namespace not in accounts.quotas:
+            return True
+        return not (
+            accounts.over_max(self._namespace, in_quota, row) or accounts.over_guaranteed(in_all, row)
+        )

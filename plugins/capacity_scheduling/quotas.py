@@ -1,0 +1,149 @@
+"""ElasticQuotas: what a namespace is sure of, what it may have at most, and when an amount is more than that.
+
+Source:
+    scheduler-plugins, pkg/capacityscheduling/elasticquota.go.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from scheduler.errors import ObjectError
+from scheduler.objects.quantity import parse_quantity
+from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
+from scheduler.snapshot import Objects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+logger = logging.getLogger(__name__)
+
+ELASTIC_QUOTAS: Final = "scheduling.x-k8s.io/v1alpha1/elasticquotas"
+
+_ALWAYS_COMPARED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+
+Amounts = dict[str, str | int | float]
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    namespace: str = ""
+    name: str = ""
+    creation_timestamp: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    min: Amounts | None = None
+    max: Amounts | None = None
+
+
+class ElasticQuota(msgspec.Struct, frozen=True):
+    """The object, as far as it is read."""
+
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What one namespace may have: resource -> milliCPU, bytes or a count.
+
+    Attributes:
+        min: what it is sure of; a resource that is missing is 0.
+        max: what it may have at most; None is no limit. Of cpu, memory and ephemeral-storage a missing one is 0, of
+            any other no limit.
+    """
+
+    min: Mapping[str, int]
+    max: Mapping[str, int] | None
+
+    def over_max(self, used: Mapping[str, int], more: Mapping[str, int]) -> bool:
+        """Whether that much in use, and more, is beyond max; other resources than cpu, memory and ephemeral-storage count if more of them is asked for."""
+        if self.max is None:
+            return False
+        limit = self.max
+        return any(
+            more.get(name, 0) + used.get(name, 0) > limit.get(name, 0)
+            for name in _compared(more)
+            if name in _ALWAYS_COMPARED or name in limit
+        )
+
+    def over_min_with(self, used: Mapping[str, int], more: Mapping[str, int]) -> bool:
+        """Whether that much in use, and more, is beyond min; as `over_max`, but what is missing is 0."""
+        return any(more.get(name, 0) + used.get(name, 0) > self.min.get(name, 0) for name in _compared(more))
+
+    def over_min(self, used: Mapping[str, int]) -> bool:
+        """Whether that much in use is beyond min, in any resource: the namespace has borrowed."""
+        return exceeds(used, self.min)
+
+
+def exceeds(used: Mapping[str, int], limit: Mapping[str, int]) -> bool:
+    """Whether an amount is beyond a limit, in which what is missing is 0."""
+    return any(used.get(name, 0) > limit.get(name, 0) for name in _compared(used))
+
+
+def _compared(amounts: Mapping[str, int]) -> Iterable[str]:
+    return (*_ALWAYS_COMPARED, *(name for name in amounts if name not in _ALWAYS_COMPARED))
+
+
+class Quotas:
+    """The quota of each namespace that has one: of several ElasticQuotas the oldest holds.
+
+    Attributes:
+        by_namespace: namespace -> its quota; another mapping after every change.
+        guaranteed: resource -> what all together are sure of.
+    """
+
+    def __init__(self) -> None:
+        self.by_namespace: Mapping[str, Quota] = {}
+        self.guaranteed: Mapping[str, int] = {}
+        self._objects = Objects()
+        self._changes = 0
+
+    def look_at(self, objects: Objects) -> None:
+        """Read the objects, if any of them changed; one that cannot be understood is logged and left out."""
+        if objects is self._objects and objects.changes == self._changes:
+            return
+        self._objects, self._changes = objects, objects.changes
+        oldest: dict[str, tuple[tuple[str, str], Quota]] = {}
+        for key in objects:
+            try:
+                found = objects.typed(ElasticQuota, key)
+                assert found is not None, f"{key} was there"
+                quota = Quota(_amounts(found.spec.min) or {}, _amounts(found.spec.max))
+            except (ObjectError, ValueError) as error:
+                logger.warning("ElasticQuota cannot be understood", extra={"quota": key, "error": str(error)})
+                continue
+            namespace, age = key.partition("/")[0], (found.metadata.creation_timestamp, key)
+            known = oldest.get(namespace)
+            if known is None or age < known[0]:
+                oldest[namespace] = age, quota
+        self.by_namespace = {namespace: quota for namespace, (_, quota) in oldest.items()}
+        guaranteed: dict[str, int] = {}
+        for quota in self.by_namespace.values():
+            add(guaranteed, quota.min)
+        self.guaranteed = guaranteed
+
+
+def _amounts(given: Amounts | None) -> dict[str, int] | None:
+    """Return amounts as integers; None stays what it is.
+
+    Raises:
+        ValueError: one is no quantity.
+    """
+    if given is None:
+        return None
+    quantities = {name: parse_quantity(str(amount)) for name, amount in given.items()}
+    return {
+        name: quantity.milli_value() if name == CPU else quantity.value()
+        for name, quantity in quantities.items()
+    }
+
+
+def add(total: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:
+    """Add amounts to a total, or take them off with a sign of -1."""
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + sign * amount

@@ -1,0 +1,91 @@
+"""What the pods of each namespace take of the nodes, counted again only on nodes whose pods changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plugins.capacity_scheduling.quotas import add
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scheduler.snapshot import Snapshot
+    from scheduler.snapshot.change_log import ChangeLog
+
+    Used = Mapping[str, Mapping[str, int]]
+
+_NOTHING: Mapping[str, int] = {}
+
+
+class Usage:
+    """The requests of the pods on nodes, assumed ones included, by namespace and for all that have a quota together.
+
+    A pod that ended is on no node any more, so it does not count.
+
+    Attributes:
+        by_namespace: namespace -> resource -> milliCPU, bytes or a count; those without a pod may be missing.
+        total: the same of all namespaces that were named.
+    """
+
+    def __init__(self) -> None:
+        self.by_namespace: dict[str, dict[str, int]] = {}
+        self.total: dict[str, int] = {}
+        self._with_quota: Mapping[str, object] = {}
+        self._on_row: list[Used] = []
+        self._changes: ChangeLog | None = None
+        self._seen = 0
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, with_quota: Mapping[str, object]) -> Usage:
+        """Count the pods of a snapshot that is not the cluster as it is: somebody asks what might be."""
+        usage = cls()
+        usage._follow_rows(snapshot, range(snapshot.n_nodes))  # a loop over all nodes, off the pods' way
+        usage._name(with_quota)
+        return usage
+
+    def follow(self, snapshot: Snapshot, changes: ChangeLog, with_quota: Mapping[str, object]) -> None:
+        """Count again what changed since the last time.
+
+        Args:
+            snapshot: the cluster as it is.
+            changes: of that snapshot.
+            with_quota: the namespaces that `total` is about; the same object while they are the same.
+        """
+        rows = changes.since(self._seen) if changes is self._changes else None
+        if rows is None:
+            self.by_namespace, self.total, self._on_row = {}, {}, []
+            rows = range(snapshot.n_nodes)  # all nodes: at first, and where more happened than is remembered
+        self._changes, self._seen = changes, changes.end
+        self._follow_rows(snapshot, {*rows, *range(snapshot.n_nodes, len(self._on_row))})
+        if with_quota is not self._with_quota:
+            self._name(with_quota)
+
+    def _name(self, with_quota: Mapping[str, object]) -> None:
+        self._with_quota, self.total = with_quota, {}
+        for namespace in with_quota:
+            add(self.total, self.by_namespace.get(namespace, _NOTHING))
+
+    def _follow_rows(self, snapshot: Snapshot, rows: Iterable[int]) -> None:
+        """Count rows anew; those that are no more hold nothing."""
+        missing = snapshot.n_nodes - len(self._on_row)
+        self._on_row.extend({} for _ in range(missing))
+        for row in rows:
+            if row < len(self._on_row):
+                found = _on_row(snapshot, row) if row < snapshot.n_nodes else {}
+                self._count(self._on_row[row], -1)
+                self._count(found, 1)
+                self._on_row[row] = found
+        del self._on_row[snapshot.n_nodes :]
+
+    def _count(self, used: Used, sign: int) -> None:
+        for namespace, amounts in used.items():
+            add(self.by_namespace.setdefault(namespace, {}), amounts, sign)
+            if namespace in self._with_quota:
+                add(self.total, amounts, sign)
+
+
+def _on_row(snapshot: Snapshot, row: int) -> Used:
+    used: dict[str, dict[str, int]] = {}
+    for pod in snapshot.pods_on(row):
+        add(used.setdefault(pod.namespace, {}), pod.resources.taken)
+    return used

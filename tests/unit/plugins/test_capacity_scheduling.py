@@ -1,0 +1,434 @@
+"""CapacityScheduling: who is rejected by which quota, who may preempt whom, and what is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from plugins.capacity_scheduling.capacity_scheduling import CapacityScheduling
+from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS
+from plugins.node_resources.fit import NodeResourcesFit
+from plugins.preemption.disruption_budgets import BUDGETS
+from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
+from scheduler.cycle.profiles import Profiles
+from scheduler.framework import ActionType, ClusterEvent, Code, CycleState, Diagnosis, EventResource
+from scheduler.framework.long_work import AtOnce
+from scheduler.framework.preemption import REPORT, PreemptionReport
+from scheduler.objects.decode import decode_pod
+from scheduler.runtime.dry_run import DryRun
+from scheduler.state.cache import Cache
+from scheduler.state.nominator import Nominator
+from tests import virtual_time
+from tests.builders import node, pod, pod_object
+from tests.puppets import framework_of
+from tests.unit.plugins.running import made
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scheduler.framework import Status
+    from scheduler.objects.pod import PodInfo
+
+PLENTY = {"memory": "1Ti", "ephemeral-storage": "1Ti"}
+
+
+def quota(
+    namespace: str,
+    min_: Any = None,
+    max_: Any = None,
+    *,
+    name: str = "q",
+    created: str = "2026-03-01T08:00:00Z",
+) -> dict[str, Any]:
+    """An ElasticQuota; a number is of cpus, with plenty of memory."""
+    spec = {
+        key: {"cpu": str(given), **PLENTY} if isinstance(given, int) else given
+        for key, given in (("min", min_), ("max", max_))
+        if given is not None
+    }
+    return {
+        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": created},
+        "spec": spec,
+    }
+
+
+@dataclass(frozen=True)
+class Started:
+    """What a preemption was begun with."""
+
+    node: str
+    victims: Sequence[str]
+
+
+class Noted(NoPreemptions):
+    def __init__(self) -> None:
+        self.started: list[Started] = []
+
+    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+        assert plugin == "CapacityScheduling"
+        self.started.append(Started(node_name, [victim.key for victim in victims]))
+
+
+@dataclass
+class World:
+    """A cluster with quotas, and the plugin beside NodeResourcesFit."""
+
+    quotas: Sequence[Mapping[str, Any]] = ()
+    pods: Sequence[PodInfo] = ()
+    nodes: Sequence[str] = ("n",)
+    cpu: str = "4"
+    cache: Cache = field(default_factory=Cache)
+    nominator: Nominator = field(default_factory=Nominator)
+    preemptions: Noted = field(default_factory=Noted)
+
+    def __post_init__(self) -> None:
+        self.budgets = self.cache.table.watch_kind(BUDGETS)
+        self.objects = self.cache.table.watch_kind(ELASTIC_QUOTAS)
+        for each in self.quotas:
+            self.apply(each)
+        for name in self.nodes:
+            self.cache.add_node(node(name, cpu=self.cpu))
+        for each in self.pods:
+            self.cache.add_pod(each)
+        dry_run = DryRun()
+        self.plugin = CapacityScheduling(
+            dry_run=dry_run,
+            review=ExtenderReview(Profiles()),
+            preemptions=self.preemptions,
+            nominated=self.nominator,
+            work=AtOnce(),
+        )
+        self.filtering = dry_run.filtering = framework_of(made(NodeResourcesFit), self.plugin).filtering
+
+    def apply(self, each: Mapping[str, Any]) -> None:
+        self.objects[f"{each['metadata']['namespace']}/{each['metadata']['name']}"] = each
+
+    def pre_filter(self, incoming: PodInfo) -> str:
+        """Why a pod is rejected, whatever the node; "" if it is not."""
+        answer = self.plugin.pre_filter(CycleState(), incoming, self.cache.snapshot())
+        if answer is None:
+            return ""
+        assert answer.code is Code.UNSCHEDULABLE
+        return answer.message
+
+    def preempt(self, incoming: PodInfo) -> tuple[Status, CycleState]:
+        """Let a pod that fits nowhere preempt."""
+        snapshot, state = self.cache.snapshot(), CycleState()
+        diagnosis = Diagnosis.blank(snapshot.n_nodes)
+        status = self.filtering.run_pre_filter(state, incoming, snapshot, diagnosis)
+        if status.is_success:
+            feasible = self.filtering.find_feasible(
+                state, incoming, snapshot, diagnosis, rows=snapshot.all_rows, nominated={}
+            )
+            assert not feasible.size, "it fits"
+        result = virtual_time.run(self.plugin.post_filter(state, incoming, snapshot, diagnosis))
+        return result.status, state
+
+
+def running(name: str, namespace: str, cpu: str = "1", *, on: str = "n", **fields: Any) -> PodInfo:
+    return pod(name, namespace=namespace, cpu=cpu, node=on, **fields)
+
+
+def incoming(namespace: str = "a", cpu: str = "1", **fields: Any) -> PodInfo:
+    return pod("p", namespace=namespace, cpu=cpu, **fields)
+
+
+MORE_THAN_MAX = "Pod a/p is rejected in PreFilter because ElasticQuota a is more than Max"
+MORE_THAN_MIN = "Pod a/p is rejected in PreFilter because total ElasticQuota used is more than min"
+
+
+@pytest.mark.parametrize(
+    ("quotas", "pods", "told"),
+    [
+        pytest.param([], [running("r", "a", "4")], "", id="no quota"),
+        pytest.param([quota("b", 0, 0)], [running("r", "a", "4")], "", id="quotas of others only"),
+        pytest.param([quota("a", 4, 2)], [running("r", "a")], "", id="up to max"),
+        pytest.param([quota("a", 4, 2)], [running("r", "a", "1001m")], MORE_THAN_MAX, id="beyond max"),
+        pytest.param([quota("a", 2, 4)], [running("r", "a")], "", id="up to min"),
+        pytest.param([quota("a", 2, 4)], [running("r", "a", "2")], MORE_THAN_MIN, id="nobody to borrow of"),
+        pytest.param([quota("a", 2, 4), quota("b", 2)], [running("r", "a", "2")], "", id="borrows"),
+        pytest.param(
+            [quota("a", 2, 4), quota("b", 2)],
+            [running("r", "a", "2"), running("s", "b", "2")],
+            MORE_THAN_MIN,
+            id="who would lend uses it",
+        ),
+        pytest.param([quota("a", 1), quota("b", 1, 1)], [running("r", "a")], "", id="no max is no limit"),
+        pytest.param([quota("a", None, 4)], [], MORE_THAN_MIN, id="no min is sure of nothing"),
+        pytest.param([quota("a", 4, {})], [], MORE_THAN_MAX, id="an empty max allows nothing"),
+        pytest.param([quota("a", 4, {"cpu": 4})], [], "", id="what max leaves out and nobody uses"),
+        pytest.param(
+            [quota("a", 4, {"cpu": 4})],
+            [running("r", "a", memory="1")],
+            MORE_THAN_MAX,
+            id="a max without memory allows none",
+        ),
+        pytest.param(
+            [quota("a", 0, 0, name="late", created="2026-03-02T08:00:00Z"), quota("a", 9, 9, name="old")],
+            [],
+            "",
+            id="the oldest of two holds",
+        ),
+        pytest.param(
+            [quota("a", 4, {"cpu": "many"})], [running("r", "a", "9")], "", id="no quantity, no quota"
+        ),
+    ],
+)
+def test_a_pod_is_rejected_in_upstreams_words(
+    quotas: Sequence[Mapping[str, Any]], pods: Sequence[PodInfo], told: str
+) -> None:
+    assert World(quotas, pods).pre_filter(incoming()) == told
+
+
+@pytest.mark.parametrize(
+    ("min_", "max_", "used", "told"),
+    [
+        pytest.param({}, {}, 1, MORE_THAN_MIN, id="missing in min is none, in max no limit"),
+        pytest.param({"example.com/gpu": 2}, {"example.com/gpu": 2}, 1, "", id="up to both"),
+        pytest.param({"example.com/gpu": 9}, {"example.com/gpu": 2}, 2, MORE_THAN_MAX, id="beyond max"),
+    ],
+)
+def test_other_resources_count_where_they_are_asked_for(
+    min_: Mapping[str, Any], max_: Mapping[str, Any], used: int, told: str
+) -> None:
+    native = {"cpu": 9, **PLENTY}
+    world = World(
+        [quota("a", {**native, **min_}, {**native, **max_})],
+        [running("r", "a", requests={"example.com/gpu": used})],
+    )
+
+    assert world.pre_filter(incoming(requests={"example.com/gpu": 1})) == told
+
+
+@pytest.mark.parametrize(
+    ("namespace", "priority", "quotas", "told"),
+    [
+        pytest.param("a", 5, [quota("a", 9, 2)], MORE_THAN_MAX, id="its own, of the same priority: max"),
+        pytest.param("a", 5, [quota("a", 2)], MORE_THAN_MIN, id="its own, of the same priority: min"),
+        pytest.param("a", 4, [quota("a", 2, 2)], "", id="its own, of a lower priority"),
+        pytest.param("b", 0, [quota("a", 0), quota("b", 2)], MORE_THAN_MIN, id="another's within its min"),
+        pytest.param("c", 9, [quota("a", 2)], "", id="one without a quota"),
+    ],
+)
+def test_what_is_promised_to_nominated_pods_counts(
+    namespace: str, priority: int, quotas: Sequence[Mapping[str, Any]], told: str
+) -> None:
+    world = World(quotas)
+    world.nominator.add(pod("n", namespace=namespace, cpu="2", priority=priority), "n")
+    world.nominator.add(incoming(priority=5), "n")  # the pod itself is not counted twice
+
+    assert world.pre_filter(incoming(priority=5)) == told
+
+
+def test_what_is_promised_to_who_is_over_its_min_does_not_count() -> None:
+    world = World([quota("a", 4), quota("b", 1)], [running("r", "b", "2")])
+    world.nominator.add(pod("n", namespace="b", cpu="2", priority=9), "n")
+
+    assert world.pre_filter(incoming()) == ""
+
+
+def test_usage_follows_pods_nodes_and_quotas() -> None:
+    world = World([quota("a", 9, 2)], nodes=("n", "m"))
+    told = [world.pre_filter(incoming())]
+    assumed = world.cache.assume(pod("r", namespace="a", cpu="2"), "n")
+    told.append(world.pre_filter(incoming()))
+    world.cache.forget(assumed.uid)
+    told.append(world.pre_filter(incoming()))
+    world.cache.add_pod(running("s", "a", "2", on="m"))
+    world.cache.remove_node("n")
+    told.append(world.pre_filter(incoming()))
+    world.apply(quota("a", 9, 3))
+    told.append(world.pre_filter(incoming()))
+    world.cache.count_anew()
+    told.append(world.pre_filter(incoming(cpu="2")))
+    world.cache.remove_pod("uid-of-a-s")
+    told.append(world.pre_filter(incoming(cpu="2")))
+
+    assert told == ["", MORE_THAN_MAX, "", MORE_THAN_MAX, "", MORE_THAN_MAX, ""]
+
+
+def test_a_picture_of_what_might_be_is_counted_for_itself() -> None:
+    world = World([quota("a", 9, 2)], [running("r", "a", "2")])
+    snapshot = world.cache.snapshot()
+    gone = snapshot.overlay(remove=[(0, running("r", "a", "2"))])
+
+    assert world.plugin.pre_filter(CycleState(), incoming(), gone) is None
+    assert world.pre_filter(incoming()) == MORE_THAN_MAX
+
+
+def made_room(world: World, wanted: PodInfo) -> Started:
+    status, _ = world.preempt(wanted)
+    assert status.is_success, status.message
+    [started] = world.preemptions.started
+    return started
+
+
+def test_within_its_min_a_namespace_takes_back_what_others_borrowed_whatever_their_priority() -> None:
+    world = World(
+        [quota("a", 2), quota("b", 2)],
+        [running(f"b{number}", "b", priority=1000 + number) for number in range(4)],
+    )
+
+    assert made_room(world, incoming()) == Started("n", ["b/b0"])
+
+
+def test_no_more_is_taken_back_than_was_borrowed() -> None:
+    world = World(
+        [quota("a", 3), quota("b", 2)], [running(f"b{number}", "b", "1500m") for number in range(2)]
+    )
+    status, _ = world.preempt(incoming(cpu="3"))
+
+    assert not status.is_success
+    assert world.preemptions.started == []
+
+
+def test_beyond_its_min_a_namespace_preempts_lower_priorities_of_its_own_only() -> None:
+    world = World(
+        [quota("a", 1), quota("b", 3)],
+        [
+            running("low", "a"),
+            running("equal", "a", priority=5),
+            running("theirs", "b"),
+            running("free", "c"),
+        ],
+    )
+
+    assert made_room(world, incoming(priority=5)) == Started("n", ["a/low"])
+
+
+def test_a_pod_without_a_quota_preempts_lower_priorities_without_one() -> None:
+    world = World(
+        [quota("b", 1)], [running("theirs", "b", "2"), running("free", "c"), running("high", "c", priority=9)]
+    )
+
+    assert made_room(world, incoming(priority=5)) == Started("n", ["c/free"])
+
+
+def test_preempting_keeps_to_max() -> None:
+    world = World(
+        [quota("a", 0, 3), quota("z", 9)],
+        [running(f"r{number}", "a", on=on) for number, on in enumerate("nnm")],
+        nodes=("n", "m"),
+    )
+    keeps, _ = world.preempt(incoming(cpu="3", priority=5))
+    gives, state = world.preempt(incoming(priority=5))
+
+    assert "2 global quota max exceeded" in keeps.message
+    assert gives.is_success
+    found = state.read(REPORT, PreemptionReport).candidates
+    assert {row: len(victims) for row, (victims, _) in found.items()} == {0: 1, 1: 1}
+
+
+def test_who_comes_back_is_held_against_what_is_promised_to_others() -> None:
+    world = World([quota("a", 0, 3), quota("z", 9)], [running("r", "a", priority=1), running("s", "a")])
+    world.nominator.add(pod("n", namespace="a", cpu="1", priority=9), "elsewhere")
+
+    assert made_room(world, incoming(cpu="2", priority=5)) == Started("n", ["a/r", "a/s"])
+
+
+def test_budgets_are_kept_where_they_can_be() -> None:
+    world = World(
+        [quota("a", 2), quota("b", 1), quota("z", 9)],
+        [
+            running("kept", "b", labels={"app": "db"}),
+            *(running(f"b{number}", "b", priority=9) for number in range(3)),
+        ],
+    )
+    world.budgets["b/db"] = {
+        "metadata": {"name": "db", "namespace": "b"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+
+    assert sorted(made_room(world, incoming(cpu="2")).victims) == ["b/b1", "b/b2"]
+
+
+@pytest.mark.parametrize(
+    ("quotas", "pods", "told"),
+    [
+        pytest.param(
+            [quota("a", 1), quota("b", 4)],
+            [running("r", "b", "4")],
+            "preemption: 0/1 nodes are available: 1 No victims found on node n for preemptor pod p.",
+            id="nobody borrowed",
+        ),
+        pytest.param(
+            [quota("a", 0, 1), quota("z", 9)],
+            [running("r", "a", "2", priority=9), running("s", "a")],
+            "preemption: 0/1 nodes are available: 1 global quota max exceeded.",
+            id="max",
+        ),
+    ],
+)
+def test_why_nothing_came_of_it_is_told_in_upstreams_words(
+    quotas: Sequence[Mapping[str, Any]], pods: Sequence[PodInfo], told: str
+) -> None:
+    status, _ = World(quotas, pods).preempt(incoming(priority=5))
+
+    assert status.message == told
+
+
+LEAVING = {"deletionTimestamp": "2026-03-01T09:00:00Z"}
+WAITS = "preemption: not eligible due to a terminating pod on the nominated node."
+
+
+def leaving(each: PodInfo) -> PodInfo:
+    made_of = pod_object(each.name, namespace=each.namespace, cpu="2", node="n", priority=each.priority)
+    made_of["metadata"] |= LEAVING
+    return decode_pod(msgspec.json.encode(made_of))
+
+
+@pytest.mark.parametrize(
+    ("quotas", "victim", "waits"),
+    [
+        pytest.param(
+            [quota("a", 1), quota("b", 9)], running("v", "a"), True, id="lower, of its own, beyond min"
+        ),
+        pytest.param(
+            [quota("a", 1), quota("b", 9)], running("v", "a", priority=5), False, id="equal, of its own"
+        ),
+        pytest.param([quota("a", 9), quota("b", 1)], running("v", "b", priority=9), True, id="who borrowed"),
+        pytest.param([quota("a", 9), quota("b", 9)], running("v", "b"), False, id="who did not"),
+        pytest.param([], running("v", "c"), True, id="neither has a quota"),
+        pytest.param([quota("a", 9)], running("v", "c"), False, id="only the preemptor has one"),
+    ],
+)
+def test_a_pod_waits_for_its_victims_and_for_nobody_else(
+    quotas: Sequence[Mapping[str, Any]], victim: PodInfo, *, waits: bool
+) -> None:
+    world = World(quotas, [leaving(victim), running("high", "c", "2", priority=99)])
+    status, _ = world.preempt(incoming(cpu="2", priority=5, status={"nominatedNodeName": "n"}))
+
+    assert (status.message == WAITS) is waits, status.message
+
+
+def test_a_pod_that_another_plugin_gave_up_before_does_not_preempt() -> None:
+    world = World([quota("a", 1)])
+    snapshot = world.cache.snapshot()
+    answer = world.plugin.post_filter(CycleState(), incoming(), snapshot, Diagnosis.blank(snapshot.n_nodes))
+
+    assert virtual_time.run(answer).status.message == (
+        "preemption: not eligible due to failed to read from cycleState"
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "wakes"),
+    [
+        (ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE), True),
+        (ClusterEvent(EventResource.ELASTIC_QUOTA, ActionType.ADD), True),
+        (ClusterEvent(EventResource.ELASTIC_QUOTA, ActionType.UPDATE), True),
+        (ClusterEvent(EventResource.ELASTIC_QUOTA, ActionType.DELETE), True),
+        (ClusterEvent(EventResource.NODE, ActionType.ADD), False),
+        (ClusterEvent(EventResource.ASSIGNED_POD, ActionType.ADD), False),
+    ],
+    ids=lambda value: value.label if isinstance(value, ClusterEvent) else "",
+)
+def test_pods_that_go_and_quotas_wake_who_waits(event: ClusterEvent, *, wakes: bool) -> None:
+    registered = [each for each in World().plugin.events() if each.event.covers(event)]
+
+    assert bool(registered) is wakes
+    assert all(each.hint is None for each in registered)
