@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from plugins.capacity_scheduling.accounts import Accounts
 from plugins.capacity_scheduling.capacity_scheduling import CapacityScheduling
 from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS
 from plugins.node_resources.fit import NodeResourcesFit
@@ -91,8 +92,8 @@ class World:
             self.apply(each)
         for name in self.nodes:
             self.cache.add_node(node(name, cpu=self.cpu))
-        for each in self.pods:
-            self.cache.add_pod(each)
+        for placed in self.pods:
+            self.cache.add_pod(placed)
         dry_run = DryRun()
         self.plugin = CapacityScheduling(
             dry_run=dry_run,
@@ -208,7 +209,7 @@ def test_other_resources_count_where_they_are_asked_for(
     [
         pytest.param("a", 5, [quota("a", 9, 2)], MORE_THAN_MAX, id="its own, of the same priority: max"),
         pytest.param("a", 5, [quota("a", 2)], MORE_THAN_MIN, id="its own, of the same priority: min"),
-        pytest.param("a", 4, [quota("a", 2, 2)], "", id="its own, of a lower priority"),
+        pytest.param("a", 4, [quota("a", 1, 1)], "", id="its own, of a lower priority"),
         pytest.param("b", 0, [quota("a", 0), quota("b", 2)], MORE_THAN_MIN, id="another's within its min"),
         pytest.param("c", 9, [quota("a", 2)], "", id="one without a quota"),
     ],
@@ -225,7 +226,7 @@ def test_what_is_promised_to_nominated_pods_counts(
 
 def test_what_is_promised_to_who_is_over_its_min_does_not_count() -> None:
     world = World([quota("a", 4), quota("b", 1)], [running("r", "b", "2")])
-    world.nominator.add(pod("n", namespace="b", cpu="2", priority=9), "n")
+    world.nominator.add(pod("n", namespace="b", cpu="3", priority=9), "n")
 
     assert world.pre_filter(incoming()) == ""
 
@@ -287,12 +288,12 @@ def test_no_more_is_taken_back_than_was_borrowed() -> None:
 
 def test_beyond_its_min_a_namespace_preempts_lower_priorities_of_its_own_only() -> None:
     world = World(
-        [quota("a", 1), quota("b", 3)],
+        [quota("a", 1), quota("b", 0), quota("z", 3)],
         [
             running("low", "a"),
             running("equal", "a", priority=5),
-            running("theirs", "b"),
-            running("free", "c"),
+            running("theirs", "b", priority=-1),
+            running("free", "c", priority=-1),
         ],
     )
 
@@ -320,6 +321,14 @@ def test_preempting_keeps_to_max() -> None:
     assert gives.is_success
     found = state.read(REPORT, PreemptionReport).candidates
     assert {row: len(victims) for row, (victims, _) in found.items()} == {0: 1, 1: 1}
+
+
+def test_trying_leaves_the_attempt_as_it_was() -> None:
+    world = World([quota("a", 2), quota("b", 2)], [running(f"b{number}", "b") for number in range(4)])
+    status, state = world.preempt(incoming())
+
+    assert status.is_success
+    assert state.read("CapacityScheduling", Accounts).changed == {}
 
 
 def test_who_comes_back_is_held_against_what_is_promised_to_others() -> None:

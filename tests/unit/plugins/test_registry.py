@@ -31,7 +31,11 @@ DEFAULT_ORDER = [
 def test_plugins_come_in_upstreams_default_order():
     upstreams = [name for name in DEFAULT_ORDER if name in IN_TREE]
     assert list(IN_TREE)[: len(upstreams)] == upstreams
-    assert list(IN_TREE)[len(upstreams) :] == ["NetworkTraffic", "NodeLoad", "CapacityScheduling"]  # in no default profile
+    assert list(IN_TREE)[len(upstreams) :] == [
+        "NetworkTraffic",
+        "NodeLoad",
+        "CapacityScheduling",
+    ]  # in no default profile
 
 
 def test_the_registry_cannot_be_changed():

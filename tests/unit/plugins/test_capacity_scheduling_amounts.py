@@ -1,0 +1,101 @@
+"""The arithmetic of quotas, and what is counted, against the same written slowly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugins.capacity_scheduling.quotas import Quota, exceeds
+from plugins.capacity_scheduling.usage import Usage
+from scheduler.state.cache import Cache
+from tests.builders import node, pod
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NATIVE = ("cpu", "memory", "ephemeral-storage")
+NAMES = (*NATIVE, "example.com/gpu", "hugepages-2Mi")
+AMOUNTS = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3))
+
+
+def slowly_over(
+    asked: Mapping[str, int], used: Mapping[str, int], limit: Mapping[str, int], *, unlisted: float
+) -> bool:
+    """scheduler-plugins' cmp2: three fields, 0 where nothing is said; then the other resources of the first list."""
+    for name in NAMES:
+        amount = asked.get(name, 0) + used.get(name, 0)
+        if name in NATIVE:
+            if amount > limit.get(name, 0):
+                return True
+        elif name in asked and amount > limit.get(name, unlisted):
+            return True
+    return False
+
+
+@given(AMOUNTS, AMOUNTS, AMOUNTS)
+def test_max_is_compared_as_upstream_does(
+    more: dict[str, int], used: dict[str, int], limit: dict[str, int]
+) -> None:
+    assert Quota({}, limit).over_max(used, more) == slowly_over(more, used, limit, unlisted=float("inf"))
+    assert not Quota({}, None).over_max(used, more)
+
+
+@given(AMOUNTS, AMOUNTS, AMOUNTS)
+def test_min_is_compared_as_upstream_does(
+    more: dict[str, int], used: dict[str, int], limit: dict[str, int]
+) -> None:
+    quota = Quota(limit, None)
+
+    assert quota.over_min_with(used, more) == slowly_over(more, used, limit, unlisted=0)
+    assert quota.over_min(used) == slowly_over(used, {}, limit, unlisted=0)
+    assert exceeds(used, limit) == slowly_over(used, {}, limit, unlisted=0)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 5), st.integers(0, 3)),
+        st.tuples(st.just("take"), st.integers(0, 5), st.just(0)),
+        st.tuples(st.just("add node"), st.integers(0, 3), st.just(0)),
+        st.tuples(st.just("remove node"), st.integers(0, 3), st.just(0)),
+        st.tuples(st.just("quotas"), st.integers(0, 7), st.just(0)),
+        st.tuples(st.just("anew"), st.just(0), st.just(0)),
+    ),
+    max_size=20,
+)
+
+
+@given(STEPS)
+def test_what_is_counted_follows_whatever_happens(steps: list[tuple[str, int, int]]) -> None:
+    """Pod number i lives in namespace i % 3 and asks for i cpus; a node that nobody knows counts nothing."""
+    cache, usage, there = Cache(), Usage(), dict[int, str]()
+    nodes: set[str] = set()
+    with_quota: dict[str, None] = {}
+    for what, number, place in steps:
+        if what == "put" and number not in there:
+            there[number] = f"n{place}"
+            cache.add_pod(pod(f"p{number}", namespace=f"s{number % 3}", cpu=str(number), node=f"n{place}"))
+        elif what == "take" and number in there:
+            del there[number]
+            cache.remove_pod(f"uid-of-s{number % 3}-p{number}")
+        elif what == "add node":
+            nodes.add(f"n{number}")
+            cache.add_node(node(f"n{number}"))
+        elif what == "remove node":
+            nodes.discard(f"n{number}")
+            cache.remove_node(f"n{number}")
+        elif what == "quotas":
+            with_quota = {f"s{bit}": None for bit in range(3) if number >> bit & 1}
+        elif what == "anew":
+            cache.count_anew()
+        snapshot = cache.snapshot()
+        assert snapshot.changes is not None
+        usage.follow(snapshot, snapshot.changes, with_quota)
+        counted = {number for number, on in there.items() if on in nodes}
+        for namespace in range(3):
+            milli = sum(1000 * number for number in counted if number % 3 == namespace)
+            assert usage.by_namespace.get(f"s{namespace}", {}).get("cpu", 0) == milli
+        total = sum(1000 * number for number in counted if f"s{number % 3}" in with_quota)
+        assert usage.total.get("cpu", 0) == total
+        assert Usage.of(snapshot, with_quota).total.get("cpu", 0) == total
