@@ -32,6 +32,7 @@ from scheduler.framework.preemption import (  # noqa: TC001  # the constructor's
     NominatedPods,
     PreemptionDryRun,
     Preemptions,
+    VictimLimit,
     VictimReview,
 )
 
@@ -205,8 +206,8 @@ def _choice(accounts: Accounts, pod: PodInfo, snapshot: Snapshot) -> Choice:
     return choose
 
 
-class _WithinQuotas:
-    """Fulfils `VictimLimit`: preempting keeps the pod's namespace within its max, and all within the sum of min."""
+class _WithinQuotas(VictimLimit):
+    """Preempting keeps the pod's namespace within its max, and all within the sum of min."""
 
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace

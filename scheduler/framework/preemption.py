@@ -6,6 +6,7 @@ requests to the API server, which is nobody's business within a cycle.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
@@ -18,19 +19,19 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Snapshot
 
 
-class VictimLimit(Protocol):
+class VictimLimit(ABC):
     """What must hold beside Filter for a pod to come to a node whose pods have left.
 
     The state is the one that the plugin's `add_pods` and `remove_pods` were told of the pods in.
     """
 
+    @abstractmethod
     def refusal(self, state: CycleState, row: int) -> Status | None:
         """Return why the pod may not come though all removable pods of the node have left; None if it may."""
-        ...
 
+    @abstractmethod
     def allows(self, state: CycleState, row: int) -> bool:
         """Say whether the pods that were given back to the node may be there beside the pod."""
-        ...
 
 
 @runtime_checkable

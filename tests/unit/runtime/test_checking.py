@@ -239,6 +239,7 @@ def test_every_protocol_of_the_contract_is_a_capability():
         "ClusterObjects",
         "HttpGet",
         "LongWork",
+        "NominatedPods",
         "PodEvents",
         "PodActivator",
         "WaitingPods",
