@@ -28,7 +28,7 @@ from scheduler.framework import (
     PreFilterPlugin,
     Status,
 )
-from scheduler.framework.preemption import (  # noqa: TC001  # the constructor's types are read
+from scheduler.framework.preemption import (  # the constructor's types are read
     NominatedPods,
     PreemptionDryRun,
     Preemptions,

@@ -51,7 +51,7 @@ class AdaptiveLimit:
         """
         seconds = now - started
         quick = self._quick_seconds
-        if self._value <= self._initial and not self._is_new:
+        if self._value <= self._initial and not self._is_new and quick < float("inf"):
             self._quick_seconds += _LEARNING * (seconds - quick)
         else:
             self._quick_seconds = min(seconds, quick * _FORGETTING)

@@ -59,8 +59,14 @@ def _check_life(stage: Stage, life: Life) -> None:
     known = {pod.uid: pod for pod in life.pods.values()}
     if life.is_waiting_for_extender:
         return  # what watches bring is kept for later
-    for uid, state in life.daemon.parts.cache._states.items():
-        if state is PodState.ASSUMED and (uid not in known or known[uid].is_terminating):
+    # Its binding is called off at once, but by another task: within the same moment both are so.
+    life.going = {
+        uid: life.going.get(uid, stage.now)
+        for uid, state in life.daemon.parts.cache._states.items()
+        if state is PodState.ASSUMED and (uid not in known or known[uid].is_terminating)
+    }
+    for uid, since in life.going.items():
+        if stage.now > since:
             stage.find(f"{uid} is assumed although the watch has told that it goes", uid)
 
 

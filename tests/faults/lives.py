@@ -58,6 +58,7 @@ class Life:
         mood: of its plugins.
         ledger: of its choices.
         clock: its own.
+        going: uid of an assumed pod of which the watch has told that it goes -> since when.
     """
 
     def __init__(self, stage: Stage, number: int) -> None:
@@ -70,6 +71,7 @@ class Life:
         self._stop = asyncio.Event()
         assert stage.server.socket_path is not None
         self.clock = LifeClock()
+        self.going: dict[str, float] = {}
         endpoint = Endpoint("http://localhost", unix_socket=stage.server.socket_path)
         self.connection = Wire(endpoint, stage, self.name)
         self.daemon = self._build(stage.random_of(self.name), self._plugins())

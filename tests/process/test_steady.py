@@ -39,7 +39,7 @@ def test_pods_under_steady_work_are_placed_once_and_told_of(
 
 
 def test_memory_that_grows_to_a_bound_has_not_grown_at_the_end_and_a_leak_has() -> None:
-    filling = [min(235.0, 138.0 + 2 * minute) for minute in range(60)]
+    filling = [min(235.0, 138.0 + 3 * minute) for minute in range(60)]
     leaking = [138.0 + 2 * minute for minute in range(60)]
 
     assert steady.growth(filling) == 1

@@ -235,6 +235,15 @@ def test_a_limit_that_the_server_has_halved_is_not_raised_where_requests_queue()
     assert limit.value == 4
 
 
+def test_a_limit_that_was_halved_before_the_first_answer_learns_what_is_quick_all_the_same() -> None:
+    limit = AdaptiveLimit(initial=8)
+    limit.overloaded(started=-2.0, now=-1.0)
+    assert answers(limit, 200, seconds=0.01) > 16
+
+    before = limit.value
+    assert answers(limit, 40, seconds=0.5) < before
+
+
 def test_a_limit_shrinks_once_for_all_that_was_under_way():
     limit = AdaptiveLimit(initial=64)
     for _ in range(64):

@@ -58,7 +58,7 @@ def test_a_pod_that_is_no_more_ours_to_place_is_dropped_without_a_word(
 
 def test_a_rejection_waits_for_events_and_is_told_as_event_and_condition(caplog: pytest.LogCaptureFixture):
     cluster = Cluster()
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.DEBUG):
         place = handle(cluster, REJECTED, unschedulable_plugins=frozenset({"A"}))
 
     assert place is Place.UNSCHEDULABLE
@@ -72,7 +72,7 @@ def test_a_rejection_waits_for_events_and_is_told_as_event_and_condition(caplog:
     assert patch.nominated_node_name == ""
     assert cluster.counts.attempts == [("custom-scheduler", "unschedulable")]
     [record] = caplog.records
-    assert (record.levelno, vars(record)["pod"]) == (logging.INFO, "default/web")
+    assert (record.levelno, vars(record)["pod"]) == (logging.DEBUG, "default/web")
 
 
 def test_an_error_backs_off_and_is_told_as_such(caplog: pytest.LogCaptureFixture):

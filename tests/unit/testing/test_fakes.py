@@ -11,7 +11,7 @@ from scheduler.framework.events import ActionType
 from scheduler.runtime.checking import CAPABILITIES
 from scheduler.testing import Fakes, FakeWeb, pod
 
-OF_PREEMPTION = {"PreemptionDryRun", "Preemptions", "VictimReview"}
+OF_PREEMPTION = {"NominatedPods", "PreemptionDryRun", "Preemptions", "VictimReview"}
 OF_THE_CLUSTER = {"ClusterObjects"}  # a trial has a cluster, with the objects it was given
 
 
