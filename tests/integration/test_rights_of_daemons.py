@@ -27,7 +27,9 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: custom-scheduler
-  plugins: {filter: {enabled: [{name: NeedsConfigMaps}]}}
+  plugins:
+    multiPoint: {enabled: [{name: CapacityScheduling}]}
+    filter: {enabled: [{name: NeedsConfigMaps}]}
 """
 
 
