@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from plugins.capacity_scheduling.capacity_scheduling import CapacityScheduling
 from plugins.default_binder import DefaultBinder
 from plugins.dynamic_resources.plugin import DynamicResources
+from plugins.gang_scheduling.plugin import GangScheduling
 from plugins.image_locality import ImageLocality
 from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from plugins.node_affinity import NodeAffinity
@@ -59,6 +60,7 @@ _ALL: tuple[type[Plugin], ...] = (
     ImageLocality,
     DefaultBinder,
     NodeDeclaredFeatures,
+    GangScheduling,
     # Not in the default profile.
     NetworkTraffic,
     NodeLoad,

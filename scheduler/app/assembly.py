@@ -17,7 +17,9 @@ from scheduler.cycle.attempt_log import AttemptLog
 from scheduler.cycle.binding import BindingCycle
 from scheduler.cycle.event_handlers import ObjectHandler
 from scheduler.cycle.failure import FailureHandler
+from scheduler.cycle.group_cycle import PodGroupCycle
 from scheduler.cycle.kubelet_rejections import KubeletRejections
+from scheduler.cycle.pod_cycle import PodCycle
 from scheduler.cycle.pod_handlers import QueueingPodHandler
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions, PreemptionExecutor
 from scheduler.cycle.reporting import Reporter
@@ -30,6 +32,7 @@ from scheduler.framework import (
     HttpGet,
     LongWork,
     PodActivator,
+    PodGroupMembers,
     Sleep,
     WaitForEvent,
     WaitingPods,
@@ -124,6 +127,7 @@ class Parts(Shared):
             LongWork: AtOnce(),
             NominatedPods: self.nominator,
             PodActivator: self.bus,
+            PodGroupMembers: self.cache.groups,
             Preemptions: NoPreemptions(),
             Sleep: LoopSleep(),
             VictimReview: ExtenderReview(self.profiles),
@@ -204,7 +208,7 @@ class Cycles:
             parts, reader=reader, reporter=self.reporter, is_leading=is_leading
         )
         self.pod_handler = QueueingPodHandler(parts, self.reporter, self.rejections.left)
-        self.scheduler = Scheduler(
+        pods = PodCycle(
             parts,
             binding=self.binding,
             failures=self.failures,
@@ -213,6 +217,10 @@ class Cycles:
             sampling=sampling,
             attempts=self.attempts,
         )
+        groups = PodGroupCycle(
+            parts, pods=pods, binding=self.binding, failures=self.failures, preemptions=self.preemptions
+        )
+        self.scheduler = Scheduler(parts, pods=pods, groups=groups, binding=self.binding)
 
 
 def limited(requests: Requests, settings: ClientConnection) -> Requests:

@@ -289,7 +289,7 @@ class BindingCycle:
     def _requeue(self, assumed: AssumedPod, status: Status) -> None:
         rejected_by = frozenset({status.plugin}) if status.is_rejected and status.plugin else frozenset[str]()
         if rejected_by:
-            status = replace(status, reasons=(_message(status),))
+            status = replace(status, reasons=(message_of_one_node(status),))
         self._failures.handle(
             assumed.attempt,
             status,
@@ -302,7 +302,7 @@ class BindingCycle:
             self._bus.happened(ASSIGNED_POD_DELETE, forgotten, None, lambda pod: pod.uid != but)
 
 
-def _message(status: Status) -> str:
+def message_of_one_node(status: Status) -> str:
     """Say that the one node that was left is none either.
 
     Source:

@@ -179,6 +179,8 @@ class QueueingPodHandler(PodHandler):
         if not self._is_ours(pod):
             return super()._pending_added(pod)
         self._queue.add(pod)
+        if self._profiles.group_of(pod) is not None:
+            self._bus.happened(UNSCHEDULABLE_POD_ADD, None, pod)  # others of its group may wait for it
         self._bus.wake()
         return _PENDING_ADD
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.cycle.reporting import StatusWriter
@@ -16,7 +17,7 @@ from scheduler.objects.v1 import PodCondition
 from scheduler.queue.places import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
     from typing import Any
 
     from scheduler.cycle.binding import BindingCycle
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
+    Preemption = tuple[PodInfo, str, Sequence[PodInfo], str]
+    """The arguments of `PreemptionExecutor.start`."""
     Victims = Mapping[int, tuple[Sequence[PodInfo], int]]
 
 logger = logging.getLogger(__name__)
@@ -77,12 +80,22 @@ class PreemptionExecutor:
         self._writer = writer
         self._reporter = reporter
         self._spawn = spawn
+        self._held: list[Preemption] | None = None
         self._running: dict[
             str, PodInfo | None
         ] = {}  # preemptor's uid -> the victim that is told last, once it is
 
     def attempted(self) -> None:
         self._observer.preemption_attempted()
+
+    @contextmanager
+    def held(self) -> Iterator[list[Preemption]]:
+        """Note what is to be started meanwhile, and start nothing: who tries a group does not know yet that it is worth it."""
+        held = self._held = []
+        try:
+            yield held
+        finally:
+            self._held = None
 
     def is_running(self, uid: str) -> bool:
         """Whether pods are still being told to leave for this pod.
@@ -99,6 +112,9 @@ class PreemptionExecutor:
         return newest is not None and newest.uid == last.uid and not newest.is_terminating
 
     def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+        if self._held is not None:
+            self._held.append((preemptor, node_name, victims, plugin))
+            return
         staying = [victim for victim in victims if not victim.is_terminating]
         if not staying:
             return  # the room will be there without another word

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
     from scheduler.runtime.framework import Framework
 
 _NOTHING_REGISTERED: Mapping[str, Sequence[EventWithHint]] = MappingProxyType({})
@@ -49,6 +50,11 @@ class Profiles:
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
         return self.frameworks[pod.scheduler_name].run_pre_enqueue(pod)
+
+    def group_of(self, pod: PodInfo) -> GroupKey | None:
+        key = pod.group
+        framework = None if key is None else self.frameworks.get(pod.scheduler_name)
+        return key if key is not None and framework is not None and key.kind in framework.groups else None
 
     def events(self, profile: str) -> Mapping[str, Sequence[EventWithHint]]:
         framework = self.frameworks.get(profile)

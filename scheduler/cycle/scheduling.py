@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from scheduler.cycle.sampling import NodeSampling
     from scheduler.extenders.chain import Extenders
+    from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.framework import Framework
     from scheduler.runtime.scoring import Scores
@@ -95,13 +96,15 @@ async def decide(
     exhaustive: bool = False,
     avoided: Mapping[int, str] = _NONE,
     makes_room: bool = True,
+    group: PodGroup | None = None,
 ) -> Decision:
-    """Decide as `schedule_pod`, asking extenders as well if there are any.
+    """Decide as `schedule_pod`, asking extenders as well if there are any; with the `group` that the pod is tried with.
 
     It waits for those, and lets others have their turn while room is looked for; the snapshot must stay as it is
     meanwhile.
     """
     cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, exhaustive, avoided, makes_room)
+    cycle.state.group = group
     try:
         if not cycle.pre_filter():
             return await cycle.nothing_fits()

@@ -55,6 +55,7 @@ class Shared:
         self.queue = SchedulingQueue(
             plugins=self.profiles,
             nominator=self.nominator,
+            groups=self.cache.groups,
             clock=clock,
             observer=observer,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,

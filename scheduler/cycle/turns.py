@@ -27,16 +27,21 @@ class Turns:
     def __init__(self, freeze: ClusterFreeze, clock: Clock) -> None:
         self._freeze = freeze
         self._now = clock.monotonic
+        self._until = 0.0
 
     async def done(self, steps: Generator[None, None, T]) -> T:
-        until = self._now() + SLICE_SECONDS
+        self._until = self._now() + SLICE_SECONDS
         while True:
             try:
                 next(steps)
             except StopIteration as end:
                 result: T = end.value
                 return result
-            if self._now() >= until:
-                self._freeze.begin()
-                await asyncio.sleep(0)
-                until = self._now() + SLICE_SECONDS
+            await self.give_way()
+
+    async def give_way(self) -> None:
+        """Let the others have a turn, if they have not had one for as long as a slice takes."""
+        if self._now() >= self._until:
+            self._freeze.begin()
+            await asyncio.sleep(0)
+            self._until = self._now() + SLICE_SECONDS

@@ -51,6 +51,7 @@ from scheduler.framework.interface import (
     Wait,
 )
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
+from scheduler.framework.pod_groups import PodGroup, PodGroupMembers, PodGroupPlugin
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.scores import default_normalize_score, divide, divide_one, divide_small
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status
@@ -88,6 +89,9 @@ __all__ = [
     "PodActivator",
     "PodBinder",
     "PodEvents",
+    "PodGroup",
+    "PodGroupMembers",
+    "PodGroupPlugin",
     "PostBindPlugin",
     "PostFilterPlugin",
     "PostFilterResult",

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Self
 
+    from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
 
 T = TypeVar("T")
@@ -33,15 +34,26 @@ class CycleState:
         skipped_scores: plugins whose PreScore had nothing to say, so that their Score is not asked.
         nominated: row -> other pods of equal or higher priority that are expected there soon.
         exhaustive: whether somebody wants to see everything, also what the choice does not need.
+        group: the group that the pod is tried with; None where it is tried by itself.
     """
 
-    __slots__ = ("_by_row", "_data", "_own", "exhaustive", "nominated", "skipped_filters", "skipped_scores")
+    __slots__ = (
+        "_by_row",
+        "_data",
+        "_own",
+        "exhaustive",
+        "group",
+        "nominated",
+        "skipped_filters",
+        "skipped_scores",
+    )
 
     def __init__(
         self, nominated: Mapping[int, Sequence[PodInfo]] | None = None, *, exhaustive: bool = False
     ) -> None:
         self.nominated: Mapping[int, Sequence[PodInfo]] = {} if nominated is None else nominated
         self.exhaustive = exhaustive
+        self.group: PodGroup | None = None
         self._data: dict[str, Any] = {}
         self._own: set[str] = set()  # keys whose data no other state shares
         self._by_row: frozenset[str] = frozenset()  # keys whose data end with the snapshot

@@ -86,6 +86,22 @@ class Metrics:
             "Scheduling algorithm latency in seconds.",
             bounds=exponential_buckets(0.001, 2, 15),
         )[()]
+        self._group_attempts = counters(
+            "scheduler_podgroup_schedule_attempts_total",
+            "Attempts to schedule pod groups, by result: scheduled, unschedulable, waiting_on_preemption, error.",
+            "result profile",
+        )
+        self._group_attempt_seconds = histograms(
+            "scheduler_podgroup_scheduling_attempt_duration_seconds",
+            "Pod group scheduling attempt latency in seconds.",
+            "result profile",
+            bounds=exponential_buckets(0.001, 2, 15),
+        )
+        self._group_algorithm_seconds = histograms(
+            "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+            "Pod group scheduling algorithm latency in seconds.",
+            bounds=exponential_buckets(0.001, 2, 15),
+        )[()]
         self._event_seconds = histograms(
             "scheduler_event_handling_duration_seconds",
             "Event handling latency in seconds.",
@@ -345,6 +361,14 @@ class Metrics:
         key = (result, profile)
         self._attempts[key].add()
         self._attempt_seconds[key].observe(seconds)
+
+    def group_decided(self, seconds: float) -> None:
+        self._group_algorithm_seconds.observe(seconds)
+
+    def group_attempted(self, profile: str, result: str, seconds: float) -> None:
+        key = (result, profile)
+        self._group_attempts[key].add()
+        self._group_attempt_seconds[key].observe(seconds)
 
     def bound(self, queued: QueuedPodInfo, seconds_since_first_attempt: float) -> None:
         attempts = queued.attempts

@@ -9,6 +9,7 @@ import msgspec
 
 from scheduler.objects.host_ports import HostPort, host_ports
 from scheduler.objects.pod_affinity import NO_TERMS, AffinityTerms, affinity_terms
+from scheduler.objects.pod_group import group_of
 from scheduler.objects.pod_volumes import PodClaim, StorageUse, pod_claims, storage_uses, storage_volumes
 from scheduler.objects.resources import PodResources, pod_resources
 from scheduler.objects.selectors import required_node_affinity
@@ -16,6 +17,7 @@ from scheduler.objects.selectors import required_node_affinity
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scheduler.objects.pod_group import GroupKey
     from scheduler.objects.selectors import NodeAffinity, RequiredNodeAffinity
     from scheduler.objects.taints import Toleration
     from scheduler.objects.v1 import Pod, Volume
@@ -81,6 +83,11 @@ class PodInfo:
     @property
     def priority(self) -> int:
         return self.pod.spec.priority
+
+    @property
+    def group(self) -> GroupKey | None:
+        """The group it says it belongs to; whether that means anything is for its profile to say."""
+        return group_of(self.pod)
 
     @property
     def tolerations(self) -> tuple[Toleration, ...]:

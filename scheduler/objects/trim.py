@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from scheduler.objects.pod import PodInfo
+from scheduler.objects.pod_group import group_annotations
 from scheduler.objects.remembered import Remembered
 from scheduler.objects.v1 import Pod, PodStatus
 
@@ -34,13 +35,18 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
 
     Args:
         pod: a bound pod.
-        keep_annotations: keep its annotations.
+        keep_annotations: keep its annotations; else only what names its group.
         keep_object: keep its bytes, so that `object` still works.
     """
     metadata, spec, status = pod.pod.metadata, pod.pod.spec, pod.pod.status
     return PodInfo(
         Pod(
-            metadata=_sharing(metadata, annotations=metadata.annotations if keep_annotations else _EMPTY),
+            metadata=_sharing(
+                metadata,
+                annotations=metadata.annotations
+                if keep_annotations
+                else group_annotations(metadata.annotations) or _EMPTY,
+            ),
             spec=_sharing(
                 msgspec.structs.replace(spec, volumes=pod.storage_volumes) if spec.volumes else spec
             ),

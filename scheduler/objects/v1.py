@@ -101,6 +101,12 @@ class PodResourceClaim(ApiStruct, frozen=True):
     resource_claim_template_name: str | None = None
 
 
+class PodSchedulingGroup(ApiStruct, frozen=True):
+    """v1.PodSchedulingGroup: the PodGroup that a pod belongs to, in its own namespace."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(ApiStruct, frozen=True):
     """v1.PodSpec, as far as scheduling reads it."""
 
@@ -122,6 +128,7 @@ class PodSpec(ApiStruct, frozen=True):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
     termination_grace_period_seconds: int = 30
+    scheduling_group: PodSchedulingGroup | None = None
 
 
 class PodCondition(ApiStruct, frozen=True):

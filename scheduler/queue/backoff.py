@@ -24,7 +24,8 @@ _MOST_DOUBLINGS = 500  # beyond any maximum, and far from where a float ends
 class BackoffQueue:
     """Uids of pods by when their backoff ends.
 
-    Pods that failed with an error wait apart: they protect the API server from us, so they are never tried early.
+    Pods that failed with an error wait apart: they protect the API server from us, so they are never tried early. So do
+    members of groups: trying a group takes long, and nobody else has a turn meanwhile.
 
     Source:
         kube-scheduler v1.36, backend/queue/backoff_queue.go.
@@ -71,7 +72,8 @@ class BackoffQueue:
         """Add a pod, or give it the turn that its new version deserves; who rejected it must not change here."""
         uid = queued.pod.uid
         ends_in = self.ends_in(queued)
-        if queued.unschedulable_plugins or queued.pending_plugins:
+        was_rejected = queued.unschedulable_plugins or queued.pending_plugins
+        if was_rejected and self._plugins.group_of(queued.pod) is None:
             self._rejected.put(uid, (ends_in, *self._plugins.sort_key(queued)))
         else:
             self._failed.put(uid, (ends_in,))

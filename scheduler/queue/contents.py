@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.backoff import BackoffQueue
     from scheduler.queue.surroundings import QueueObserver, QueuePlugins
+    from scheduler.state.pod_groups import PodGroups
 
 POP_FROM_BACKOFF_Q = "PopFromBackoffQ"
 
@@ -36,16 +37,25 @@ class Contents:
         backoff: those in BACKOFF.
         unschedulable: those in UNSCHEDULABLE and GATED.
         in_flight: those in IN_FLIGHT.
+        groups: who of them belongs to which group.
         rejections: who rejected those that wait.
     """
 
-    def __init__(self, *, plugins: QueuePlugins, backoff: BackoffQueue, observer: QueueObserver) -> None:
+    def __init__(
+        self,
+        *,
+        plugins: QueuePlugins,
+        backoff: BackoffQueue,
+        groups: PodGroups,
+        observer: QueueObserver,
+    ) -> None:
         self.pods: dict[str, QueuedPodInfo] = {}
         self.places = Places()
         self.active = KeyedHeap()
         self.backoff = backoff
         self.unschedulable = UnschedulablePods(plugins)
         self.in_flight = InFlight()
+        self.groups = groups
         self.rejections = Rejections()
         self._plugins = plugins
         self._observer = observer
@@ -108,7 +118,16 @@ class Contents:
             if uid is None:
                 return None
             self._observer.incoming(_ENTERED[Place.ACTIVE], POP_FROM_BACKOFF_Q)
+        return self._begin(uid, at=at, why=why)
+
+    def pop_with(self, uid: str, first: QueuedPodInfo, at: float) -> QueuedPodInfo:
+        """Take a pod of activeQ or backoffQ in flight together with another of its group."""
+        self._lift(uid, self.places.of(uid))
+        return self._begin(uid, at=at, why=f"popped with {first.pod.key}")
+
+    def _begin(self, uid: str, *, at: float, why: str) -> QueuedPodInfo:
         queued = self.pods[uid]
+        queued.attempts += 1
         self.rejections.forget(uid)
         self.places.move(uid, Place.IN_FLIGHT, at=at, why=why)
         self.in_flight.begin(queued.pod)
@@ -118,6 +137,7 @@ class Contents:
         """Take a pod out of the queue, its attempt ended if it was in flight."""
         self._lift(uid, self.places.of(uid))
         self.rejections.forget(uid)
+        self.groups.drop_pending(uid)
         del self.pods[uid]
         self.places.move(uid, Place.OUTSIDE, at=at, why=why)
 
@@ -135,6 +155,7 @@ class Contents:
         if uid in self.in_flight:
             self.in_flight.end(uid)
         self.rejections.forget(uid)
+        self.groups.drop_pending(uid)
         self.pods.pop(uid, None)
         if self.places.of(uid) is not Place.OUTSIDE:
             self.places.move(uid, Place.OUTSIDE, at=at, why=why)
@@ -150,6 +171,7 @@ class Contents:
         """Assert what always holds."""
         for checked in (self.places, self.backoff, self.unschedulable, self.in_flight, self.rejections):
             checked.check()
+        self.groups.check()
         inside = {uid: move.end for uid, move in self.places.inside()}
         assert inside.keys() == self.pods.keys(), f"{inside.keys() ^ self.pods.keys()} are half inside"
         parts = (self.active, self.backoff, self.unschedulable, self.in_flight)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.surroundings import QueueObserver, QueuePlugins
     from scheduler.state.nominator import Nominator
+    from scheduler.state.pod_groups import PodGroups
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class SchedulingQueue(QueueView):
         plugins: of the profiles in force. PreEnqueue is asked whenever a pod would enter activeQ or backoffQ, but not
             from one to the other.
         nominator: which pods are nominated where; those of other schedulers as well, which are none of the queue's.
+        groups: who belongs to which group; of the pods here the queue says who comes and goes.
         initial_backoff_seconds: the backoff after a first failure; doubles with each.
         max_backoff_seconds: the longest backoff; 0 turns backoff off.
         max_in_unschedulable_seconds: after which an unschedulable pod is tried again although nothing happened.
@@ -73,6 +75,7 @@ class SchedulingQueue(QueueView):
         *,
         plugins: QueuePlugins,
         nominator: Nominator,
+        groups: PodGroups,
         clock: Clock,
         observer: QueueObserver,
         initial_backoff_seconds: float = 1.0,
@@ -83,7 +86,7 @@ class SchedulingQueue(QueueView):
         backoff = BackoffQueue(
             initial_seconds=initial_backoff_seconds, max_seconds=max_backoff_seconds, plugins=plugins
         )
-        super().__init__(Contents(plugins=plugins, backoff=backoff, observer=observer))
+        super().__init__(Contents(plugins=plugins, backoff=backoff, groups=groups, observer=observer))
         self._plugins = plugins
         self._nominator = nominator
         self._clock = clock
@@ -118,6 +121,7 @@ class SchedulingQueue(QueueView):
             self._admit(new, UNSCHEDULABLE_POD_UPDATE.label)
             return
 
+        self._contents.groups.note_pending(new)
         place = self.place_of(new.uid)
         if place is Place.IN_FLIGHT:
             self._contents.in_flight.update(new.uid, new)
@@ -169,10 +173,28 @@ class SchedulingQueue(QueueView):
         When activeQ is empty, this is the pod that would leave backoffQ next, if it was rejected and did not fail
         with an error.
         """
-        queued = self._contents.pop(self._clock.monotonic())
-        if queued is not None:
-            queued.attempts += 1
-        return queued
+        return self._contents.pop(self._clock.monotonic())
+
+    def pop_group(self, first: QueuedPodInfo) -> list[QueuedPodInfo]:
+        """Take out, with a pod that was popped, all of its group that may be tried, wherever they wait.
+
+        Returns:
+            The members, the popped one included: those of higher priority first, then by when they were to be tried first.
+
+        Source:
+            kube-scheduler v1.36, backend/queue/scheduling_queue.go, PopSpecificPod and the sorting of a pod group's pods.
+        """
+        at, key = self._clock.monotonic(), self._plugins.group_of(first.pod)
+        members = [first]
+        for uid in () if key is None else list(self._contents.groups.pending(key)):
+            place = self.place_of(uid)
+            if place in {Place.UNSCHEDULABLE, Place.GATED}:
+                queued = self._contents.pods[uid]
+                place = self._requeue(queued, Strategy.IMMEDIATELY, FORCE_ACTIVATE.label, at=at)
+            if place in _RETRIED and not self._contents.pods[uid].put_aside_seconds:
+                members.append(self._contents.pop_with(uid, first, at))
+        members.sort(key=lambda queued: (-queued.pod.priority, queued.initial_attempt_timestamp or at))
+        return members
 
     def add_unschedulable(
         self,
@@ -368,6 +390,7 @@ class SchedulingQueue(QueueView):
 
     def _admit(self, pod: PodInfo, label: str) -> None:
         at = self._clock.monotonic()
+        self._contents.groups.note_pending(pod)  # PreEnqueue counts it
         queued, strategy = QueuedPodInfo(pod, at), Strategy.IMMEDIATELY
         if _put_aside_by_another(queued, pod, at):
             strategy = Strategy.AFTER_BACKOFF

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
 
 
 class QueuePlugins(Protocol):
@@ -22,6 +23,10 @@ class QueuePlugins(Protocol):
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
         """Return the first rejection by a PreEnqueue plugin of the pod's profile, its `plugin` set, or a success."""
+        ...
+
+    def group_of(self, pod: PodInfo) -> GroupKey | None:
+        """Return the group with which a pod is tried; None where it is tried by itself."""
         ...
 
     def events(self, profile: str) -> Mapping[str, Sequence[EventWithHint]]:

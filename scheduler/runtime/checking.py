@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler import clock
 from scheduler.errors import PluginLoadError
 from scheduler.framework import capabilities as known
-from scheduler.framework import preemption
+from scheduler.framework import pod_groups, preemption
 from scheduler.framework.interface import (
     API_VERSION,
     FilterPlugin,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CAPABILITIES: Mapping[str, type] = {
     name: found
-    for module in (known, preemption, clock)
+    for module in (known, preemption, pod_groups, clock)
     for name, found in vars(module).items()
     if getattr(found, "_is_protocol", False) and found.__module__ == module.__name__
 }

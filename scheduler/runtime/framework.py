@@ -32,6 +32,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
     Wait,
 )
+from scheduler.framework.pod_groups import PodGroupPlugin
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.runtime.answers import is_anything, is_permit, is_sort_key
@@ -99,6 +100,7 @@ class Framework:
         plugins: what is enabled.
         filtering: PreFilter, Filter and PostFilter.
         scoring: PreScore, Score and normalisation.
+        groups: kind of groups -> the plugin that reads their objects.
         events: plugin -> the events that may help a pod it rejected, of every plugin that can reject one, and of
             extenders.
     """
@@ -133,6 +135,12 @@ class Framework:
             self._at(ExtensionPoint.SCORE, ScorePlugin),
             plugins.weights,
         )
+        self.groups: Mapping[str, PodGroupPlugin] = {
+            kind: plugin
+            for plugin in plugins.all()
+            if isinstance(plugin, PodGroupPlugin)
+            for kind in plugin.group_kinds
+        }
         self._reserve = self._at(ExtensionPoint.RESERVE, ReservePlugin)
         self._permit = self._at(ExtensionPoint.PERMIT, PermitPlugin)
         self._pre_bind = self._at(ExtensionPoint.PRE_BIND, PreBindPlugin)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.snapshot import ClusterTable
 from scheduler.state.node_pauses import NodePauses
+from scheduler.state.pod_groups import PodGroups
 from scheduler.state.pod_states import MOVES, PodState
 
 if TYPE_CHECKING:
@@ -31,9 +32,11 @@ class Cache:
     Attributes:
         table: the columns.
         pauses: the nodes that had better be avoided for a while.
+        groups: who belongs to which group; of the pods here the cache says who comes and goes.
     """
 
     def __init__(self) -> None:
+        self.groups = PodGroups()
         self.table = ClusterTable()
         self.pauses = NodePauses()
         self._pods: dict[str, PodInfo] = {}  # pod uid -> pod, on a node or assumed to be
@@ -139,6 +142,9 @@ class Cache:
         has_changed = bool(pod.annotations) and pod.annotations != known.annotations
         is_news = has_changed or self._states[pod.uid] is PodState.CONFIRMED
         self._pods[pod.uid], self._states[pod.uid] = pod, PodState.CONFIRMED
+        if known.group != pod.group:
+            self.groups.drop_placed(known)
+        self.groups.note_placed(pod)
         row = self.table.row_of(pod.node_name)
         if row is None:
             self._homeless[pod.node_name][pod.uid] = pod
@@ -199,12 +205,14 @@ class Cache:
         assert counted == self._pods, f"counted {sorted(counted)}, known {sorted(self._pods)}"
         assert set(self._states) == set(self._pods)
         assert self._placed <= set(self._pods)
+        self.groups.check()
 
     def _put(self, pod: PodInfo, state: PodState) -> None:
         start = self.state_of(pod.uid)
         assert state in MOVES[start], f"pod {pod.key}: {start.value} -> {state.value}"
         self._pods[pod.uid] = pod
         self._states[pod.uid] = state
+        self.groups.note_placed(pod)
         row = self.table.row_of(pod.node_name)
         if row is None:
             self._homeless.setdefault(pod.node_name, {})[pod.uid] = pod
@@ -219,6 +227,7 @@ class Cache:
         return pod
 
     def _uncount(self, pod: PodInfo) -> None:
+        self.groups.drop_placed(pod)
         row = self.table.row_of(pod.node_name)
         if row is not None:
             self.table.remove_pod(row, pod.uid)

@@ -1,0 +1,94 @@
+"""PodGroups of Kubernetes' own kind, as far as scheduling reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from scheduler.framework import PodGroup
+from scheduler.objects.meta import ApiStruct, ObjectMeta
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod_group import GroupKey
+
+SCHEDULED: Final = "PodGroupScheduled"
+"""The condition that says what became of a group."""
+
+
+class GangPolicy(ApiStruct, frozen=True):
+    """scheduling.k8s.io/v1alpha2 GangSchedulingPolicy."""
+
+    min_count: int = 0
+
+
+class SchedulingPolicy(ApiStruct, frozen=True):
+    """scheduling.k8s.io/v1alpha2 PodGroupSchedulingPolicy: gang, or else basic."""
+
+    gang: GangPolicy | None = None
+
+
+class TopologyConstraint(ApiStruct, frozen=True):
+    """scheduling.k8s.io/v1alpha2 TopologyConstraint."""
+
+    key: str = ""
+
+
+class SchedulingConstraints(ApiStruct, frozen=True):
+    """scheduling.k8s.io/v1alpha2 PodGroupSchedulingConstraints."""
+
+    topology: tuple[TopologyConstraint, ...] = ()
+
+
+class PodGroupSpec(ApiStruct, frozen=True):
+    """scheduling.k8s.io/v1alpha2 PodGroupSpec."""
+
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    scheduling_constraints: SchedulingConstraints | None = None
+    disruption_mode: str | None = None
+    priority: int | None = None
+    priority_class_name: str = ""
+
+
+class Condition(ApiStruct, frozen=True):
+    """metav1.Condition."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class PodGroupStatus(ApiStruct, frozen=True):
+    """scheduling.k8s.io/v1alpha2 PodGroupStatus."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class PodGroupObject(ApiStruct, frozen=True):
+    """scheduling.k8s.io/v1alpha2 PodGroup."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
+
+    def scheduled(self) -> Condition:
+        """Return what was said last of how the group fared; an empty condition if nothing was."""
+        return next((each for each in self.status.conditions if each.type == SCHEDULED), Condition())
+
+    def as_group(self, key: GroupKey) -> PodGroup:
+        """Return what it says, in the terms of all kinds.
+
+        The Priority admission writes 0 where nobody asked for a priority, so it counts only beside a class or above 0.
+        """
+        spec, gang = self.spec, self.spec.scheduling_policy.gang
+        topology = () if spec.scheduling_constraints is None else spec.scheduling_constraints.topology
+        is_asked_for = bool(spec.priority_class_name or spec.priority)
+        return PodGroup(
+            key,
+            self.metadata.uid,
+            min_count=0 if gang is None else gang.min_count,
+            topology_key=topology[0].key if topology else "",
+            leaves_whole=spec.disruption_mode == "PodGroup",
+            priority=spec.priority if is_asked_for else None,
+        )

@@ -1,0 +1,180 @@
+"""A group's scheduling cycle: its members are tried together, and are placed together or brought back together.
+
+Source:
+    kube-scheduler v1.36, schedule_one_podgroup.go. Here nobody has to leave before the whole group is known to fit.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from scheduler.cycle.group_pass import UNSCHEDULABLE, WAITING, GroupPasses
+from scheduler.cycle.turns import Turns
+from scheduler.errors import ObjectError
+from scheduler.framework.status import SUCCESS, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.cycle.attempt import AssumedPod, Attempt
+    from scheduler.cycle.binding import BindingCycle
+    from scheduler.cycle.failure import FailureHandler
+    from scheduler.cycle.group_pass import Member, Pass
+    from scheduler.cycle.pod_cycle import PodCycle
+    from scheduler.cycle.preemption import PreemptionExecutor
+    from scheduler.cycle.shared import Shared
+    from scheduler.framework.pod_groups import PodGroup, PodGroupPlugin
+    from scheduler.framework.queued_pod import QueuedPodInfo
+
+
+class PodGroupCycle:
+    """Places groups.
+
+    Args:
+        pods: decides about each member.
+        binding: undoes what Permit refuses in the end.
+        failures: brings members back.
+        preemptions: carries out what it takes to make room, once that is known to be enough.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        *,
+        pods: PodCycle,
+        binding: BindingCycle,
+        failures: FailureHandler,
+        preemptions: PreemptionExecutor,
+    ) -> None:
+        self._profiles, self._freeze = shared.profiles, shared.freeze
+        self._clock, self._observer = shared.clock, shared.observer
+        self._pods, self._binding, self._failures = pods, binding, failures
+        self._preemptions = preemptions
+        turns = Turns(shared.freeze, shared.clock)
+        self._passes = GroupPasses(pods, shared.cache, shared.nominator, turns.give_way)
+
+    async def schedule(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
+        """Run the scheduling cycle of a group, up to Permit; the caller ends the freeze.
+
+        Args:
+            members: those of the group's pods that are to be placed, in the order in which they are tried.
+
+        Returns:
+            What the binding cycle is to carry out; all others are where they belong.
+        """
+        began = self._clock.monotonic()
+        attempts = [attempt for attempt in map(self._pods.begin, members) if attempt is not None]
+        if not attempts:
+            return ()
+        self._freeze.begin()
+        profile = attempts[0].framework.profile
+        found = self._group_of(attempts)
+        if isinstance(found, Status):
+            for attempt in attempts:
+                self._failures.handle(attempt, found)
+            self._observer.group_attempted(profile, "error", self._clock.monotonic() - began)
+            return ()
+        group, plugin = found
+        tried = await self._decide(group, plugin, attempts)
+        self._observer.group_decided(self._clock.monotonic() - began)
+        if tried.is_enough and not tried.needs_room:
+            assumed, status, result = self._placed(tried), SUCCESS, "scheduled"
+        else:
+            assumed = ()
+            status, result = self._bring_back(tried, attempts)
+        plugin.attempted(group, status)
+        self._observer.group_attempted(profile, result, self._clock.monotonic() - began)
+        return assumed
+
+    async def _decide(self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt]) -> Pass:
+        """Return a pass that says what becomes of the group; its members are assumed only if the whole group fits."""
+        with self._preemptions.held() as held:
+            tried = await self._passes.run(group, plugin, attempts)
+        for member in tried.members:
+            self._pods.note(member.attempt, member.decision, member.snapshot)
+        if not tried.is_enough or tried.needs_room:
+            self._passes.take_back(tried)
+        if tried.is_enough:
+            for preemption in held:  # the whole group fits once they are gone
+                self._preemptions.start(*preemption)
+        return tried
+
+    def _placed(self, tried: Pass) -> Sequence[AssumedPod]:
+        """Return the members to be bound; those that found no place are brought back by themselves."""
+        assumed = []
+        for member in tried.members:
+            if member.assumed is None:
+                self._fail(member, member.status)
+                continue
+            if not isinstance(member.permitted, Status):  # those after it may be what it waited for
+                member.permitted = self._pods.permit(member.assumed)
+            if isinstance(member.permitted, Status) and not member.permitted.is_success:
+                self._binding.undo(member.assumed, member.permitted)
+                continue
+            self._pods.hold(member.assumed, member.permitted)
+            assumed.append(member.assumed)
+        return assumed
+
+    def _bring_back(self, tried: Pass, attempts: Sequence[Attempt]) -> tuple[Status, str]:
+        """Bring all members back, each with its reason; return what that means for the group, and the metric's word."""
+        if not tried.error.is_success:
+            told = f"failed to schedule other pod from a pod group: {tried.error.message}"
+            for attempt, member in zip_longest(attempts, tried.members):
+                is_own = member is not None and not (member.status.is_success or member.status.is_rejected)
+                status = member.status if is_own else Status.failed(told)
+                self._failures.handle(attempt, status)
+            return Status.failed(told), "error"
+        is_waiting = tried.is_enough
+        for member in tried.members:
+            if member.assumed is None:
+                self._fail(member, member.status)
+            elif not is_waiting:
+                self._fail_fitting(member, tried.waits(), "", tried.plugin)
+            elif member.needs_room:
+                self._fail(member, member.status)
+            else:
+                reason = f"{UNSCHEDULABLE}, {WAITING}"
+                self._fail_fitting(member, reason, member.assumed.node_name, tried.plugin)
+        if is_waiting:
+            return Status.unschedulable(f"{UNSCHEDULABLE}, {WAITING}"), "waiting_on_preemption"
+        return Status.unschedulable(UNSCHEDULABLE), "unschedulable"
+
+    def _fail(self, member: Member, status: Status) -> None:
+        """Bring a member back that found no place."""
+        diagnosis, plugins = member.decision.diagnosis, frozenset({status.plugin} - {""})
+        self._failures.handle(
+            member.attempt,
+            status,
+            nominated_node_name=member.decision.nominated_node_name,
+            unschedulable_plugins=plugins or diagnosis.unschedulable_plugins,
+            pending_plugins=diagnosis.pending_plugins,
+        )
+
+    def _fail_fitting(
+        self, member: Member, reason: str, nominated_node_name: str, plugin: PodGroupPlugin
+    ) -> None:
+        """Bring a member back that waits for the others of its group."""
+        self._failures.handle(
+            member.attempt,
+            Status.unschedulable(reason),
+            nominated_node_name=nominated_node_name,
+            unschedulable_plugins=frozenset({plugin.name}),
+        )
+
+    def _group_of(self, attempts: Sequence[Attempt]) -> tuple[PodGroup, PodGroupPlugin] | Status:
+        """Return the group that these are of and who reads its object, or what is wrong with it."""
+        names = list(dict.fromkeys(attempt.queued.pod.scheduler_name for attempt in attempts))
+        if len(names) > 1:
+            told = "all pods in a single pod group should have the same .spec.schedulerName set, got: "
+            return Status.failed(told + f'"{names[0]}" and "{names[1]}"')
+        key = attempts[0].queued.pod.group
+        assert key is not None
+        plugin = attempts[0].framework.groups[key.kind]
+        try:
+            group = plugin.pod_group(key)
+        except ObjectError as error:
+            return Status.failed(f"failed to get podGroup {key.key}: {error}", error)
+        if group is None:
+            return Status.failed(f'failed to get podGroup {key.key}: podgroup "{key.name}" not found')
+        return group, plugin

@@ -1,0 +1,161 @@
+"""One pass over the members of a group: each is placed on the cluster as those before it leave it, and all is taken back.
+
+Source:
+    kube-scheduler v1.36, schedule_one_podgroup.go, podGroupSchedulingDefaultAlgorithm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler.cycle.binding import message_of_one_node
+from scheduler.framework.status import SUCCESS, Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
+    from scheduler.cycle.pod_cycle import PodCycle
+    from scheduler.framework.pod_groups import PodGroup, PodGroupPlugin
+    from scheduler.snapshot import Snapshot
+    from scheduler.state.cache import Cache
+    from scheduler.state.nominator import Nominator
+
+UNSCHEDULABLE: Final = "pod group is unschedulable"
+WAITING: Final = "pod group is waiting for preemption to complete"
+_ASKED_TO_WAIT: Final = "one or more plugins asked to wait and no plugin rejected pod"
+
+
+@dataclass(slots=True)
+class Member:
+    """What a pass came to for one member.
+
+    Attributes:
+        attempt: whose.
+        decision: about it.
+        snapshot: what was decided on.
+        status: why it was not kept; a success if it was.
+        assumed: where it was put, if it was kept.
+        permitted: what Permit plugins said of that.
+        nominated: where it was nominated to before.
+    """
+
+    attempt: Attempt
+    decision: Decision
+    snapshot: Snapshot
+    status: Status = SUCCESS
+    assumed: AssumedPod | None = None
+    permitted: Status | Mapping[str, float] = SUCCESS
+    nominated: str = ""
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether pods have to leave before it fits."""
+        return not self.decision.node_name
+
+
+@dataclass(slots=True)
+class Pass:
+    """What a pass came to.
+
+    Attributes:
+        group: of which.
+        plugin: whose kind of group it is.
+        members: those that were tried, in the order they were.
+        error: what broke it off; a success if nothing did.
+    """
+
+    group: PodGroup
+    plugin: PodGroupPlugin
+    members: list[Member] = field(default_factory=list)
+    error: Status = SUCCESS
+
+    @property
+    def kept(self) -> list[Member]:
+        return [member for member in self.members if member.assumed is not None]
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether so many of the group would run that nobody of the group has to wait for others of it."""
+        return self.error.is_success and any(
+            isinstance(member.permitted, Status) or self.plugin.name not in member.permitted
+            for member in self.kept
+        )
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether pods have to leave before the group fits."""
+        return any(member.needs_room for member in self.kept)
+
+    def waits(self) -> str:
+        """Return why a member that fits is not placed."""
+        return f"{UNSCHEDULABLE}, {self.plugin.waiting}, {_ASKED_TO_WAIT}"
+
+
+class GroupPasses:
+    """Makes passes.
+
+    Args:
+        pods: decides about each member.
+        give_way: lets others have a turn, if it is time.
+    """
+
+    def __init__(
+        self, pods: PodCycle, cache: Cache, nominator: Nominator, give_way: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._pods = pods
+        self._cache, self._nominator = cache, nominator
+        self._give_way = give_way
+
+    async def run(
+        self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt], **options: Any
+    ) -> Pass:
+        """Try members in an order; those that fit stay assumed and reserved, until `commit` or `take_back`.
+
+        Args:
+            group: whose.
+            plugin: of the group's kind.
+            attempts: one for each member.
+            options: of `decide`.
+        """
+        tried = Pass(group, plugin)
+        for attempt in attempts:
+            await self._give_way()
+            decision, snapshot = await self._pods.decide(attempt, group=group, **options)
+            member = Member(attempt, decision, snapshot, decision.status)
+            tried.members.append(member)
+            if decision.status.code is Code.ERROR:
+                tried.error = decision.status
+                break
+            if decision.node_name or decision.nominated_node_name:
+                self._keep(member)
+        return tried
+
+    def _keep(self, member: Member) -> None:
+        """Assume a member, if Reserve and Permit let it."""
+        pod = member.decision.pod
+        member.nominated = self._nominator.node_of(pod.uid)
+        assumed = member.assumed = self._pods.assume(member.attempt, member.decision)
+        status = self._pods.reserve(assumed)
+        member.permitted = self._pods.permit(assumed) if status.is_success else status
+        if isinstance(member.permitted, Status) and not member.permitted.is_success:
+            self._take_back(member)
+            status = member.permitted
+            if status.is_rejected:
+                status = replace(status, reasons=(message_of_one_node(status),))
+            member.status = status
+
+    def take_back(self, tried: Pass) -> None:
+        """Let the cluster be as it was before a pass."""
+        for member in reversed(tried.kept):
+            self._take_back(member)
+
+    def _take_back(self, member: Member) -> None:
+        assumed = member.assumed
+        assert assumed is not None
+        assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name)
+        self._cache.forget(assumed.pod.uid)
+        if member.nominated:
+            self._nominator.add(member.attempt.queued.pod, member.nominated)
+        member.assumed = None

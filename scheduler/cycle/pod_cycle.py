@@ -1,0 +1,154 @@
+"""One pod's scheduling cycle within the daemon: from the queue to an assumed pod, or back with a reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
+from scheduler.cycle.scheduling import decide, nominated_others
+from scheduler.framework.status import Status
+from scheduler.state.pod_states import PodState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from random import Random
+
+    from scheduler.cycle.attempt_log import AttemptLog
+    from scheduler.cycle.binding import BindingCycle
+    from scheduler.cycle.failure import FailureHandler
+    from scheduler.cycle.reporting import Reporter
+    from scheduler.cycle.sampling import NodeSampling
+    from scheduler.cycle.shared import Shared
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
+
+_PLUGINS_MEASURED = 0.1
+"""The share of cycles that are timed plugin by plugin. Source: kube-scheduler v1.36, schedule_one.go."""
+
+
+class PodCycle:
+    """Decides where pods go, one at a time, and assumes them there.
+
+    Args:
+        random: breaks ties between nodes.
+        sampling: how many nodes are looked at.
+        attempts: keeps what was decided.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        *,
+        binding: BindingCycle,
+        failures: FailureHandler,
+        reporter: Reporter,
+        random: Random,
+        sampling: NodeSampling,
+        attempts: AttemptLog,
+    ) -> None:
+        self._profiles, self._cache, self._nominator = shared.profiles, shared.cache, shared.nominator
+        self._queue, self._waiting_pods = shared.queue, shared.waiting_pods
+        self._freeze, self._clock, self._observer = shared.freeze, shared.clock, shared.observer
+        self._binding = binding
+        self._failures = failures
+        self._reporter = reporter
+        self._random = random
+        self._sampling = sampling
+        self._attempts = attempts
+
+    async def schedule(self, queued: QueuedPodInfo) -> Sequence[AssumedPod]:
+        """Run the scheduling cycle of one pod, up to Permit; the caller ends the freeze.
+
+        Returns:
+            What the binding cycle is to carry out; nothing if the attempt is over, with the pod where it belongs.
+        """
+        attempt = self.begin(queued)
+        if attempt is None:
+            return ()
+        if attempt.extenders is not None:
+            self._freeze.begin()
+        decision, snapshot = await self.decide(attempt)
+        self.note(attempt, decision, snapshot)
+        if not decision.node_name:
+            self.give_up(attempt, decision)
+            return ()
+        assumed = self.assume(attempt, decision)
+        status = self.reserve(assumed)
+        permitted = self.permit(assumed) if status.is_success else status
+        if isinstance(permitted, Status) and not permitted.is_success:
+            self._binding.undo(assumed, permitted)
+            return ()
+        self.hold(assumed, permitted)
+        return (assumed,)
+
+    # The steps.
+
+    def begin(self, queued: QueuedPodInfo) -> Attempt | None:
+        """Begin an attempt, unless the pod is not to be placed any more."""
+        framework = self._profiles.frameworks.get(queued.pod.scheduler_name)
+        if framework is None or self._is_to_be_skipped(queued.pod):
+            self._queue.done(queued.pod.uid)
+            return None
+        framework.measure_plugins(self._random.random() < _PLUGINS_MEASURED)
+        return Attempt(framework, queued, self._clock.monotonic(), self._profiles.extenders)
+
+    def _is_to_be_skipped(self, pod: PodInfo) -> bool:
+        if pod.is_terminating:
+            self._reporter.skipped(pod.scheduler_name, pod)
+            return True
+        # An update of the pod may have brought it back into the queue while it was being assumed.
+        return self._cache.state_of(pod.uid) is not PodState.OUTSIDE
+
+    async def decide(self, attempt: Attempt, **options: Any) -> tuple[Decision, Snapshot]:
+        """Decide on the cluster as it is; `options` are those of `decide` that the daemon does not set itself."""
+        snapshot, pod = self._cache.snapshot(), attempt.queued.pod
+        given: dict[str, Any] = {
+            "nominated": nominated_others(self._nominator, pod, snapshot),
+            "extenders": attempt.extenders,
+            "random": self._random,
+            "sampling": self._sampling,
+            "avoided": self._cache.pauses.rows(snapshot, at=attempt.began),
+        }
+        return await decide(attempt.framework, pod, snapshot, **{**given, **options}), snapshot
+
+    def note(self, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> None:
+        """Keep a decision for those who count and those who explain."""
+        queued, seconds = attempt.queued, self._clock.monotonic() - attempt.began
+        self._observer.decided(queued, decision, seconds)
+        self._attempts.note(
+            decision, snapshot, number=queued.attempts, at=self._clock.utc_now(), seconds=seconds
+        )
+
+    def give_up(self, attempt: Attempt, decision: Decision) -> None:
+        """Bring a pod back that no node can run."""
+        self._failures.handle(
+            attempt,
+            decision.status,
+            nominated_node_name=decision.nominated_node_name,
+            unschedulable_plugins=frozenset(decision.diagnosis.unschedulable_plugins),
+            pending_plugins=frozenset(decision.diagnosis.pending_plugins),
+        )
+
+    def assume(self, attempt: Attempt, decision: Decision) -> AssumedPod:
+        """Count a pod on the node that was chosen, or that it is nominated to."""
+        node_name = decision.node_name or decision.nominated_node_name
+        assert node_name, f"pod {decision.pod.key} is assumed nowhere"
+        placed = self._cache.assume(decision.pod, node_name)
+        self._nominator.delete(placed.uid)
+        disturbances = self._cache.disturbances(node_name)
+        decision.state.forget_rows()
+        return AssumedPod(attempt, decision.state, placed, node_name, disturbances)
+
+    def reserve(self, assumed: AssumedPod) -> Status:
+        """Let Reserve plugins note a choice; whoever called undoes what they refuse."""
+        return assumed.attempt.framework.run_reserve(assumed.state, assumed.pod, assumed.node_name)
+
+    def permit(self, assumed: AssumedPod) -> Status | Mapping[str, float]:
+        """Ask Permit plugins, as `Framework.run_permit`."""
+        return assumed.attempt.framework.run_permit(assumed.state, assumed.pod, assumed.node_name)
+
+    def hold(self, assumed: AssumedPod, permitted: Status | Mapping[str, float]) -> None:
+        """Hold a pod for as long as Permit plugins want, if any does."""
+        if not isinstance(permitted, Status):
+            self._waiting_pods.hold(assumed.pod, permitted)

@@ -1,0 +1,76 @@
+"""Groups of pods that are scheduled as one: what an object says of a group, and the plugins that read such objects."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+
+from scheduler.framework.interface import Plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from scheduler.framework.status import Status
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """What the object of a group says, whichever kind it is of.
+
+    Attributes:
+        key: of the group.
+        uid: of the object.
+        min_count: so many of its pods run, or none; 0 if each may run without the others.
+        topology_key: the label of which all its nodes must have the same value; "" for none.
+        leaves_whole: whether preempting one of its pods preempts all.
+        priority: of the whole group; None where its pods' priority counts.
+        preempts_as_one: whether room is made for the group as a whole, not for one member after another.
+    """
+
+    key: GroupKey
+    uid: str
+    min_count: int = 0
+    topology_key: str = ""
+    leaves_whole: bool = False
+    priority: int | None = None
+    preempts_as_one: bool = True
+
+
+@runtime_checkable
+class PodGroupMembers(Protocol):
+    """The pods of groups, as far as they are known: those on nodes, and the pending ones of our profiles."""
+
+    def count(self, key: GroupKey) -> int:
+        """Return how many pods of a group there are that have not ended."""
+        ...
+
+    def placed(self, key: GroupKey) -> Collection[PodInfo]:
+        """Return those that are on nodes, or that a node was chosen for."""
+        ...
+
+
+class PodGroupPlugin(Plugin):
+    """Reads the objects of some kinds of groups, so that their pods are scheduled as groups, and tells what came of it.
+
+    Attributes:
+        group_kinds: which.
+        waiting: what is said of a member that fits while too few others do.
+    """
+
+    group_kinds: ClassVar[frozenset[str]] = frozenset()
+    waiting: ClassVar[str] = "waiting for minCount pods from a gang to be scheduled"
+
+    @abstractmethod
+    def pod_group(self, key: GroupKey) -> PodGroup | None:
+        """Return what the object of a group says; None if there is none.
+
+        Raises:
+            ObjectError: the object cannot be understood.
+        """
+
+    @abstractmethod
+    def attempted(self, group: PodGroup, status: Status) -> None:
+        """Take note of what an attempt at a group came to: a success, a rejection or an error."""

@@ -1,0 +1,109 @@
+"""Who belongs to which group: pending pods of ours, and all pods on nodes.
+
+Source:
+    kube-scheduler v1.36, backend/cache/podgroupstate.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
+
+
+class _Members:
+    """The pods of one group: pending ones by uid, in the order they came, and those on nodes."""
+
+    __slots__ = ("count", "pending", "placed")
+
+    def __init__(self) -> None:
+        self.pending: dict[str, None] = {}
+        self.placed: dict[str, PodInfo] = {}
+        self.count = 0  # of both together; a pod that is being bound is in both
+
+
+class PodGroups:
+    """The members of every group, for as long as it has any; fulfils `PodGroupMembers`.
+
+    The queue and the cache say who comes and goes; a pod that is being bound is with both.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[GroupKey, _Members] = {}
+        self._pending: dict[str, GroupKey] = {}  # uid -> group, of pending pods
+
+    def pending(self, key: GroupKey) -> Collection[str]:
+        """Return the uids of a group's pods in the queue, in the order they came."""
+        members = self._groups.get(key)
+        return () if members is None else members.pending.keys()
+
+    def placed(self, key: GroupKey) -> Collection[PodInfo]:
+        members = self._groups.get(key)
+        return () if members is None else members.placed.values()
+
+    def count(self, key: GroupKey) -> int:
+        members = self._groups.get(key)
+        return 0 if members is None else members.count
+
+    def note_pending(self, pod: PodInfo) -> None:
+        """Note that a pod is in the queue, or its new version, which may belong to another group."""
+        uid, key = pod.uid, pod.group
+        before = self._pending.get(uid)
+        if before == key:
+            return
+        if before is not None:
+            self.drop_pending(uid)
+        if key is not None:
+            members = self._groups.setdefault(key, _Members())
+            members.pending[uid] = None
+            members.count += uid not in members.placed
+            self._pending[uid] = key
+
+    def drop_pending(self, uid: str) -> None:
+        """Note that a pod has left the queue."""
+        key = self._pending.pop(uid, None)
+        if key is not None:
+            members = self._groups[key]
+            del members.pending[uid]
+            members.count -= uid not in members.placed
+            self._forget_if_empty(key, members)
+
+    def note_placed(self, pod: PodInfo) -> None:
+        """Note that a pod is on a node, or its new version there."""
+        key = pod.group
+        if key is not None:
+            members = self._groups.setdefault(key, _Members())
+            members.count += pod.uid not in members.placed and pod.uid not in members.pending
+            members.placed[pod.uid] = pod
+
+    def drop_placed(self, pod: PodInfo) -> None:
+        """Note that a pod is on a node no more; `pod` is as it was noted."""
+        key = pod.group
+        if key is not None:
+            members = self._groups[key]
+            del members.placed[pod.uid]
+            members.count -= pod.uid not in members.pending
+            self._forget_if_empty(key, members)
+
+    def _forget_if_empty(self, key: GroupKey, members: _Members) -> None:
+        if not members.count:
+            del self._groups[key]
+
+    def check(self) -> None:
+        """Assert what always holds.
+
+        Raises:
+            AssertionError: it does not.
+        """
+        pending = {uid: key for key, members in self._groups.items() for uid in members.pending}
+        assert pending == self._pending, f"{pending} by group, {self._pending} by pod"
+        for key, members in self._groups.items():
+            found = members.pending.keys() | members.placed.keys()
+            assert found, f"group {key.key} is kept without pods"
+            assert len(found) == members.count, f"group {key.key} has {len(found)} pods, not {members.count}"
+            astray = [pod.key for pod in members.placed.values() if pod.group != key]
+            assert not astray, f"pods {astray} are kept under group {key.key}"

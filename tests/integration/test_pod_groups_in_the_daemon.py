@@ -1,0 +1,94 @@
+"""Groups in a running daemon: placed together or not at all; time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tests.builders import node_object, pod_object
+from tests.daemon_harness import cluster
+from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.daemon_harness import Cluster
+
+POD_GROUPS = "podgroups.scheduling.k8s.io"
+FITS = (
+    "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
+    "one or more plugins asked to wait and no plugin rejected pod"
+)
+
+
+def pod_group(name: str, min_count: int = 0, **spec: Any) -> dict[str, Any]:
+    policy = {"gang": {"minCount": min_count}} if min_count else {"basic": {}}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"schedulingPolicy": policy, **spec},
+    }
+
+
+def members(group: str, count: int, **fields: Any) -> list[dict[str, Any]]:
+    return [member(group, f"{group}-{number}", **fields) for number in range(count)]
+
+
+def member(group: str, name: str, **fields: Any) -> dict[str, Any]:
+    pod = pod_object(name, **{"cpu": "1", **fields})
+    pod["spec"]["schedulingGroup"] = {"podGroupName": group}
+    return pod
+
+
+def placed(it: Cluster) -> set[str]:
+    return {pod["metadata"]["name"] for pod in it.pods() if pod["spec"].get("nodeName")}
+
+
+def told(it: Cluster, name: str) -> str:
+    conditions = it.pod(name).get("status", {}).get("conditions", ())
+    return next((str(each.get("message", "")) for each in conditions if each["type"] == "PodScheduled"), "")
+
+
+def condition(it: Cluster, group: str) -> tuple[str, str, str]:
+    found = it.server.store.get(POD_GROUPS, group, "default").get("status", {}).get("conditions", ())
+    return next(
+        ((each["status"], each["reason"], each.get("message", "")) for each in found), ("", "", "")
+    )
+
+
+@virtually
+async def test_a_gang_is_placed_whole_once_the_last_that_it_takes_has_come(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(*members("g", 2))
+        await asyncio.sleep(5)
+        assert not placed(it)
+        assert told(it, "g-0") == ""
+        assert condition(it, "g") == ("", "", "")
+
+        it.add_pods(member("g", "g-2"))
+        await it.until(lambda: placed(it) == {"g-0", "g-1", "g-2"})
+        await it.until(lambda: condition(it, "g") == ("True", "Scheduled", ""))
+
+
+@virtually
+async def test_a_gang_that_does_not_fit_is_not_placed_at_all_and_says_so_once(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        it.add_nodes(node_object("n", cpu="2"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(*members("g", 3))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        await asyncio.sleep(120)
+        assert not placed(it)
+        messages = sorted(told(it, f"g-{number}") for number in range(3))
+        assert messages[0].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        assert messages[1:] == [FITS, FITS]
+        assert condition(it, "g") == ("False", "Unschedulable", "pod group is unschedulable")
+        writes = [each for each in it.server.requests if "podgroups" in each.path and each.verb == "patch"]
+        assert len(writes) == 1
+        assert daemon.cycles.attempts.noted < 10
+
+        it.add_nodes(node_object("m", cpu="2"))
+        await it.until(lambda: len(placed(it)) == 3)
