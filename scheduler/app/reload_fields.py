@@ -31,8 +31,8 @@ WITHOUT_EFFECT = frozenset(
     {"parallelism", "enable_profiling", "enable_contention_profiling", "delay_cache_until_active"}
 )
 """Taken and shown, though nothing here reads them."""
-AT_START = frozenset({"leader_election", "client_connection"})
-"""Built into connections and the lease when the process starts."""
+AT_START = frozenset({"leader_election", "client_connection", "feature_gates"})
+"""Built into connections, the lease and what is watched when the process starts."""
 
 
 def keep_what_needs_a_restart(

@@ -14,10 +14,12 @@ from scheduler.board.file import FileBoard
 from scheduler.board.local import serving_board
 from scheduler.board.observer import WatchedWhenAsked
 from scheduler.board.pages import board_of
+from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, load
+from scheduler.configuration.overrides import with_feature_gates
 from scheduler.logs import LogFormat, configure_logging
 from scheduler.whatif import cluster_file
 
@@ -39,6 +41,7 @@ _UPSTREAM_NAME = "default-scheduler"
 )
 @file_option("--kubeconfig", help="Watch this cluster instead, whoever places its pods; nothing is written.")
 @file_option("--config", help="KubeSchedulerConfiguration file; without it, the default plugins.")
+@feature_gates_option
 @option(
     "--scheduler-name",
     help=f"Without --config: judge the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
@@ -46,7 +49,12 @@ _UPSTREAM_NAME = "default-scheduler"
 )
 @port_option("--port", default=0, help="Port on 127.0.0.1; 0 takes any that is free.")
 def board(
-    cluster: str | None, kubeconfig: Path | None, config: Path | None, scheduler_name: str | None, port: int
+    cluster: str | None,
+    kubeconfig: Path | None,
+    config: Path | None,
+    feature_gates: dict[str, bool],
+    scheduler_name: str | None,
+    port: int,
 ) -> None:
     """Show a cluster in the browser: its nodes, what waits and why, and which node each pod could go to."""
     if (cluster is None) == (kubeconfig is None):
@@ -56,7 +64,9 @@ def board(
             "--scheduler-name is for the default plugins: with --config the profiles have names"
         )
     configure_logging(logging.WARNING, LogFormat.TEXT)
-    configuration = default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config)
+    configuration = with_feature_gates(
+        default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config), feature_gates
+    )
     run_in_loop(
         _of_file(cluster, configuration, port) if cluster else _of_cluster(kubeconfig, configuration, port)
     )

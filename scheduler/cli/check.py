@@ -14,6 +14,7 @@ from scheduler.app.roles import roles_yaml
 from scheduler.app.size import ClusterSize, size_patch
 from scheduler.cli.check_live import check_live
 from scheduler.cli.checked import checked
+from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import command, file_option, option
 from scheduler.cli.process import kubeconfig_option, run_in_loop
 from scheduler.configuration.types import API_VERSION
@@ -56,6 +57,7 @@ def _named(text: str) -> Named | None:
     "plugin files; - is standard input. Without it, the default configuration.",
 )
 @file_option("--config", help="The same as FILE, by the name that `run` has for it.")
+@feature_gates_option
 @option("--convert", is_flag=True, help=f"Print what the file says as {API_VERSION}, in YAML.")
 @file_option(
     "--policy-config-map",
@@ -110,6 +112,7 @@ def _named(text: str) -> Named | None:
 def check(
     file: str | None,
     config: Path | None,
+    feature_gates: dict[str, bool],
     convert: bool,
     policy_config_map: Path | None,
     rbac: bool,
@@ -139,7 +142,7 @@ def check(
         sys.stdout.write(size_patch(size, account))
         return
     click.get_current_context().with_resource(watching_plugins())
-    found = checked(str(config) if config else file, policy_config_map)
+    found = checked(str(config) if config else file, policy_config_map, feature_gates)
     configuration = found.configuration
     if convert:
         sys.stdout.write(converted_yaml(configuration))

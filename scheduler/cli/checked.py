@@ -17,6 +17,7 @@ from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.load import Examined, default, examine, not_below, read_file
 from scheduler.configuration.notes import Note
+from scheduler.configuration.overrides import with_feature_gates
 from scheduler.configuration.versions.algorithm_source import POLICY_KEY, PolicyConfigMap
 from scheduler.configuration.yaml_text import read
 from scheduler.controllers.config_map import ConfigMap
@@ -28,7 +29,7 @@ from scheduler.whatif.cluster_file import STANDARD_INPUT, ClusterFile
 from scheduler.whatif.offline import OfflineScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from scheduler.configuration.load import Configuration
     from scheduler.runtime.framework import Framework
@@ -77,7 +78,7 @@ class Checked:
         return sorted({each.name for each in callers if not each.needs.rights} - IN_TREE.keys())
 
 
-def checked(file: str | None, policy_config_map: Path | None) -> Checked:
+def checked(file: str | None, policy_config_map: Path | None, feature_gates: Mapping[str, bool]) -> Checked:
     """Read a file, the defaults without one, and build what it says.
 
     Raises:
@@ -95,6 +96,7 @@ def checked(file: str | None, policy_config_map: Path | None) -> Checked:
     profiles: list[Framework] = []
     if configuration is not None:
         try:
+            configuration = with_feature_gates(configuration, feature_gates)
             profiles.extend(OfflineScheduler(ClusterFile(), configuration, refresh=False).frameworks.values())
         except ConfigurationError as error:
             errors.extend(not_below(errors, error.errors))

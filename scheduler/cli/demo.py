@@ -10,10 +10,12 @@ from rich.console import Console
 
 from scheduler.app import loop_watch
 from scheduler.app.trial import try_out
+from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import command, file_option, option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.cli.program import program
 from scheduler.configuration.load import Configuration, default, load
+from scheduler.configuration.overrides import with_feature_gates
 from scheduler.demo.given import Given
 from scheduler.demo.show import show
 from scheduler.demo.tour import Tour
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 @command()
 @file_option("--config", help="KubeSchedulerConfiguration file; without it, the default plugins.")
+@feature_gates_option
 @file_option(
     "--apply",
     help="YAML or JSON file of objects to place; without it, pods that show what there is to see.",
@@ -38,11 +41,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="End by itself: with status 0 once every pod is where it should be, 1 if not.",
 )
-def demo(config: Path | None, apply: Path | None, exit_: bool) -> None:
+def demo(config: Path | None, feature_gates: dict[str, bool], apply: Path | None, exit_: bool) -> None:
     """Watch the daemon place pods on a simulated cluster of 30 nodes; nothing else is needed."""
     configure_logging(logging.ERROR, LogFormat.TEXT)
     logging.getLogger(loop_watch.__name__).setLevel(logging.WARNING)
-    configuration = default() if config is None else load(config)
+    configuration = with_feature_gates(default() if config is None else load(config), feature_gates)
     workload = Tour() if apply is None else Given(read_manifests(apply))
     sys.exit(run_in_loop(_demo(configuration, workload, exit_when_settled=exit_)))
 

@@ -14,8 +14,10 @@ import click
 import msgspec
 
 from scheduler.app.plugin_watch import watching_plugins
+from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import choice_option, command, file_option, option
 from scheduler.configuration.load import Configuration, default, load
+from scheduler.configuration.overrides import with_feature_gates
 from scheduler.cycle.refusal_details import NODES_OF_A_KIND
 from scheduler.errors import ObjectError
 from scheduler.whatif import cluster_file, watch_event
@@ -58,6 +60,7 @@ class Output(Enum):
     "--config",
     help="KubeSchedulerConfiguration file, whose profiles' pods are judged; without it, kube-scheduler's default plugins.",
 )
+@feature_gates_option
 @option(
     "--scheduler-name",
     help=f"Without --config: judge the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
@@ -92,6 +95,7 @@ def explain(
     token_file: Path | None,
     insecure_skip_tls_verify: bool,
     config: Path | None,
+    feature_gates: dict[str, bool],
     scheduler_name: str | None,
     pod: str | None,
     sequence: bool,
@@ -116,7 +120,9 @@ def explain(
     if config is not None and scheduler_name is not None:
         _refuse("--scheduler-name is for the default plugins: with --config the profiles have names")
     logging.basicConfig(level=logging.WARNING, handlers=[_StartedWhenNeeded()])
-    configuration = default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config)
+    configuration = with_feature_gates(
+        default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config), feature_gates
+    )
     context = click.get_current_context()
     context.with_resource(watching_plugins())
     gc.disable()  # what is read stays until the process ends: looking for garbage in it takes a third of the time

@@ -16,12 +16,14 @@ from scheduler.app.loop_watch import watching_loop
 from scheduler.app.memory import settle_memory
 from scheduler.app.serving import Serving
 from scheduler.app.trial import try_out
+from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import kubeconfig_option, logging_format_option, run_in_loop, stop_on_signals
 from scheduler.cli.serving import tls_cert_file, tls_private_key_file
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, load
+from scheduler.configuration.overrides import with_feature_gates
 from scheduler.logs import configure_logging, level_of
 from scheduler.whatif.cluster_file import ClusterFile
 from scheduler.whatif.offline import OfflineScheduler
@@ -42,6 +44,7 @@ _SECTION = "Answering kube-scheduler"
     "--config",
     help="KubeSchedulerConfiguration file, whose profiles judge; without it, the default plugins.",
 )
+@feature_gates_option
 @option(
     "--profile",
     default="",
@@ -116,6 +119,7 @@ _SECTION = "Answering kube-scheduler"
 @logging_format_option
 def extender(
     config: Path | None,
+    feature_gates: dict[str, bool],
     profile: str,
     kubeconfig: Path | None,
     snippet_only: bool,
@@ -156,7 +160,7 @@ def extender(
         binds=bind,
     )
     where.check()
-    configuration = default() if config is None else load(config)
+    configuration = with_feature_gates(default() if config is None else load(config), feature_gates)
     if snippet_only:
         _print_snippet(configuration, profile, where)
         return

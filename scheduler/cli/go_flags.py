@@ -6,14 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from scheduler.objects.booleans import GO_BOOLEANS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-_WORDS = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
-"""Source: Go's strconv.ParseBool."""
 
 
 class GoFlagsCommand(click.Command):
@@ -36,7 +32,7 @@ def _without_values(args: Iterable[str], switches: dict[str, str]) -> Iterable[s
         flag, _, word = argument.partition("=")
         if flag not in switches or flag == argument:
             yield argument
-        elif word in _WORDS:
-            yield flag if _WORDS[word] else switches[flag]
+        elif word in GO_BOOLEANS:
+            yield flag if GO_BOOLEANS[word] else switches[flag]
         else:
             raise click.BadParameter(f"must be true or false, was {word!r}", param_hint=flag)

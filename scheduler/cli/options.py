@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from scheduler.cli.go_flags import GoFlagsCommand
+from scheduler.configuration.feature_gates import written_gates
 from scheduler.objects.durations import Duration
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def _as_text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, dict):
+        return written_gates(value)
     return str(value.value if isinstance(value, Enum) else value)
 
 

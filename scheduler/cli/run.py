@@ -29,6 +29,7 @@ from scheduler.app.serving import Serving
 from scheduler.app.trial import try_out
 from scheduler.cli import configuration as configuration_flags
 from scheduler.cli import serving as serving_flags
+from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.leader_election import leader_election_flags
 from scheduler.cli.options import command, duration_option, flags_of, option
 from scheduler.cli.process import (
@@ -42,6 +43,7 @@ from scheduler.client.connect import connect
 from scheduler.client.patience import PatientRequests, StoppedError
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
+from scheduler.configuration.overrides import with_feature_gates
 from scheduler.configuration.types import API_VERSION
 from scheduler.configuration.write import to_yaml
 from scheduler.errors import ConfigurationError, FieldError, LeadershipLostError
@@ -65,6 +67,7 @@ logger = logging.getLogger(__name__)
 @configuration_flags.config
 @configuration_flags.config_map
 @configuration_flags.follow_config
+@feature_gates_option
 @kubeconfig_option
 @serving_flags.bind_address
 @serving_flags.secure_port
@@ -99,6 +102,7 @@ def run(
     config: Path | None,
     config_map: ConfigMapKey | None,
     follow_config: bool,
+    feature_gates: dict[str, bool],
     kubeconfig: Path | None,
     bind_address: str,
     secure_port: int,
@@ -133,7 +137,7 @@ def run(
     work = _run(
         config,
         config_map,
-        overriding,
+        lambda read: overriding(with_feature_gates(read, feature_gates)),
         kubeconfig=str(kubeconfig) if kubeconfig else None,
         serving=serving,
         board=board,

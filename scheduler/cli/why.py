@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from scheduler.app.rights import Named
+from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import choice_option, command, file_option, option
 from scheduler.cli.process import run_in_loop
 from scheduler.logs import LogFormat, configure_logging
@@ -61,6 +62,7 @@ def _lease(text: str) -> Named:
     help="Decide with the profiles of this KubeSchedulerConfiguration where no daemon is asked; without it, with "
     "kube-scheduler's default plugins.",
 )
+@feature_gates_option
 @option("--offline", is_flag=True, help="Ask no daemon: decide here.")
 @option(
     "--kubeconfig",
@@ -110,6 +112,7 @@ def why(
     output: Output,
     all_nodes: bool,
     config: Path | None,
+    feature_gates: dict[str, bool],
     offline: bool,
     kubeconfig: str | None,
     context: str | None,
@@ -140,6 +143,7 @@ def why(
         context or "",
         namespace,
         config,
+        feature_gates,
         as_json=output is Output.JSON,
         all_nodes=all_nodes,
     )

@@ -11,6 +11,7 @@ import yaml
 
 from scheduler.client.connect import Credentials, connected
 from scheduler.configuration.load import load, parse
+from scheduler.configuration.overrides import with_feature_gates
 from scheduler.configuration.types import API_VERSION, KIND
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.whatif.cluster_file import ClusterFile
@@ -18,7 +19,7 @@ from scheduler.whatif.live_cluster import read_cluster
 from scheduler.whatif.offline import OfflineScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Mapping
     from pathlib import Path
 
     from scheduler.client.connection import ApiConnection
@@ -33,6 +34,7 @@ class Look:
         context: likewise.
         namespace: that was asked for; None for none.
         config: whose profiles decide; None for the default plugins.
+        feature_gates: in place of the configuration's.
         as_json: whether it is for programs.
         all_nodes: whether tables name every node.
     """
@@ -41,6 +43,7 @@ class Look:
     context: str
     namespace: str | None
     config: Path | None
+    feature_gates: Mapping[str, bool]
     as_json: bool
     all_nodes: bool
 
@@ -76,7 +79,9 @@ class Look:
 
     def _without_cluster(self, names: list[str]) -> OfflineScheduler:
         if self.config is not None:
-            scheduler = OfflineScheduler(ClusterFile(), load(self.config))
+            scheduler = OfflineScheduler(
+                ClusterFile(), with_feature_gates(load(self.config), self.feature_gates)
+            )
             for name in names:
                 if name not in scheduler.frameworks:
                     there = ", ".join(scheduler.frameworks)
@@ -85,7 +90,8 @@ class Look:
             return scheduler
         profiles: list[dict[str, Any]] = [{"schedulerName": name} for name in names]
         document = {"apiVersion": API_VERSION, "kind": KIND, "profiles": profiles}
-        return OfflineScheduler(ClusterFile(), parse(yaml.safe_dump(document)))
+        configuration = parse(yaml.safe_dump(document))
+        return OfflineScheduler(ClusterFile(), with_feature_gates(configuration, self.feature_gates))
 
     @property
     def plugins(self) -> str:

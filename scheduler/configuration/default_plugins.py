@@ -1,8 +1,7 @@
 """Which plugins run when a profile says nothing, and the arguments they take by default.
 
 Source:
-    kube-scheduler v1.36, pkg/scheduler/apis/config/v1/default_plugins.go, getDefaultPlugins, with the
-    default feature gates; the arguments: defaults.go beside it; the names:
+    kube-scheduler v1.36, pkg/scheduler/apis/config/v1/default_plugins.go, getDefaultPlugins; the arguments: defaults.go beside it; the names:
     pkg/scheduler/framework/plugins/names/names.go.
 """
 
@@ -44,11 +43,14 @@ DEFAULT_PLUGINS = Plugins(
 )
 """The default plugins in the order in which they run."""
 
-UPSTREAM_PLUGINS = frozenset(plugin.name for plugin in DEFAULT_PLUGINS.multi_point.enabled) | {
-    "GangScheduling",
-    "PodGroupPodsCount",
-    "TopologyPlacementGenerator",
+GATED_PLUGINS: Mapping[str, str] = {
+    "GangScheduling": "gang_scheduling",
+    "TopologyPlacementGenerator": "topology_aware_workload_scheduling",
+    "PodGroupPodsCount": "topology_aware_workload_scheduling",
 }
+"""Plugin -> the attribute of FeatureGates without which it does not run, wherever a profile has it."""
+
+UPSTREAM_PLUGINS = frozenset(plugin.name for plugin in DEFAULT_PLUGINS.multi_point.enabled) | {*GATED_PLUGINS}
 """Every plugin that is part of kube-scheduler, those behind alpha feature gates included."""
 
 REMOVED_PLUGINS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.configuration.args import find_args
-from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
+from scheduler.configuration.default_plugins import GATED_PLUGINS, UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
+from scheduler.configuration.feature_gates import gates_of
 from scheduler.configuration.merge import ALL
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.framework.points import ExtensionPoint
@@ -38,12 +39,18 @@ class EnabledPlugin(NamedTuple):
 
 
 def expand_profiles(settings: KubeSchedulerConfiguration, points_of: PointsOf) -> dict[str, Expansion]:
-    """Expand all profiles: scheduler name -> its plugins.
+    """Expand all profiles: scheduler name -> its plugins. Those whose feature gate is off are left out.
 
     Raises:
         ConfigurationError: what `expand` finds in any profile, or profiles that sort the queue differently:
             they share one queue.
     """
+    gates = gates_of(settings.feature_gates)
+    points_of = {
+        name: points
+        for name, points in points_of.items()
+        if name not in GATED_PLUGINS or getattr(gates, GATED_PLUGINS[name])
+    }
     errors: list[FieldError] = []
     expansions: dict[str, Expansion] = {}
     sorters: list[tuple[str, Profile, str]] = []  # path, profile, its queue sort plugin

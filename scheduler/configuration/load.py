@@ -16,6 +16,7 @@ from scheduler.configuration.defaults import (
     with_profiles,
     with_scalars,
 )
+from scheduler.configuration.feature_gates import FeatureGates, gates_of
 from scheduler.configuration.notes import Note, notes
 from scheduler.configuration.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from scheduler.configuration.versions import to_current, type_meta_faults
@@ -58,6 +59,11 @@ class Configuration:
     files: tuple[Path, ...] = field(default=(), compare=False)
     converted: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     _conversion: Conversion | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def feature_gates(self) -> FeatureGates:
+        """What is on of the scheduling of workloads."""
+        return gates_of(self.settings.feature_gates)
 
     def place(self, path: str) -> str:
         """Return where in the source a path of the settings is: an old version has things elsewhere."""

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
+from scheduler.configuration.feature_gates import gates_in_vain
 from scheduler.configuration.merge import ALL
 from scheduler.configuration.types import KubeSchedulerConfiguration, Plugins
-from scheduler.objects.wording import did_you_mean, entry, quoted
+from scheduler.objects.wording import child, did_you_mean, entry, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +48,8 @@ def notes(settings: KubeSchedulerConfiguration) -> Iterator[Note]:
         yield Note("enableProfiling", "has no effect: there are no Go profiles to serve")
     if settings.enable_contention_profiling not in {None, settings.enable_profiling}:
         yield Note("enableContentionProfiling", "has no effect: there are no Go profiles to serve")
+    for gate, why in gates_in_vain(settings.feature_gates):
+        yield Note(child("featureGates", gate), why)
     for i, profile in enumerate(settings.profiles):
         yield from _profile_notes(profile, entry("profiles", i))
 

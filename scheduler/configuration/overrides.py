@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.configuration.feature_gates import gate_faults, gates_in_vain
+from scheduler.configuration.notes import Note
 from scheduler.configuration.validation import leader_election_faults
 from scheduler.errors import ConfigurationError, FieldError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scheduler.configuration.load import Configuration
 
 
@@ -37,3 +41,26 @@ def with_leader_election(configuration: Configuration, **fields: Any) -> Configu
     return dataclasses.replace(
         configuration, settings=msgspec.structs.replace(settings, leader_election=election)
     )
+
+
+def with_feature_gates(configuration: Configuration, given: Mapping[str, bool]) -> Configuration:
+    """Return a configuration with these feature gates in place of those of the same names.
+
+    Raises:
+        ConfigurationError: everything that is wrong with the gates then.
+    """
+    settings = configuration.settings
+    gates = {**settings.feature_gates, **given}
+    faults = [FieldError(_place(gate, given), fault) for gate, fault in gate_faults(gates)]
+    if faults:
+        raise ConfigurationError(faults, configuration.source)
+    in_vain = [Note("--feature-gates", f"{gate} {why}") for gate, why in gates_in_vain(given)]
+    return dataclasses.replace(
+        configuration,
+        settings=msgspec.structs.replace(settings, feature_gates=gates),
+        notes=(*configuration.notes, *in_vain),
+    )
+
+
+def _place(gate: str, given: Mapping[str, bool]) -> str:
+    return "--feature-gates" if gate in given else f"featureGates.{gate}"

@@ -204,5 +204,7 @@ class KubeSchedulerConfiguration(ConfigurationStruct, frozen=True, kw_only=True)
     """
     profiles: tuple[Profile, ...] = ()
     extenders: tuple[Extender, ...] = ()
+    feature_gates: dict[str, bool] = {}
+    """Gate -> whether it is on, of those that are named; `feature_gates` says what that makes of all. Ours alone."""
     delay_cache_until_active: bool = False
     """Whether kube-scheduler reads the cluster only once leading; it has no effect here."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from scheduler.configuration import extender_rules
 from scheduler.configuration.default_plugins import REMOVED_PLUGINS, UPSTREAM_PLUGINS
+from scheduler.configuration.feature_gates import gate_faults
 from scheduler.configuration.merge import ALL
 from scheduler.configuration.types import API_VERSION, Plugins
 from scheduler.errors import FieldError
-from scheduler.objects.wording import entry, quoted, was
+from scheduler.objects.wording import child, entry, quoted, was
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,6 +54,9 @@ def faults(settings: KubeSchedulerConfiguration) -> Iterator[FieldError]:
         )
     if not _LEAST_BUDGET <= settings.attempt_budget.nanoseconds <= _MOST_BUDGET:
         yield FieldError("attemptBudget", f"must be from 50ms to 5s, was {settings.attempt_budget}")
+    yield from (
+        FieldError(child("featureGates", gate), fault) for gate, fault in gate_faults(settings.feature_gates)
+    )
     yield from _profile_faults(settings.profiles)
     yield from extender_rules.faults(settings.extenders)
 
