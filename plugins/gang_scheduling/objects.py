@@ -10,6 +10,7 @@ from scheduler.framework import PodGroup
 from scheduler.objects.meta import ApiStruct, ObjectMeta
 
 if TYPE_CHECKING:
+    from scheduler.framework import WorkloadFeatures
     from scheduler.objects.pod_group import GroupKey
 
 SCHEDULED: Final = "PodGroupScheduled"
@@ -76,19 +77,21 @@ class PodGroupObject(ApiStruct, frozen=True):
         """Return what was said last of how the group fared; an empty condition if nothing was."""
         return next((each for each in self.status.conditions if each.type == SCHEDULED), Condition())
 
-    def as_group(self, key: GroupKey) -> PodGroup:
-        """Return what it says, in the terms of all kinds.
+    def as_group(self, key: GroupKey, features: WorkloadFeatures) -> PodGroup:
+        """Return what it says, as far as that is switched on, in the terms of all kinds.
 
         The Priority admission writes 0 where nobody asked for a priority, so it counts only beside a class or above 0.
         """
         spec, gang = self.spec, self.spec.scheduling_policy.gang
+        by_topology, as_one = features.topology_aware_workload_scheduling, features.workload_aware_preemption
         topology = () if spec.scheduling_constraints is None else spec.scheduling_constraints.topology
         is_asked_for = bool(spec.priority_class_name or spec.priority)
         return PodGroup(
             key,
             self.metadata.uid,
             min_count=0 if gang is None else gang.min_count,
-            topology_key=topology[0].key if topology else "",
-            leaves_whole=spec.disruption_mode == "PodGroup",
-            priority=spec.priority if is_asked_for else None,
+            topology_key=topology[0].key if topology and by_topology else "",
+            leaves_whole=as_one and spec.disruption_mode == "PodGroup",
+            priority=spec.priority if as_one and is_asked_for else None,
+            preempts_as_one=as_one,
         )

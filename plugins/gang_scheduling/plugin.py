@@ -29,6 +29,7 @@ from scheduler.framework import (
     Sleep,
     Status,
     Wait,
+    WorkloadFeatures,
 )
 from scheduler.objects.pod import PodInfo
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
@@ -55,6 +56,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
         *,
         objects: ClusterObjects,
         members: PodGroupMembers,
+        features: WorkloadFeatures,
         api: ApiWrite,
         background: Background,
         sleep: Sleep,
@@ -62,13 +64,14 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
     ) -> None:
         self._objects = objects
         self._members = members
+        self._features = features
         self._conditions = GroupConditions(
             api=api, objects=objects, background=background, sleep=sleep, clock=clock
         )
 
     def pod_group(self, key: GroupKey) -> PodGroup | None:
         found = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key.key)
-        return None if found is None else found.as_group(key)
+        return None if found is None else found.as_group(key, self._features)
 
     def attempted(self, group: PodGroup, status: Status) -> None:
         self._conditions.tell(group.key.key, status)

@@ -38,6 +38,7 @@ DEFAULT_PLUGINS = Plugins(
             Plugin(name="ImageLocality", weight=1),
             Plugin(name="DefaultBinder"),
             Plugin(name="NodeDeclaredFeatures"),
+            Plugin(name="GangScheduling"),
         )
     )
 )

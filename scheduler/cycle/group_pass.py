@@ -36,7 +36,7 @@ class Member:
         decision: about it.
         snapshot: what was decided on.
         status: why it was not kept; a success if it was.
-        assumed: where it was put, if it was kept.
+        assumed: where it was put, if it was kept; also when that has been taken back.
         permitted: what Permit plugins said of that.
         nominated: where it was nominated to before.
     """
@@ -140,7 +140,8 @@ class GroupPasses:
         status = self._pods.reserve(assumed)
         member.permitted = self._pods.permit(assumed) if status.is_success else status
         if isinstance(member.permitted, Status) and not member.permitted.is_success:
-            self._take_back(member)
+            self._take_back(member, assumed)
+            member.assumed = None
             status = member.permitted
             if status.is_rejected:
                 status = replace(status, reasons=(message_of_one_node(status),))
@@ -148,14 +149,12 @@ class GroupPasses:
 
     def take_back(self, tried: Pass) -> None:
         """Let the cluster be as it was before a pass."""
-        for member in reversed(tried.kept):
-            self._take_back(member)
+        for member in reversed(tried.members):
+            if member.assumed is not None:
+                self._take_back(member, member.assumed)
 
-    def _take_back(self, member: Member) -> None:
-        assumed = member.assumed
-        assert assumed is not None
+    def _take_back(self, member: Member, assumed: AssumedPod) -> None:
         assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name)
         self._cache.forget(assumed.pod.uid)
         if member.nominated:
             self._nominator.add(member.attempt.queued.pod, member.nominated)
-        member.assumed = None

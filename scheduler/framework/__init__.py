@@ -51,7 +51,7 @@ from scheduler.framework.interface import (
     Wait,
 )
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
-from scheduler.framework.pod_groups import PodGroup, PodGroupMembers, PodGroupPlugin
+from scheduler.framework.pod_groups import PodGroup, PodGroupMembers, PodGroupPlugin, WorkloadFeatures
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.scores import default_normalize_score, divide, divide_one, divide_small
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status
@@ -110,6 +110,7 @@ __all__ = [
     "Wait",
     "WaitForEvent",
     "WaitingPods",
+    "WorkloadFeatures",
     "brings_nothing",
     "default_normalize_score",
     "divide",

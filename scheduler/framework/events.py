@@ -77,6 +77,8 @@ class EventResource(Enum):
     RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
     POD_GROUP = "scheduling.k8s.io/PodGroup"
+    COSCHEDULING_POD_GROUP = "scheduling.x-k8s.io/PodGroup"
+    VOLCANO_POD_GROUP = "scheduling.volcano.sh/PodGroup"
     ELASTIC_QUOTA = "scheduling.x-k8s.io/ElasticQuota"
     WILDCARD = "*"
     """Every kind."""

@@ -52,6 +52,21 @@ class PodGroupMembers(Protocol):
         ...
 
 
+@runtime_checkable
+class WorkloadFeatures(Protocol):
+    """Which parts of the scheduling of groups are switched on."""
+
+    @property
+    def topology_aware_workload_scheduling(self) -> bool:
+        """Whether groups keep to one domain of their topology constraint."""
+        ...
+
+    @property
+    def workload_aware_preemption(self) -> bool:
+        """Whether groups preempt, and are preempted, as wholes."""
+        ...
+
+
 class PodGroupPlugin(Plugin):
     """Reads the objects of some kinds of groups, so that their pods are scheduled as groups, and tells what came of it.
 

@@ -9,7 +9,9 @@ from scheduler.configuration.args import decode_args, find_args
 from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.expand import expand_profiles
+from scheduler.configuration.feature_gates import gates_of
 from scheduler.errors import ConfigurationError, FieldError, PluginLoadError
+from scheduler.framework.pod_groups import WorkloadFeatures
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.preemption import PreemptionDryRun
 from scheduler.objects.wording import did_you_mean, entry, quoted
@@ -70,7 +72,11 @@ def build_frameworks(
         name = profile.scheduler_name
         expansion = expansions.get(name, {})
         dry_run = DryRun()
-        own: Mapping[type, object] = {**capabilities(name), PreemptionDryRun: dry_run}
+        own: Mapping[type, object] = {
+            **capabilities(name),
+            PreemptionDryRun: dry_run,
+            WorkloadFeatures: gates_of(configuration.settings.feature_gates),
+        }
         # Where it is not known which plugins run, all are built all the same: each may have something wrong with it.
         names = _names_in(expansion) if expansions else enabled_names(profile.plugins)
         built, wrong = _build(path, names, loader, own)

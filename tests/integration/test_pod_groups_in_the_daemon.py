@@ -52,9 +52,7 @@ def told(it: Cluster, name: str) -> str:
 
 def condition(it: Cluster, group: str) -> tuple[str, str, str]:
     found = it.server.store.get(POD_GROUPS, group, "default").get("status", {}).get("conditions", ())
-    return next(
-        ((each["status"], each["reason"], each.get("message", "")) for each in found), ("", "", "")
-    )
+    return next(((each["status"], each["reason"], each.get("message", "")) for each in found), ("", "", ""))
 
 
 @virtually
@@ -86,7 +84,7 @@ async def test_a_gang_that_does_not_fit_is_not_placed_at_all_and_says_so_once(tm
         assert messages[0].startswith("0/1 nodes are available: 1 Insufficient cpu.")
         assert messages[1:] == [FITS, FITS]
         assert condition(it, "g") == ("False", "Unschedulable", "pod group is unschedulable")
-        writes = [each for each in it.server.requests if "podgroups" in each.path and each.verb == "patch"]
+        writes = [each for each in it.server.requests if "podgroups" in each.path and each.method == "PATCH"]
         assert len(writes) == 1
         assert daemon.cycles.attempts.noted < 10
 

@@ -18,6 +18,7 @@ from scheduler.framework.changes import pod_changes
 from scheduler.framework.status import SUCCESS
 from scheduler.queue import SchedulingQueue
 from scheduler.state.nominator import Nominator
+from scheduler.state.pod_groups import PodGroups
 from tests.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from scheduler.framework import QueuedPodInfo
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
     from scheduler.queue import Place
 
 PROFILE = "custom-scheduler"
@@ -107,10 +109,14 @@ class Cluster:
         self.queue = SchedulingQueue(
             plugins=self,
             nominator=self.nominator,
+            groups=PodGroups(),
             clock=self.clock,
             observer=self.counts,
             **settings,
         )
+
+    def group_of(self, pod: PodInfo) -> GroupKey | None:
+        return pod.group
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
         return (-queued.pod.priority, queued.timestamp)

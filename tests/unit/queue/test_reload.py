@@ -9,6 +9,7 @@ import pytest
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.queue import Place, SchedulingQueue
 from scheduler.state.nominator import Nominator
+from scheduler.state.pod_groups import PodGroups
 from tests.builders import pod
 from tests.manual_clock import ManualClock
 from tests.unit.queue.cluster import Counts
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from scheduler.framework import EventWithHint
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
 
 
 class Profiles:
@@ -31,11 +33,15 @@ class Profiles:
         self.queue = SchedulingQueue(
             plugins=self,
             nominator=Nominator(),
+            groups=PodGroups(),
             clock=self.clock,
             observer=Counts(),
             initial_backoff_seconds=100,
             max_backoff_seconds=1000,
         )
+
+    def group_of(self, pod: PodInfo) -> GroupKey | None:
+        return pod.group
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
         return (-queued.pod.priority if self.highest_first else queued.pod.priority,)
