@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.app.capabilities import LoopSleep, NoApiServer, TableObjects
 from scheduler.clock import Clock, SystemClock
+from scheduler.configuration.feature_gates import FeatureGates
 from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.cycle.shared import Shared
@@ -19,8 +20,11 @@ from scheduler.framework import (
     PodActivator,
     PodBinder,
     PodEvents,
+    PodGroupMembers,
+    PodGroupObjects,
     Sleep,
     WaitForEvent,
+    WorkloadFeatures,
 )
 from scheduler.framework.long_work import AtOnce
 from scheduler.framework.preemption import NominatedPods, Preemptions, VictimReview
@@ -44,6 +48,8 @@ OFFLINE: Mapping[type, object] = {
     ApiGet: _NOTHING,
     ClaimMetrics: NoObserver(),
     PodActivator: _SHARED.bus,
+    PodGroupMembers: _SHARED.cache.groups,
+    PodGroupObjects: _SHARED.profiles,
     PodEvents: _NOTHING,
     Sleep: LoopSleep(),
     ApiWrite: _NOTHING,
@@ -53,6 +59,7 @@ OFFLINE: Mapping[type, object] = {
     LongWork: AtOnce(),
     NominatedPods: _SHARED.nominator,
     WaitForEvent: _SHARED.bus,
+    WorkloadFeatures: FeatureGates(),
     PodBinder: NoBinder(),
     Preemptions: NoPreemptions(),
     VictimReview: ExtenderReview(_SHARED.profiles),

@@ -37,7 +37,7 @@ class Accounts:
     used: Mapping[str, Mapping[str, int]]
     total: Mapping[str, int]
     request: Mapping[str, int]
-    in_quota: Mapping[str, int]
+    in_quota: dict[str, int]
     in_all: Mapping[str, int]
     changed: dict[int, dict[str, dict[str, int]]] = field(default_factory=dict)
 

@@ -15,9 +15,10 @@ from plugins.capacity_scheduling.accounts import Accounts
 from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS, Quotas, add
 from plugins.capacity_scheduling.usage import Usage
 from plugins.preemption.candidates import rows_to_try, search, why_not_eligible
-from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
+from plugins.preemption.disruption_budgets import BUDGETS
 from plugins.preemption.preempting import NEEDS, Preempting
 from plugins.preemption.ranking import by_importance
+from plugins.preemption.units import VictimUnits, priority_of
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
@@ -25,6 +26,8 @@ from scheduler.framework import (
     EventWithHint,
     LongWork,
     Needs,
+    PodGroupMembers,
+    PodGroupObjects,
     PreFilterPlugin,
     Status,
 )
@@ -37,10 +40,11 @@ from scheduler.framework.preemption import (  # the constructor's types are read
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from plugins.preemption.candidates import Choice, Search
-    from scheduler.framework import CycleState, Diagnosis
+    from plugins.preemption.units import Unit
+    from scheduler.framework import CycleState, Diagnosis, PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -67,11 +71,12 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
         preemptions: Preemptions,
         nominated: NominatedPods,
         work: LongWork,
+        members: PodGroupMembers,
+        groups: PodGroupObjects,
     ) -> None:
-        super().__init__(review, preemptions, work)
+        super().__init__(review, preemptions, work, VictimUnits(members, groups))
         self._dry_run = dry_run
         self._nominated = nominated
-        self._budgets = DisruptionBudgets()
         self._quotas = Quotas()
         self._usage = Usage()
 
@@ -143,6 +148,27 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
 
         return why_not_eligible(pod, snapshot, diagnosis, waits_for)
 
+    def removable(
+        self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
+    ) -> Sequence[Unit]:
+        """Return those that what the whole group asks for may take back: of a namespace no more than it has borrowed."""
+        preemptor, accounts = members[0], self._accounts(members[0], snapshot)
+        for member in members[1:]:
+            add(accounts.in_quota, member.resources.requests)
+        borrows, priority = _borrows(accounts, preemptor), priority_of(group, members)
+        gone: dict[str, dict[str, int]] = {}
+        found = []
+        for unit in sorted(units, key=lambda unit: unit.importance, reverse=True):
+            its = gone.setdefault(unit.pods[0].namespace, {})  # a group is of one namespace
+            if all(
+                _may_leave(accounts, preemptor, pod, borrows=borrows, priority=priority, gone=its)
+                for pod in unit.pods
+            ):
+                found.append(unit)
+                for pod in unit.pods:
+                    add(its, pod.resources.taken)
+        return found
+
     def search(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> Generator[None, None, Search]:
@@ -169,16 +195,32 @@ def _borrows(accounts: Accounts, pod: PodInfo) -> bool:
 
 
 def _may_leave(
-    accounts: Accounts, pod: PodInfo, other: PodInfo, *, borrows: bool, gone: Mapping[str, int] | None = None
+    accounts: Accounts,
+    pod: PodInfo,
+    other: PodInfo,
+    *,
+    borrows: bool,
+    priority: int | None = None,
+    gone: Mapping[str, int] | None = None,
 ) -> bool:
-    """Whether another pod may have to leave for a pod; `gone` is what already leaves of its namespace."""
+    """Whether another pod may have to leave for a pod.
+
+    Args:
+        accounts: as they are.
+        pod: who needs the room.
+        other: who might leave.
+        borrows: whether the first takes its namespace beyond its min.
+        priority: of the first; its own if not given.
+        gone: what already leaves of the other's namespace.
+    """
+    priority = pod.priority if priority is None else priority
     quota = accounts.quotas.get(other.namespace)
     if pod.namespace not in accounts.quotas:
-        return quota is None and other.priority < pod.priority
+        return quota is None and other.priority < priority
     if quota is None:
         return False
     if other.namespace == pod.namespace:
-        return borrows and other.priority < pod.priority
+        return borrows and other.priority < priority
     if borrows:
         return False
     used = dict(accounts.used_by(other.namespace))

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plugins.preemption.candidates import rows_to_try, search, why_not_eligible
-from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
+from plugins.preemption.disruption_budgets import BUDGETS
 from plugins.preemption.preempting import NEEDS, Preempting
+from plugins.preemption.units import VictimUnits, priority_of
 from scheduler.errors import FieldError
 from scheduler.framework import (
     ActionType,
@@ -19,6 +20,8 @@ from scheduler.framework import (
     EventWithHint,
     LongWork,
     PluginArgs,
+    PodGroupMembers,
+    PodGroupObjects,
     QueueingHint,
     brings_nothing,
     reads_nothing,
@@ -30,11 +33,12 @@ from scheduler.framework.preemption import (  # noqa: TC001  # the constructor's
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
     from typing import Any
 
     from plugins.preemption.candidates import Search
-    from scheduler.framework import CycleState, Diagnosis
+    from plugins.preemption.units import Unit
+    from scheduler.framework import CycleState, Diagnosis, PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -88,11 +92,12 @@ class DefaultPreemption(Preempting):
         review: VictimReview,
         preemptions: Preemptions,
         work: LongWork,
+        members: PodGroupMembers,
+        groups: PodGroupObjects,
     ) -> None:
-        super().__init__(review, preemptions, work)
+        super().__init__(review, preemptions, work, VictimUnits(members, groups))
         self._args = args
         self._dry_run = dry_run
-        self._budgets = DisruptionBudgets()
         self._begin = 0  # where the next search begins, so that all nodes have the same chance
 
     def events(self) -> Sequence[EventWithHint]:
@@ -107,6 +112,12 @@ class DefaultPreemption(Preempting):
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> str:
         return why_not_eligible(pod, snapshot, diagnosis)
+
+    def removable(
+        self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
+    ) -> Sequence[Unit]:
+        priority = priority_of(group, members)
+        return [unit for unit in units if unit.priority < priority]
 
     def search(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis

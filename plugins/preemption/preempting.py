@@ -12,18 +12,29 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
-from plugins.preemption.disruption_budgets import BUDGETS
+from plugins.preemption.candidates import NEVER
+from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
+from plugins.preemption.group_victims import choose_victims
 from plugins.preemption.ranking import Candidate, best, by_importance
 from scheduler.errors import SchedulerError
-from scheduler.framework import Code, Needs, PostFilterPlugin, PostFilterResult, PreEnqueuePlugin, Status
+from scheduler.framework import (
+    Code,
+    Needs,
+    PodGroupPostFilterPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+    Status,
+)
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.framework.status import SUCCESS
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from plugins.preemption.candidates import Search
-    from scheduler.framework import CycleState, Diagnosis, LongWork
+    from plugins.preemption.units import Unit, VictimUnits
+    from scheduler.framework import CycleState, Diagnosis, FitsWithout, LongWork, PodGroup
     from scheduler.framework.preemption import Preemptions, VictimReview
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
@@ -32,15 +43,22 @@ NEEDS: Final = Needs(kinds=frozenset({BUDGETS}), rights=frozenset({"delete v1/po
 """What preempting takes."""
 
 _WAITING = "waiting for the preemption for this pod to be finished"
+_GROUP_WAITING = "waiting for the preemption for this pod group to be finished"
+_AS_ONE = "not eligible due to workload aware preemption enabled"
+_IN_ONE_DOMAIN = "not eligible due to placement-based pod group scheduling limitation"
 
 
-class Preempting(PreEnqueuePlugin, PostFilterPlugin):
-    """Makes room; who may have to leave is for the plugin to say."""
+class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
+    """Makes room for pods and for groups; who may have to leave is for the plugin to say."""
 
-    def __init__(self, review: VictimReview, preemptions: Preemptions, work: LongWork) -> None:
+    def __init__(
+        self, review: VictimReview, preemptions: Preemptions, work: LongWork, units: VictimUnits
+    ) -> None:
         self._review = review
         self._preemptions = preemptions
         self._work = work
+        self._units = units
+        self._budgets = DisruptionBudgets()
 
     @abstractmethod
     def why_not_eligible(
@@ -54,16 +72,33 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin):
     ) -> Generator[None, None, Search]:
         """Look for nodes that would run the pod without some of their pods, in steps."""
 
+    @abstractmethod
+    def removable(
+        self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
+    ) -> Sequence[Unit]:
+        """Return those units that may have to leave for a group, all of them at once if need be."""
+
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if self._preemptions.is_running(pod.uid):
-            return Status.unschedulable(_WAITING, resolvable=False)
+            is_member = self._preemptions.is_for_group(pod.uid)
+            return Status.unschedulable(_GROUP_WAITING if is_member else _WAITING, resolvable=False)
         return None
+
+    async def post_filter_group(
+        self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot, fits_without: FitsWithout
+    ) -> Sequence[PodInfo] | Status:
+        self._preemptions.attempted()
+        if any(pod.pod.spec.preemption_policy == "Never" for pod in members):
+            return Status.unschedulable(NEVER)
+        self._budgets.look_at(snapshot.objects(BUDGETS))
+        units = self.removable(self._units.of(snapshot), group, members, snapshot)
+        return await choose_victims(units, members, snapshot, self._budgets, fits_without)
 
     async def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> PostFilterResult:
         self._preemptions.attempted()
-        why_not = self.why_not_eligible(state, pod, snapshot, diagnosis)
+        why_not = _in_group(state) or self.why_not_eligible(state, pod, snapshot, diagnosis)
         if why_not:
             return _nothing(why_not)
         found = await self._work.done(self.search(state, pod, snapshot, diagnosis))
@@ -93,6 +128,15 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin):
         return [
             Candidate(row, tuple(by_importance(pods)), violations) for row, (pods, violations) in left.items()
         ]
+
+
+def _in_group(state: CycleState) -> str:
+    """Return why a member of a group makes no room by itself; "" if it may."""
+    if state.group is None:
+        return ""
+    if state.group.preempts_as_one:
+        return _AS_ONE
+    return _IN_ONE_DOMAIN if state.group.topology_key else ""
 
 
 def _nothing(reason: str, *, nominated_node_name: str | None = None) -> PostFilterResult:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 from scheduler.client.recorded_event import EventBody, EventMetadata, ObjectReference, RecordedEvent
 from scheduler.client.resources import EVENTS
 from scheduler.clock import rfc3339_micro
+from scheduler.framework.pod_groups import PodGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +94,7 @@ class EventRecorder:
         reason: str,
         action: str,
         note: str,
-        related: PodInfo | ObjectReference | None = None,
+        related: PodInfo | PodGroup | ObjectReference | None = None,
         is_unique: bool = False,
     ) -> None:
         """Queue an event, or count it if it is one that happened before.
@@ -168,9 +169,12 @@ class EventRecorder:
         return name if len(name) <= _NAME_LIMIT else str(uuid.uuid4())
 
 
-def _reference(about: PodInfo | ObjectReference) -> ObjectReference:
+def _reference(about: PodInfo | PodGroup | ObjectReference) -> ObjectReference:
     if isinstance(about, ObjectReference):
         return about
+    if isinstance(about, PodGroup):
+        api_version = about.key.kind.rpartition("/")[0]
+        return ObjectReference("PodGroup", about.key.namespace, about.key.name, about.uid, api_version)
     return ObjectReference(
         kind="Pod",
         namespace=about.namespace,

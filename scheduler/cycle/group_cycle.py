@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.shared import Shared
     from scheduler.framework.pod_groups import PodGroup, PodGroupPlugin
     from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
 
 
 class PodGroupCycle:
@@ -47,12 +48,12 @@ class PodGroupCycle:
         failures: FailureHandler,
         preemptions: PreemptionExecutor,
     ) -> None:
-        self._profiles, self._freeze = shared.profiles, shared.freeze
+        self._freeze, self._cache = shared.freeze, shared.cache
         self._clock, self._observer = shared.clock, shared.observer
         self._pods, self._binding, self._failures = pods, binding, failures
         self._preemptions = preemptions
-        turns = Turns(shared.freeze, shared.clock)
-        self._passes = GroupPasses(pods, shared.cache, shared.nominator, turns.give_way)
+        self._turns = Turns(shared.freeze, shared.clock)
+        self._passes = GroupPasses(pods, shared.cache, shared.nominator, self._turns.give_way)
 
     async def schedule(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
         """Run the scheduling cycle of a group, up to Permit; the caller ends the freeze.
@@ -76,29 +77,64 @@ class PodGroupCycle:
             self._observer.group_attempted(profile, "error", self._clock.monotonic() - began)
             return ()
         group, plugin = found
-        tried = await self._decide(group, plugin, attempts)
+        tried, room = await self._decide(group, plugin, attempts)
         self._observer.group_decided(self._clock.monotonic() - began)
-        if tried.is_enough and not tried.needs_room:
+        assumed: Sequence[AssumedPod] = ()
+        if room is None:
             assumed, status, result = self._placed(tried), SUCCESS, "scheduled"
         else:
-            assumed = ()
-            status, result = self._bring_back(tried, attempts)
+            status, result = self._bring_back(tried, attempts, room)
         plugin.attempted(group, status)
         self._observer.group_attempted(profile, result, self._clock.monotonic() - began)
         return assumed
 
-    async def _decide(self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt]) -> Pass:
-        """Return a pass that says what becomes of the group; its members are assumed only if the whole group fits."""
+    async def _decide(
+        self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt]
+    ) -> tuple[Pass, Status | None]:
+        """Find out what becomes of a group.
+
+        Returns:
+            A pass over its members, and what was done to make room for them: None if all they need is there already, in
+            which case they are assumed where they go.
+        """
         with self._preemptions.held() as held:
             tried = await self._passes.run(group, plugin, attempts)
         for member in tried.members:
             self._pods.note(member.attempt, member.decision, member.snapshot)
-        if not tried.is_enough or tried.needs_room:
-            self._passes.take_back(tried)
-        if tried.is_enough:
-            for preemption in held:  # the whole group fits once they are gone
+        if tried.is_enough and not tried.needs_room:
+            return tried, None
+        self._passes.take_back(tried)
+        if not tried.error.is_success:
+            return tried, tried.error
+        if tried.is_enough:  # the whole group fits once all those have left
+            for preemption in held:
                 self._preemptions.start(*preemption)
-        return tried
+            return tried, SUCCESS
+        if not group.preempts_as_one:
+            return tried, Status.unschedulable()
+        return tried, await self._make_room(tried, attempts)
+
+    async def _make_room(self, tried: Pass, attempts: Sequence[Attempt]) -> Status:
+        """Have pods leave if the whole group fits without them; a success says that they do."""
+        asked = attempts[0].framework.group_post_filter
+        if asked is None:
+            told = "default preemption plugin is not registered, workload aware preemption is disabled"
+            return Status.unschedulable(told)
+
+        async def fits_without(pods: Sequence[PodInfo]) -> frozenset[str] | None:
+            await self._turns.give_way()
+            with self._cache.without(pods):
+                trial = self._passes.try_out(tried.group, tried.plugin, attempts)
+                self._passes.take_back(trial)
+            nodes = (member.assumed.node_name for member in trial.members if member.assumed is not None)
+            return frozenset(nodes) if trial.is_enough else None
+
+        members = [attempt.queued.pod for attempt in attempts]
+        victims = await asked.post_filter_group(tried.group, members, self._cache.snapshot(), fits_without)
+        if isinstance(victims, Status):
+            return victims
+        self._preemptions.start_for_group(tried.group, members, victims, asked.name)
+        return SUCCESS
 
     def _placed(self, tried: Pass) -> Sequence[AssumedPod]:
         """Return the members to be bound; those that found no place are brought back by themselves."""
@@ -116,8 +152,14 @@ class PodGroupCycle:
             assumed.append(member.assumed)
         return assumed
 
-    def _bring_back(self, tried: Pass, attempts: Sequence[Attempt]) -> tuple[Status, str]:
-        """Bring all members back, each with its reason; return what that means for the group, and the metric's word."""
+    def _bring_back(self, tried: Pass, attempts: Sequence[Attempt], room: Status) -> tuple[Status, str]:
+        """Bring all members back, each with its reason; return what that means for the group, and the metric's word.
+
+        Args:
+            tried: what became of each.
+            attempts: of all members, also those that were not tried.
+            room: whether room is being made for them, and why not.
+        """
         if not tried.error.is_success:
             told = f"failed to schedule other pod from a pod group: {tried.error.message}"
             for attempt, member in zip_longest(attempts, tried.members):
@@ -125,20 +167,23 @@ class PodGroupCycle:
                 status = member.status if is_own else Status.failed(told)
                 self._failures.handle(attempt, status)
             return Status.failed(told), "error"
-        is_waiting = tried.is_enough
         for member in tried.members:
             if member.assumed is None:
                 self._fail(member, member.status)
-            elif not is_waiting:
+            elif not tried.is_enough:
                 self._fail_fitting(member, tried.waits(), "", tried.plugin)
             elif member.needs_room:
                 self._fail(member, member.status)
             else:
                 reason = f"{UNSCHEDULABLE}, {WAITING}"
                 self._fail_fitting(member, reason, member.assumed.node_name, tried.plugin)
-        if is_waiting:
-            return Status.unschedulable(f"{UNSCHEDULABLE}, {WAITING}"), "waiting_on_preemption"
-        return Status.unschedulable(UNSCHEDULABLE), "unschedulable"
+        reasons = [UNSCHEDULABLE]
+        if tried.is_enough:
+            reasons.append(WAITING)
+        if room.message:
+            reasons.append(room.message)
+        result = "waiting_on_preemption" if room.is_success else "unschedulable"
+        return Status.unschedulable(*reasons), result
 
     def _fail(self, member: Member, status: Status) -> None:
         """Bring a member back that found no place."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.cycle.binding import message_of_one_node
+from scheduler.cycle.scheduling import run_now
 from scheduler.framework.status import SUCCESS, Code, Status
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class GroupPasses:
     async def run(
         self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt], **options: Any
     ) -> Pass:
-        """Try members in an order; those that fit stay assumed and reserved, until `commit` or `take_back`.
+        """Try members in an order; those that fit stay assumed and reserved, until somebody takes them back.
 
         Args:
             group: whose.
@@ -123,14 +124,32 @@ class GroupPasses:
         for attempt in attempts:
             await self._give_way()
             decision, snapshot = await self._pods.decide(attempt, group=group, **options)
-            member = Member(attempt, decision, snapshot, decision.status)
-            tried.members.append(member)
-            if decision.status.code is Code.ERROR:
-                tried.error = decision.status
+            if not self._take_in(tried, attempt, decision, snapshot):
                 break
-            if decision.node_name or decision.nominated_node_name:
-                self._keep(member)
         return tried
+
+    def try_out(
+        self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt], **options: Any
+    ) -> Pass:
+        """Try members as `run`, without a turn for others: nobody is evicted, and extenders are not asked."""
+        given = {"group": group, "makes_room": False, "extenders": None, **options}
+        tried = Pass(group, plugin)
+        for attempt in attempts:
+            decision, snapshot = run_now(self._pods.decide(attempt, **given))
+            if not self._take_in(tried, attempt, decision, snapshot):
+                break
+        return tried
+
+    def _take_in(self, tried: Pass, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> bool:
+        """Note what was decided of a member, and keep it where it fits; whether to go on."""
+        member = Member(attempt, decision, snapshot, decision.status)
+        tried.members.append(member)
+        if decision.status.code is Code.ERROR:
+            tried.error = decision.status
+            return False
+        if decision.node_name or decision.nominated_node_name:
+            self._keep(member)
+        return True
 
     def _keep(self, member: Member) -> None:
         """Assume a member, if Reserve and Permit let it."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.cycle.reporting import StatusWriter
@@ -17,13 +19,14 @@ from scheduler.objects.v1 import PodCondition
 from scheduler.queue.places import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from scheduler.cycle.binding import BindingCycle
     from scheduler.cycle.profiles import Profiles
     from scheduler.cycle.reporting import Reporter
     from scheduler.cycle.shared import Shared
+    from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -41,6 +44,41 @@ _GONE = frozenset({404, 409})
 """Answers that mean that this pod is there no more; 409 is another one by its name."""
 
 
+@dataclass(frozen=True, slots=True)
+class Preemptor:
+    """Who needs the room.
+
+    Attributes:
+        pods: the pod, or the members of the group.
+        node_name: where; "" for a group, which may go to many nodes.
+        plugin: who wants it.
+        group: the group; None for a pod by itself.
+    """
+
+    pods: Sequence[PodInfo]
+    node_name: str
+    plugin: str
+    group: PodGroup | None = None
+
+    @property
+    def key(self) -> str:
+        return self.pods[0].key if self.group is None else self.group.key.key
+
+    @property
+    def kind(self) -> str:
+        return "pod" if self.group is None else "podgroup"
+
+    @property
+    def note(self) -> str:
+        if self.group is None:
+            return f"Preempted by pod {self.pods[0].uid} on node {self.node_name}"
+        return f"Preempted by podgroup {self.group.uid} on node cluster"
+
+    @property
+    def priority(self) -> int:
+        return min(pod.priority for pod in self.pods)
+
+
 class VictimWriter(StatusWriter, Protocol):
     """What is said to the API server about victims."""
 
@@ -51,6 +89,14 @@ class VictimWriter(StatusWriter, Protocol):
     async def delete_pod(self, pod: PodInfo) -> object:
         """Delete a pod gracefully, if it is still this pod; raises ApiError."""
         ...
+
+
+@dataclass(slots=True)
+class _Running:
+    """A preemption under way, and the victim that is told last, once it is."""
+
+    preemptor: Preemptor
+    last: PodInfo | None = None
 
 
 class PreemptionExecutor:
@@ -81,9 +127,7 @@ class PreemptionExecutor:
         self._reporter = reporter
         self._spawn = spawn
         self._held: list[Preemption] | None = None
-        self._running: dict[
-            str, PodInfo | None
-        ] = {}  # preemptor's uid -> the victim that is told last, once it is
+        self._running: dict[str, _Running] = {}  # pod uid -> what is under way for it
 
     def attempted(self) -> None:
         self._observer.preemption_attempted()
@@ -105,93 +149,110 @@ class PreemptionExecutor:
         """
         if uid not in self._running:
             return False
-        last = self._running[uid]
+        last = self._running[uid].last
         if last is None:
             return True
         newest = self._newest(last.key)
         return newest is not None and newest.uid == last.uid and not newest.is_terminating
 
+    def is_for_group(self, uid: str) -> bool:
+        return uid in self._running and self._running[uid].preemptor.group is not None
+
     def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
         if self._held is not None:
             self._held.append((preemptor, node_name, victims, plugin))
-            return
+        else:
+            self._start(Preemptor((preemptor,), node_name, plugin), victims)
+
+    def start_for_group(
+        self, group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str
+    ) -> None:
+        """Begin to make pods leave, wherever they are, for a group of which `members` wait."""
+        self._start(Preemptor(members, "", plugin, group), victims)
+
+    def _start(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
         staying = [victim for victim in victims if not victim.is_terminating]
         if not staying:
             return  # the room will be there without another word
         self._observer.preempted(len(victims))
-        self._running[preemptor.uid] = None
-        work = self._run(preemptor, node_name, staying, plugin)
-        self._spawn(work, f"preemption for {preemptor.key}")
+        for pod in preemptor.pods:
+            self._running[pod.uid] = _Running(preemptor)
+        self._spawn(self._run(preemptor, staying), f"preemption for {preemptor.key}")
 
-    async def _run(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+    async def _run(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
         began = self._clock.monotonic()
         is_done = False
         try:
-            is_done = await self._make_room(preemptor, node_name, victims, plugin)
+            is_done = await self._make_room(preemptor, victims)
         finally:
-            self._running.pop(preemptor.uid, None)
+            for pod in preemptor.pods:
+                self._running.pop(pod.uid, None)
             result = "success" if is_done else "error"
             self._observer.preemption_ended(result, self._clock.monotonic() - began)
+        waiting = [pod.uid for pod in preemptor.pods]
         if not is_done:
             # No event may come that would bring the preemptor back.
             await asyncio.sleep(_REST_SECONDS)
-            self._bus.activate([preemptor.uid])
-        elif self._queue.place_of(preemptor.uid) is Place.GATED:
+        else:
             # What would have brought it back came while it was shut out; perhaps nothing that helps comes any more.
-            self._bus.activate([preemptor.uid])
+            waiting = [uid for uid in waiting if self._queue.place_of(uid) is Place.GATED]
+        if waiting:
+            self._bus.activate(waiting)
 
-    async def _make_room(
-        self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str
-    ) -> bool:
+    async def _make_room(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> bool:
         """Return whether all victims were told."""
-        logger.info(
-            "Preempting", extra={"pod": preemptor.key, "node": node_name, "victims": [v.key for v in victims]}
-        )
-        self._take_back_nominations(preemptor, node_name)
+        told = {preemptor.kind: preemptor.key, "node": preemptor.node_name}
+        logger.info("Preempting", extra={**told, "victims": [v.key for v in victims]})
+        self._take_back_nominations(preemptor, {victim.node_name for victim in victims})
         limit = asyncio.Semaphore(_AT_ONCE)
 
         async def tell(victim: PodInfo) -> bool:
             async with limit:
-                return self._still_helps(preemptor, node_name) and await self._tell(
-                    victim, preemptor, node_name, plugin
-                )
+                return self._still_helps(preemptor) and await self._tell(victim, preemptor)
 
         *others, last = victims
         if not all(await asyncio.gather(*map(tell, others))):
             return False
-        self._running[preemptor.uid] = last
+        for pod in preemptor.pods:
+            self._running[pod.uid].last = last
         return await tell(last)
 
-    def _take_back_nominations(self, preemptor: PodInfo, node_name: str) -> None:
+    def _take_back_nominations(self, preemptor: Preemptor, node_names: Iterable[str]) -> None:
         """Let go of pods of lower priority that were to have room there: they had better look elsewhere.
 
         What other schedulers say of their pods is theirs to take back.
         """
-        for other in self._nominator.nominated_pods_for_node(node_name):
+        own = {pod.uid for pod in preemptor.pods}
+        for other in chain.from_iterable(map(self._nominator.nominated_pods_for_node, node_names)):
             is_ours = self._queue.get(other.uid) is not None
-            if is_ours and other.uid != preemptor.uid and other.priority < preemptor.priority:
+            if is_ours and other.uid not in own and other.priority < preemptor.priority:
                 self._writer.patch_pod_status(other, nominated_node_name="")
 
-    def _still_helps(self, preemptor: PodInfo, node_name: str) -> bool:
+    def _still_helps(self, preemptor: Preemptor) -> bool:
         """Whether the room is still wanted: nobody is to leave in vain."""
-        newest = self._newest(preemptor.key)
-        wanted = (
+        node_name = preemptor.node_name
+        is_there = not node_name or self._cache.table.row_of(node_name) is not None
+        if is_there and any(map(self._waits, preemptor.pods)):
+            return True
+        told = {preemptor.kind: preemptor.key, "node": node_name}
+        logger.info("Preemption is not needed any more", extra=told)
+        return False
+
+    def _waits(self, pod: PodInfo) -> bool:
+        newest = self._newest(pod.key)
+        return (
             newest is not None
-            and newest.uid == preemptor.uid
+            and newest.uid == pod.uid
             and not newest.is_terminating
             and not newest.node_name
-            and self._cache.table.row_of(node_name) is not None
         )
-        if not wanted:
-            logger.info("Preemption is not needed any more", extra={"pod": preemptor.key, "node": node_name})
-        return wanted
 
-    async def _tell(self, victim: PodInfo, preemptor: PodInfo, node_name: str, plugin: str) -> bool:
+    async def _tell(self, victim: PodInfo, preemptor: Preemptor) -> bool:
         """Make one pod leave; whether it does."""
         newest = self._newest(victim.key)
         if newest is None or newest.uid != victim.uid or newest.is_terminating:
             return True  # somebody else was quicker
-        note = f"Preempted by pod {preemptor.uid} on node {node_name}"
+        note, plugin = preemptor.note, preemptor.plugin
         if self._waiting_pods.holds(victim.uid):
             self._waiting_pods.preempt(victim.uid, plugin, "preempted")
             note += " (in kube-scheduler memory)."
@@ -205,18 +266,20 @@ class PreemptionExecutor:
                     return True
                 logger.warning(
                     "Victim could not be preempted",
-                    extra={"pod": preemptor.key, "victim": victim.key, "error": str(error)},
+                    extra={preemptor.kind: preemptor.key, "victim": victim.key, "error": str(error)},
                 )
                 return False
-        self._reporter.preempted(victim, preemptor, note)
+        related = preemptor.pods[0] if preemptor.group is None else preemptor.group
+        self._reporter.preempted(victim, preemptor.pods[0].scheduler_name, related, note)
         return True
 
-    async def _delete(self, victim: PodInfo, preemptor: PodInfo) -> None:
+    async def _delete(self, victim: PodInfo, preemptor: Preemptor) -> None:
+        name = preemptor.pods[0].scheduler_name
         condition = PodCondition(
             type="DisruptionTarget",
             status="True",
             reason="PreemptionByScheduler",
-            message=f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod",
+            message=f"{name}: preempting to accommodate a higher priority {preemptor.kind}",
         )
         await self._writer.wait_pod_status_patched(victim, condition=condition)
         await self._writer.delete_pod(victim)
@@ -232,6 +295,9 @@ class NoPreemptions:
         return
 
     def is_running(self, uid: str) -> bool:
+        return False
+
+    def is_for_group(self, uid: str) -> bool:
         return False
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from scheduler.errors import ObjectError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from scheduler.extenders.chain import Extenders
     from scheduler.framework.events import EventWithHint
+    from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
@@ -42,6 +46,14 @@ class Profiles:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.frameworks)
+
+    def pod_group(self, key: GroupKey) -> PodGroup | None:
+        """Return what the object of a group says, to whichever profile reads its kind; fulfils `PodGroupObjects`."""
+        for framework in self.frameworks.values():
+            if key.kind in framework.groups:
+                with suppress(ObjectError):
+                    return framework.groups[key.kind].pod_group(key)
+        return None
 
     # What the queue asks.
 

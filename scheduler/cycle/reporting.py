@@ -13,6 +13,7 @@ from scheduler.objects.v1 import PodCondition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
 
@@ -28,7 +29,7 @@ class PodEventRecorder(Protocol):
         reason: str,
         action: str,
         note: str,
-        related: PodInfo | None = None,
+        related: PodInfo | PodGroup | None = None,
     ) -> None:
         """Queue one event of type "Normal" or "Warning"; `related` is the other object in it."""
         ...
@@ -123,10 +124,10 @@ class Reporter:
         """The pod is being deleted."""
         self._warn(profile, pod, f"skip schedule deleting pod: {pod.key}")
 
-    def preempted(self, victim: PodInfo, preemptor: PodInfo, note: str) -> None:
-        """The pod had to leave for another."""
-        self._recorders.of(preemptor.scheduler_name).record(
-            victim, type_="Normal", reason="Preempted", action="Preempting", note=note, related=preemptor
+    def preempted(self, victim: PodInfo, profile: str, related: PodInfo | PodGroup, note: str) -> None:
+        """The pod had to leave for another, or for a group."""
+        self._recorders.of(profile).record(
+            victim, type_="Normal", reason="Preempted", action="Preempting", note=note, related=related
         )
 
     def extender_failed(self, pod: PodInfo, note: str) -> None:

@@ -51,7 +51,15 @@ from scheduler.framework.interface import (
     Wait,
 )
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
-from scheduler.framework.pod_groups import PodGroup, PodGroupMembers, PodGroupPlugin, WorkloadFeatures
+from scheduler.framework.pod_groups import (
+    FitsWithout,
+    PodGroup,
+    PodGroupMembers,
+    PodGroupObjects,
+    PodGroupPlugin,
+    PodGroupPostFilterPlugin,
+    WorkloadFeatures,
+)
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.scores import default_normalize_score, divide, divide_one, divide_small
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status
@@ -78,6 +86,7 @@ __all__ = [
     "EventResource",
     "EventWithHint",
     "FilterPlugin",
+    "FitsWithout",
     "HttpGet",
     "LongWork",
     "Needs",
@@ -91,7 +100,9 @@ __all__ = [
     "PodEvents",
     "PodGroup",
     "PodGroupMembers",
+    "PodGroupObjects",
     "PodGroupPlugin",
+    "PodGroupPostFilterPlugin",
     "PostBindPlugin",
     "PostFilterPlugin",
     "PostFilterResult",

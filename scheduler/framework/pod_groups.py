@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 from scheduler.framework.interface import Plugin
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
+    from scheduler.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,41 @@ class WorkloadFeatures(Protocol):
     def workload_aware_preemption(self) -> bool:
         """Whether groups preempt, and are preempted, as wholes."""
         ...
+
+
+@runtime_checkable
+class PodGroupObjects(Protocol):
+    """What the objects of groups say, of all kinds that are in force."""
+
+    def pod_group(self, key: GroupKey) -> PodGroup | None:
+        """Return what the object of a group says; None if there is none, or it cannot be understood."""
+        ...
+
+
+FitsWithout: TypeAlias = "Callable[[Sequence[PodInfo]], Awaitable[frozenset[str] | None]]"
+"""Tries the group whose cycle it is on the cluster without some pods: the names of the nodes where its members would go,
+or None if too few would go anywhere."""
+
+
+class PodGroupPostFilterPlugin(Plugin):
+    """Tries to make room for a whole group, too few of whose members fit; the first of a profile is asked.
+
+    Source:
+        kube-scheduler v1.36, framework/interface.go, PodGroupPostFilterPlugin, which is DefaultPreemption's alone there.
+    """
+
+    @abstractmethod
+    async def post_filter_group(
+        self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot, fits_without: FitsWithout
+    ) -> Sequence[PodInfo] | Status:
+        """Return the pods that have to leave so that the group fits, or why nothing can be done; makes nobody leave.
+
+        Args:
+            group: whose room is to be made.
+            members: those of its pods that were tried.
+            snapshot: the cluster; good until something is awaited.
+            fits_without: tells which pods' leaving would be enough.
+        """
 
 
 class PodGroupPlugin(Plugin):

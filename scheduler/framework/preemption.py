@@ -122,7 +122,11 @@ class Preemptions(Protocol):
         ...
 
     def is_running(self, uid: str) -> bool:
-        """Whether pods are still being told to leave for this pod."""
+        """Whether pods are still being told to leave for this pod, or for its group."""
+        ...
+
+    def is_for_group(self, uid: str) -> bool:
+        """Whether that is for its group."""
         ...
 
 

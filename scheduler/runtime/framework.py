@@ -32,7 +32,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
     Wait,
 )
-from scheduler.framework.pod_groups import PodGroupPlugin
+from scheduler.framework.pod_groups import PodGroupPlugin, PodGroupPostFilterPlugin
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.runtime.answers import is_anything, is_permit, is_sort_key
@@ -101,6 +101,7 @@ class Framework:
         filtering: PreFilter, Filter and PostFilter.
         scoring: PreScore, Score and normalisation.
         groups: kind of groups -> the plugin that reads their objects.
+        group_post_filter: who makes room for whole groups; None if nobody does.
         events: plugin -> the events that may help a pod it rejected, of every plugin that can reject one, and of
             extenders.
     """
@@ -141,6 +142,9 @@ class Framework:
             if isinstance(plugin, PodGroupPlugin)
             for kind in plugin.group_kinds
         }
+        self.group_post_filter = next(
+            (each for each in plugins.all() if isinstance(each, PodGroupPostFilterPlugin)), None
+        )
         self._reserve = self._at(ExtensionPoint.RESERVE, ReservePlugin)
         self._permit = self._at(ExtensionPoint.PERMIT, PermitPlugin)
         self._pre_bind = self._at(ExtensionPoint.PRE_BIND, PreBindPlugin)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from scheduler.snapshot import ClusterTable
@@ -17,7 +18,7 @@ from scheduler.state.pod_groups import PodGroups
 from scheduler.state.pod_states import MOVES, PodState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
@@ -155,6 +156,18 @@ class Cache:
         """Stop counting a pod that is gone or has ended, and return it; None if it was not counted."""
         return self._take(uid) if uid in self._pods else None
 
+    @contextmanager
+    def without(self, pods: Iterable[PodInfo]) -> Iterator[None]:
+        """Leave out pods that are counted, to see how things would be; nobody else may look, or change anything, meanwhile."""
+        left_out = [self._pods[pod.uid] for pod in pods if pod.uid in self._pods]
+        for pod in left_out:
+            self._uncount(pod)
+        try:
+            yield
+        finally:
+            for pod in left_out:
+                self._count(pod)
+
     def pods(self) -> Collection[PodInfo]:
         """Return every pod that is counted, also on nodes we do not know; nothing may change until the last was taken."""
         return self._pods.values()
@@ -212,6 +225,9 @@ class Cache:
         assert state in MOVES[start], f"pod {pod.key}: {start.value} -> {state.value}"
         self._pods[pod.uid] = pod
         self._states[pod.uid] = state
+        self._count(pod)
+
+    def _count(self, pod: PodInfo) -> None:
         self.groups.note_placed(pod)
         row = self.table.row_of(pod.node_name)
         if row is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.framework import (
@@ -15,9 +16,12 @@ from scheduler.framework import (
     PodActivator,
     PodBinder,
     PodEvents,
+    PodGroupMembers,
+    PodGroupObjects,
     Sleep,
     WaitForEvent,
     WaitingPods,
+    WorkloadFeatures,
 )
 from scheduler.framework.long_work import AtOnce
 from scheduler.snapshot import object_key
@@ -27,8 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
     from typing import Any
 
-    from scheduler.framework import ClusterEvent, EventResource
+    from scheduler.framework import ClusterEvent, EventResource, PodGroup
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
 
 
 class FakeBinder:
@@ -202,6 +207,32 @@ class FakeWaitingPods:
         self.rejected.append((uid, plugin, reason))
 
 
+class FakePodGroups:
+    """Implements `PodGroupMembers` and `PodGroupObjects`: the members and groups that a test puts there."""
+
+    def __init__(self) -> None:
+        self.counts: dict[GroupKey, int] = {}
+        self.on_nodes: dict[GroupKey, list[PodInfo]] = {}
+        self.groups: dict[GroupKey, PodGroup] = {}
+
+    def count(self, key: GroupKey) -> int:
+        return self.counts.get(key, 0)
+
+    def placed(self, key: GroupKey) -> Collection[PodInfo]:
+        return self.on_nodes.get(key, ())
+
+    def pod_group(self, key: GroupKey) -> PodGroup | None:
+        return self.groups.get(key)
+
+
+@dataclass(slots=True)
+class FakeWorkloadFeatures:
+    """Implements `WorkloadFeatures`."""
+
+    topology_aware_workload_scheduling: bool = True
+    workload_aware_preemption: bool = True
+
+
 class Fakes:
     """One stand-in for each capability; those of a test replace some of them."""
 
@@ -216,6 +247,8 @@ class Fakes:
         self.activator = FakeActivator()
         self.happenings = FakeWaitForEvent()
         self.waiting_pods = FakeWaitingPods()
+        self.pod_groups = FakePodGroups()
+        self.workload_features = FakeWorkloadFeatures()
 
     def by_protocol(self) -> dict[type, object]:
         """Return Protocol -> what fulfils it."""
@@ -231,6 +264,9 @@ class Fakes:
             PodEvents: self.events,
             ClaimMetrics: self.claim_metrics,
             PodActivator: self.activator,
+            PodGroupMembers: self.pod_groups,
+            PodGroupObjects: self.pod_groups,
             WaitForEvent: self.happenings,
             WaitingPods: self.waiting_pods,
+            WorkloadFeatures: self.workload_features,
         }

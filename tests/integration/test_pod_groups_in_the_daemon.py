@@ -83,10 +83,40 @@ async def test_a_gang_that_does_not_fit_is_not_placed_at_all_and_says_so_once(tm
         messages = sorted(told(it, f"g-{number}") for number in range(3))
         assert messages[0].startswith("0/1 nodes are available: 1 Insufficient cpu.")
         assert messages[1:] == [FITS, FITS]
-        assert condition(it, "g") == ("False", "Unschedulable", "pod group is unschedulable")
+        assert condition(it, "g") == (
+            "False",
+            "Unschedulable",
+            "pod group is unschedulable, No preemption victims found for incoming preemptor",
+        )
         writes = [each for each in it.server.requests if "podgroups" in each.path and each.method == "PATCH"]
         assert len(writes) == 1
         assert daemon.cycles.attempts.noted < 10
 
         it.add_nodes(node_object("m", cpu="2"))
         await it.until(lambda: len(placed(it)) == 3)
+
+
+@virtually
+async def test_room_is_made_for_the_whole_gang_and_by_no_more_pods_than_it_takes(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon():
+        it.add_nodes(*(node_object(f"n{number}", cpu="2") for number in range(2)))
+        it.add_pods(*(pod_object(f"low-{number}", cpu="1", priority=number) for number in range(4)))
+        await it.until(lambda: len(placed(it)) == 4)
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        it.add_pods(*members("g", 2, priority=1000))
+        await it.until(lambda: {"g-0", "g-1"} <= placed(it))
+        assert placed(it) == {"g-0", "g-1", "low-2", "low-3"}
+
+
+@virtually
+async def test_nobody_has_to_leave_for_a_gang_that_does_not_fit_without_them_either(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon():
+        it.add_nodes(node_object("n", cpu="2"))
+        it.add_pods(pod_object("low", cpu="1", priority=1), pod_object("high", cpu="1", priority=5000))
+        await it.until(lambda: len(placed(it)) == 2)
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        it.add_pods(*members("g", 2, priority=1000))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        await asyncio.sleep(60)
+        assert placed(it) == {"low", "high"}
+        assert condition(it, "g")[2] == "pod group is unschedulable, pod group is unschedulable"

@@ -242,9 +242,12 @@ def test_every_protocol_of_the_contract_is_a_capability():
         "NominatedPods",
         "PodEvents",
         "PodActivator",
+        "PodGroupMembers",
+        "PodGroupObjects",
         "WaitingPods",
         "PreemptionDryRun",
         "Preemptions",
         "VictimReview",
+        "WorkloadFeatures",
     } == set(CAPABILITIES)
     assert CAPABILITIES["HttpGet"] is HttpGet

@@ -1,0 +1,163 @@
+"""Which pods have to leave so that a whole group fits: those that matter least, and no more than it takes.
+
+Source:
+    kube-scheduler v1.36, framework/preemption/podgrouppreemption.go. There everybody is tried one by one; here whole
+    stretches of them, halved where one of them is needed, which finds the same, since who fits beside many fits beside few.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from scheduler.framework import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from plugins.preemption.disruption_budgets import DisruptionBudgets
+    from plugins.preemption.units import Unit
+    from scheduler.framework import FitsWithout
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
+
+NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
+STILL_UNSCHEDULABLE: Final = "pod group is unschedulable"
+
+_FEW: Final = 256
+"""So many units are looked at whatever node they are on; of more, those on the nodes that they leave at the least harm."""
+_MOST_TRIALS: Final = 200
+"""After so many trials, who has not been given back has to leave if it is where members would go."""
+
+
+async def choose_victims(
+    units: Sequence[Unit],
+    members: Sequence[PodInfo],
+    snapshot: Snapshot,
+    budgets: DisruptionBudgets,
+    fits_without: FitsWithout,
+) -> Sequence[PodInfo] | Status:
+    """Return the pods that have to leave, or why that would not help.
+
+    Args:
+        units: who may have to leave.
+        members: of the group.
+        snapshot: the cluster.
+        budgets: the disruption budgets; those who break none leave first.
+        fits_without: whether the group fits without some pods.
+    """
+    if not units:
+        return Status.unschedulable(NO_VICTIMS, resolvable=False)
+    leaving = [pod for unit in units if unit.is_leaving for pod in unit.pods]
+    if leaving and await fits_without(leaving) is not None:
+        return leaving  # the room will be there without another word
+    staying = sorted((unit for unit in units if not unit.is_leaving), key=lambda unit: unit.importance)
+    for chosen in list(_widening(staying, members, snapshot)):
+        if await fits_without([*leaving, *_pods(chosen)]) is not None:
+            search = _Search(leaving, fits_without)
+            violating, others = _split(chosen, budgets)
+            return [*leaving, *_pods(await search.needed([*violating, *others]))]
+    return Status.unschedulable(STILL_UNSCHEDULABLE)
+
+
+class _Search:
+    """Gives units back as long as the group fits beside them."""
+
+    def __init__(self, leaving: Sequence[PodInfo], fits_without: FitsWithout) -> None:
+        self._leaving = leaving
+        self._fits_without = fits_without
+        self._victims: list[Unit] = []
+        self._trials = 0
+
+    async def needed(self, units: Sequence[Unit]) -> Sequence[Unit]:
+        """Return those of some units that cannot be given back, the first ones being given back first."""
+        left = [units]  # stretches still to be given back, the next one last
+        while left:
+            stretch = left.pop()
+            if self._trials >= _MOST_TRIALS:
+                await self._settle([*stretch, *(unit for later in reversed(left) for unit in later)])
+                break
+            away = [*self._victims, *(unit for later in left for unit in later)]
+            if await self._fits(away) is not None:
+                continue
+            if len(stretch) == 1:
+                self._victims.append(stretch[0])
+                continue
+            half = len(stretch) // 2
+            left += [stretch[half:], stretch[:half]]
+        return self._victims
+
+    async def _settle(self, undecided: Sequence[Unit]) -> None:
+        """Have those leave that are where members would go, if that is enough; else all."""
+        nodes = await self._fits([*self._victims, *undecided]) or frozenset()
+        there = [unit for unit in undecided if any(pod.node_name in nodes for pod in unit.pods)]
+        enough = await self._fits([*self._victims, *there]) is not None
+        self._victims += there if enough else undecided
+
+    async def _fits(self, away: Sequence[Unit]) -> frozenset[str] | None:
+        self._trials += 1
+        return await self._fits_without([*self._leaving, *_pods(away)])
+
+
+def _pods(units: Sequence[Unit]) -> list[PodInfo]:
+    return [pod for unit in units for pod in unit.pods]
+
+
+def _split(units: Sequence[Unit], budgets: DisruptionBudgets) -> tuple[list[Unit], list[Unit]]:
+    """Return the units whose leaving would break a disruption budget, and the others, both in the order given."""
+    violating: list[Unit] = []
+    others: list[Unit] = []
+    used: dict[object, int] = {}  # budget -> how many of its pods have gone
+    for unit in units:
+        breaks = False
+        for pod in unit.pods:
+            for budget in budgets.protecting(pod):
+                used[budget] = used.get(budget, 0) + 1
+                breaks = breaks or used[budget] > budget.allowed
+        (violating if breaks else others).append(unit)
+    return violating, others
+
+
+def _widening(
+    units: Sequence[Unit], members: Sequence[PodInfo], snapshot: Snapshot
+) -> Iterator[Sequence[Unit]]:
+    """Yield ever more units, all of them in the end: first those on the nodes where room costs least.
+
+    A node costs what its most important unit costs. As many are taken as would hold the group twice, then twice as
+    many, and so on.
+    """
+    if len(units) <= _FEW:
+        yield units
+        return
+    by_node: dict[str, list[int]] = {}  # name -> places in `units`
+    for place, unit in enumerate(units):
+        for pod in unit.pods:
+            by_node.setdefault(pod.node_name, []).append(place)
+    nodes = sorted(by_node, key=lambda name: -by_node[name][0])
+    demand = _sum(members)
+    rows = {name: row for name in nodes if (row := snapshot.row_of(name)) is not None}
+    end, wanted, room = 0, 2.0, dict.fromkeys(demand, 0)
+    while end < len(nodes):
+        while end < len(nodes) and any(room[name] < wanted * demand[name] for name in demand):
+            name = nodes[end]
+            row = rows.get(name)
+            if row is not None:
+                freed = _sum(
+                    [pod for place in by_node[name] for pod in units[place].pods if pod.node_name == name]
+                )
+                for resource in demand:
+                    free = snapshot.allocatable[resource][row] - snapshot.requested[resource][row]
+                    room[resource] += int(free) + freed.get(resource, 0)
+            end += 1
+        wanted *= 2
+        if end < len(nodes):
+            places = sorted({place for name in nodes[:end] for place in by_node[name]})
+            yield [units[place] for place in places]
+    yield units
+
+
+def _sum(pods: Sequence[PodInfo]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for pod in pods:
+        for resource, amount in pod.resources.taken.items():
+            total[resource] = total.get(resource, 0) + amount
+    return total

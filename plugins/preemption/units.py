@@ -1,0 +1,82 @@
+"""Who may have to leave together: a pod by itself, or a group that leaves as a whole.
+
+Source:
+    kube-scheduler v1.36, framework/preemption/types.go and podgrouppreemption.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from plugins.preemption.ranking import started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scheduler.framework import PodGroup, PodGroupMembers, PodGroupObjects
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
+    from scheduler.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """Pods that leave together or stay together.
+
+    Attributes:
+        pods: at least one.
+        priority: of all of them.
+        is_group: whether it is a group, and not a pod by itself.
+    """
+
+    pods: tuple[PodInfo, ...]
+    priority: int
+    is_group: bool = False
+
+    @property
+    def is_leaving(self) -> bool:
+        return all(pod.is_terminating for pod in self.pods)
+
+    @property
+    def importance(self) -> tuple[float, ...]:
+        """What is compared, place by place; the most important has the least."""
+        of_group = self.pods[0].group is not None
+        size = -len(self.pods) if self.is_group else 0
+        return (-self.priority, not of_group, size, min(map(started, self.pods)))
+
+
+class VictimUnits:
+    """Finds units."""
+
+    def __init__(self, members: PodGroupMembers, groups: PodGroupObjects) -> None:
+        self._members = members
+        self._groups = groups
+
+    def of(self, snapshot: Snapshot) -> Iterator[Unit]:
+        """Yield the units of all pods on nodes."""
+        whole: dict[GroupKey, PodGroup | None] = {}
+        for row in range(snapshot.n_nodes):  # pods are looked at one by one, whatever node they are on
+            for pod in snapshot.pods_on(row):
+                key = pod.group
+                if key is None:
+                    yield Unit((pod,), pod.priority)
+                    continue
+                if key not in whole:
+                    whole[key] = self._leaving_whole(key)
+                    if whole[key] is not None:
+                        pods = tuple(self._members.placed(key))
+                        yield Unit(pods, priority_of(whole[key], pods), is_group=True)
+                if whole[key] is None:
+                    yield Unit((pod,), pod.priority)
+
+    def _leaving_whole(self, key: GroupKey) -> PodGroup | None:
+        group = self._groups.pod_group(key)
+        return group if group is not None and group.leaves_whole else None
+
+
+def priority_of(group: PodGroup | None, pods: Sequence[PodInfo]) -> int:
+    """Return a group's priority; where its object leaves it out, that of its pods, the lowest where they differ."""
+    if group is not None and group.priority is not None:
+        return group.priority
+    return min(pod.priority for pod in pods)
