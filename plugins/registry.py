@@ -23,11 +23,13 @@ from plugins.node_ports import NodePorts
 from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.node_resources.fit import NodeResourcesFit
 from plugins.node_unschedulable import NodeUnschedulable
+from plugins.pod_group_pods_count import PodGroupPodsCount
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.priority_sort import PrioritySort
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration
+from plugins.topology_placement_generator import TopologyPlacementGenerator
 from plugins.volume_binding.plugin import VolumeBinding
 from plugins.volumes.node_volume_limits import NodeVolumeLimits
 from plugins.volumes.volume_restrictions import VolumeRestrictions
@@ -61,6 +63,8 @@ _ALL: tuple[type[Plugin], ...] = (
     DefaultBinder,
     NodeDeclaredFeatures,
     GangScheduling,
+    TopologyPlacementGenerator,
+    PodGroupPodsCount,
     # Not in the default profile.
     NetworkTraffic,
     NodeLoad,

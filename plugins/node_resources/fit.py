@@ -14,7 +14,7 @@ import numpy as np
 from plugins.dynamic_resources.class_totals import ClassTotals
 from plugins.dynamic_resources.device_classes import DEVICE_CLASSES
 from plugins.dynamic_resources.devices import NEEDS, Devices
-from plugins.node_resources.allocation import may_be_of_devices, usages, usages_on
+from plugins.node_resources.allocation import Usage, may_be_of_devices, usages, usages_on
 from plugins.node_resources.scoring_strategy import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
@@ -42,6 +42,7 @@ from scheduler.framework import (
     Needs,
     Outcome,
     Outcomes,
+    PlacementScorePlugin,
     PluginArgs,
     PreFilterPlugin,
     PreScorePlugin,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from scheduler.framework import Placement, PodGroup
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools, Int64s, NodeInfo, Rows, Snapshot
@@ -98,7 +100,7 @@ class NodeResourcesFitArgs(PluginArgs, frozen=True):
         yield from strategy_faults(self.scoring_strategy)
 
 
-class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
+class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin):
     """Compares what a pod asks for with what nodes have left."""
 
     name = "NodeResourcesFit"
@@ -256,6 +258,30 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         if self._ratio:
             return self._ratio.mean_score(snapshot.n_nodes, used)
         return mean_score(snapshot.n_nodes, used, self._score_all)
+
+    def score_placement(
+        self, group: PodGroup, placement: Placement, assigned: Sequence[PodInfo], snapshot: Snapshot
+    ) -> int:
+        """Prefer the placement that is fuller then, whatever nodes are ranked by.
+
+        Source:
+            kube-scheduler v1.36, plugins/noderesources/resource_allocation.go, scorePlacement.
+        """
+        requests = [sum(each) for each in zip(*map(self._score_requests, assigned), strict=True)]
+        used = usages(snapshot, self._resources, requests, snapshot.nonzero_requested, self._devices)
+        asked = {spec.name: amount for spec, amount in zip(self._resources, requests, strict=True)}
+        sums = []
+        for each in used:
+            offers = each.allocatable[placement.rows] > 0
+            allocatable = each.allocatable[placement.rows].sum(keepdims=True)
+            allocated = (each.allocated[placement.rows] * offers).sum(keepdims=True)
+            sums.append(Usage(each.name, each.weight, allocatable, allocated, allocated + asked[each.name]))
+        return int(mean_score(1, sums, most_allocated)[0])
+
+    def foresee(
+        self, group: PodGroup, placement: Placement, members: Sequence[PodInfo], snapshot: Snapshot
+    ) -> int | None:
+        return self.score_placement(group, placement, members, snapshot)
 
     def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         used = usages_on(node, self._resources, self._prepared_requests(state, pod), nonzero=True)

@@ -220,7 +220,12 @@ class Cycles:
             attempts=self.attempts,
         )
         groups = PodGroupCycle(
-            parts, pods=pods, binding=self.binding, failures=self.failures, preemptions=self.preemptions
+            parts,
+            pods=pods,
+            binding=self.binding,
+            failures=self.failures,
+            preemptions=self.preemptions,
+            random=random,
         )
         self.scheduler = Scheduler(parts, pods=pods, groups=groups, binding=self.binding)
 

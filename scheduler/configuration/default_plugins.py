@@ -39,6 +39,8 @@ DEFAULT_PLUGINS = Plugins(
             Plugin(name="DefaultBinder"),
             Plugin(name="NodeDeclaredFeatures"),
             Plugin(name="GangScheduling"),
+            Plugin(name="TopologyPlacementGenerator"),
+            Plugin(name="PodGroupPodsCount", weight=1),
         )
     )
 )

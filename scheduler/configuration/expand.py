@@ -38,6 +38,9 @@ class EnabledPlugin(NamedTuple):
     weight: int
 
 
+_WEIGHTED = (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
+
+
 def expand_profiles(settings: KubeSchedulerConfiguration, points_of: PointsOf) -> dict[str, Expansion]:
     """Expand all profiles: scheduler name -> its plugins. Those whose feature gate is off are left out.
 
@@ -86,13 +89,14 @@ def expand(profile: Profile, points_of: PointsOf, path: str = "profiles[0]") -> 
     errors = list(_unknown_plugins(profile, points_of, path))
     errors.extend(_misplaced_plugins(profile, points_of, path))
     expansion: dict[ExtensionPoint, tuple[EnabledPlugin, ...]] = {}
-    weights = _score_weights(profile.plugins, points_of)
     for point in ExtensionPoint:
+        weights = _weights(profile.plugins, points_of, point) if point in _WEIGHTED else {}
         names = _order(profile.plugins, point, points_of)
-        expansion[point] = tuple(
-            EnabledPlugin(name, weights[name] if point is ExtensionPoint.SCORE else 0) for name in names
-        )
-    if sum(weights.values()) * _MAX_SCORE > _MAX_TOTAL_SCORE:
+        expansion[point] = tuple(EnabledPlugin(name, weights.get(name, 0)) for name in names)
+    if any(
+        sum(plugin.weight for plugin in expansion[point]) * _MAX_SCORE > _MAX_TOTAL_SCORE
+        for point in _WEIGHTED
+    ):
         errors.append(
             FieldError(f"{path}.plugins", "the weights are so large that the sum of scores could overflow")
         )
@@ -102,6 +106,10 @@ def expand(profile: Profile, points_of: PointsOf, path: str = "profiles[0]") -> 
         errors.append(
             FieldError(f"{path}.plugins.queueSort", f"exactly one queue sort plugin is needed, found {found}")
         )
+    if len(expansion[ExtensionPoint.PLACEMENT_GENERATE]) > 1:
+        told = "at most one placement generate plugin is allowed for profile with scheduler name "
+        problem = f"{told}{quoted(profile.scheduler_name)}"
+        errors.append(FieldError(f"{path}.plugins.placementGenerate", problem))
     if not expansion[ExtensionPoint.BIND]:
         errors.append(FieldError(f"{path}.plugins.bind", "at least one bind plugin is needed, found none"))
     if errors:
@@ -137,11 +145,11 @@ def _order(plugins: Plugins, point: ExtensionPoint, points_of: PointsOf) -> list
     ]
 
 
-def _score_weights(plugins: Plugins, points_of: PointsOf) -> dict[str, int]:
-    """The weight of every scoring plugin: Score's own, else multiPoint's; 0 becomes 1."""
+def _weights(plugins: Plugins, points_of: PointsOf, point: ExtensionPoint) -> dict[str, int]:
+    """The weight of every plugin of a point that scores: the point's own, else multiPoint's; 0 becomes 1."""
     weights: dict[str, int] = {}
-    for plugin in (*plugins.score.enabled, *plugins.multi_point.enabled):
-        if ExtensionPoint.SCORE in points_of.get(plugin.name, frozenset()):
+    for plugin in (*plugins.at(point).enabled, *plugins.multi_point.enabled):
+        if point in points_of.get(plugin.name, frozenset()):
             weights.setdefault(plugin.name, plugin.weight or 1)
     return weights
 

@@ -56,15 +56,6 @@ def notes(settings: KubeSchedulerConfiguration) -> Iterator[Note]:
 
 def _profile_notes(profile: Profile, path: str) -> Iterator[Note]:
     plugins = profile.plugins
-    for key, plugin_set in (
-        ("placementGenerate", plugins.placement_generate),
-        ("placementScore", plugins.placement_score),
-    ):
-        if plugin_set.enabled:
-            yield Note(
-                f"{path}.plugins.{key}",
-                "has no effect: placements of pod groups are an alpha feature of kube-scheduler, off by default",
-            )
     known = {*UPSTREAM_PLUGINS, *enabled_names(plugins)}
     for name, key in zip(Plugins.__struct_fields__, Plugins.__struct_encode_fields__, strict=True):
         for i, plugin in enumerate(getattr(plugins, name).disabled):

@@ -10,12 +10,15 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from scheduler.cycle.group_pass import UNSCHEDULABLE, WAITING, GroupPasses
+from scheduler.cycle.group_placements import GroupPlacements
+from scheduler.cycle.scheduling import run_now
 from scheduler.cycle.turns import Turns
 from scheduler.errors import ObjectError
 from scheduler.framework.status import SUCCESS, Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from random import Random
 
     from scheduler.cycle.attempt import AssumedPod, Attempt
     from scheduler.cycle.binding import BindingCycle
@@ -37,6 +40,7 @@ class PodGroupCycle:
         binding: undoes what Permit refuses in the end.
         failures: brings members back.
         preemptions: carries out what it takes to make room, once that is known to be enough.
+        random: breaks ties between placements.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class PodGroupCycle:
         binding: BindingCycle,
         failures: FailureHandler,
         preemptions: PreemptionExecutor,
+        random: Random,
     ) -> None:
         self._freeze, self._cache = shared.freeze, shared.cache
         self._clock, self._observer = shared.clock, shared.observer
@@ -54,6 +59,7 @@ class PodGroupCycle:
         self._preemptions = preemptions
         self._turns = Turns(shared.freeze, shared.clock)
         self._passes = GroupPasses(pods, shared.cache, shared.nominator, self._turns.give_way)
+        self._placements = GroupPlacements(self._passes, shared.cache, random)
 
     async def schedule(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
         """Run the scheduling cycle of a group, up to Permit; the caller ends the freeze.
@@ -98,7 +104,7 @@ class PodGroupCycle:
             which case they are assumed where they go.
         """
         with self._preemptions.held() as held:
-            tried = await self._passes.run(group, plugin, attempts)
+            tried = await self._placements.run(group, plugin, attempts)
         for member in tried.members:
             self._pods.note(member.attempt, member.decision, member.snapshot)
         if tried.is_enough and not tried.needs_room:
@@ -124,7 +130,7 @@ class PodGroupCycle:
         async def fits_without(pods: Sequence[PodInfo]) -> frozenset[str] | None:
             await self._turns.give_way()
             with self._cache.without(pods):
-                trial = self._passes.try_out(tried.group, tried.plugin, attempts)
+                trial = run_now(self._placements.run(tried.group, tried.plugin, attempts, is_trial=True))
                 self._passes.take_back(trial)
             nodes = (member.assumed.node_name for member in trial.members if member.assumed is not None)
             return frozenset(nodes) if trial.is_enough else None
@@ -167,6 +173,12 @@ class PodGroupCycle:
                 status = member.status if is_own else Status.failed(told)
                 self._failures.handle(attempt, status)
             return Status.failed(told), "error"
+        for attempt in attempts[len(tried.members) :]:
+            self._failures.handle(
+                attempt,
+                tried.refusal,
+                unschedulable_plugins=frozenset(attempt.framework.placing.generators),
+            )
         for member in tried.members:
             if member.assumed is None:
                 self._fail(member, member.status)
@@ -177,7 +189,7 @@ class PodGroupCycle:
             else:
                 reason = f"{UNSCHEDULABLE}, {WAITING}"
                 self._fail_fitting(member, reason, member.assumed.node_name, tried.plugin)
-        reasons = [UNSCHEDULABLE]
+        reasons = [tried.refusal.message]
         if tried.is_enough:
             reasons.append(WAITING)
         if room.message:

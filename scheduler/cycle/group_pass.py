@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.cycle.binding import message_of_one_node
-from scheduler.cycle.scheduling import run_now
 from scheduler.framework.status import SUCCESS, Code, Status
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 UNSCHEDULABLE: Final = "pod group is unschedulable"
 WAITING: Final = "pod group is waiting for preemption to complete"
+_UNSCHEDULABLE: Final = Status.unschedulable(UNSCHEDULABLE)
 _ASKED_TO_WAIT: Final = "one or more plugins asked to wait and no plugin rejected pod"
 
 
@@ -65,12 +65,16 @@ class Pass:
         plugin: whose kind of group it is.
         members: those that were tried, in the order they were.
         error: what broke it off; a success if nothing did.
+        refusal: why the group as a whole is not placed, if it is not.
+        is_taken_back: whether the cluster is as it was before.
     """
 
     group: PodGroup
     plugin: PodGroupPlugin
     members: list[Member] = field(default_factory=list)
     error: Status = SUCCESS
+    refusal: Status = _UNSCHEDULABLE
+    is_taken_back: bool = False
 
     @property
     def kept(self) -> list[Member]:
@@ -110,7 +114,13 @@ class GroupPasses:
         self._give_way = give_way
 
     async def run(
-        self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt], **options: Any
+        self,
+        group: PodGroup,
+        plugin: PodGroupPlugin,
+        attempts: Sequence[Attempt],
+        *,
+        is_trial: bool = False,
+        **options: Any,
     ) -> Pass:
         """Try members in an order; those that fit stay assumed and reserved, until somebody takes them back.
 
@@ -118,24 +128,17 @@ class GroupPasses:
             group: whose.
             plugin: of the group's kind.
             attempts: one for each member.
+            is_trial: whether it is to be done at once: nobody has a turn between, extenders are not asked, and no room is
+                made.
             options: of `decide`.
         """
         tried = Pass(group, plugin)
+        if is_trial:
+            options = {**options, "makes_room": False, "extenders": None}
         for attempt in attempts:
-            await self._give_way()
+            if not is_trial:
+                await self._give_way()
             decision, snapshot = await self._pods.decide(attempt, group=group, **options)
-            if not self._take_in(tried, attempt, decision, snapshot):
-                break
-        return tried
-
-    def try_out(
-        self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt], **options: Any
-    ) -> Pass:
-        """Try members as `run`, without a turn for others: nobody is evicted, and extenders are not asked."""
-        given = {"group": group, "makes_room": False, "extenders": None, **options}
-        tried = Pass(group, plugin)
-        for attempt in attempts:
-            decision, snapshot = run_now(self._pods.decide(attempt, **given))
             if not self._take_in(tried, attempt, decision, snapshot):
                 break
         return tried
@@ -168,6 +171,9 @@ class GroupPasses:
 
     def take_back(self, tried: Pass) -> None:
         """Let the cluster be as it was before a pass."""
+        if tried.is_taken_back:
+            return
+        tried.is_taken_back = True
         for member in reversed(tried.members):
             if member.assumed is not None:
                 self._take_back(member, member.assumed)

@@ -97,14 +97,18 @@ async def decide(
     avoided: Mapping[int, str] = _NONE,
     makes_room: bool = True,
     group: PodGroup | None = None,
+    within: Rows | None = None,
 ) -> Decision:
-    """Decide as `schedule_pod`, asking extenders as well if there are any; with the `group` that the pod is tried with.
+    """Decide as `schedule_pod`, asking extenders as well if there are any.
+
+    Of a member of a group, `group` is what it is tried with, and `within` are the nodes it may go to: the others are as if
+    they were not there, but for PreFilter.
 
     It waits for those, and lets others have their turn while room is looked for; the snapshot must stay as it is
     meanwhile.
     """
     cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, exhaustive, avoided, makes_room)
-    cycle.state.group = group
+    cycle.state.group, cycle.within = group, within
     try:
         if not cycle.pre_filter():
             return await cycle.nothing_fits()
@@ -183,6 +187,7 @@ class _Cycle:
     exhaustive: bool
     avoided: Mapping[int, str]
     makes_room: bool
+    within: Rows | None = None
     state: CycleState = field(init=False)
     diagnosis: Diagnosis = field(init=False)
 
@@ -199,6 +204,8 @@ class _Cycle:
         if not self.snapshot.n_nodes:
             return False
         status = self.framework.filtering.run_pre_filter(self.state, self.pod, self.snapshot, self.diagnosis)
+        if self.within is not None:
+            self.diagnosis.look_within(self.within)
         if not (status.is_success or status.is_rejected):
             self.diagnosis.leave_out(self.snapshot.all_rows)
             raise PluginError(status)
@@ -215,7 +222,7 @@ class _Cycle:
         """
         name = self.pod.pod.status.nominated_node_name
         row = self.snapshot.row_of(name) if name and not self.exhaustive else None
-        if row is None:
+        if row is None or (self.within is not None and row not in self.within):
             return _NOWHERE, self.diagnosis
         trial = Diagnosis.blank(self.snapshot.n_nodes)
         return self._find(np.array([row], dtype=np.intp), trial), trial
@@ -227,7 +234,7 @@ class _Cycle:
             PluginError: a plugin failed.
         """
         diagnosis = self.diagnosis
-        is_narrowed = diagnosis.narrowed_to is not None
+        is_narrowed = diagnosis.narrowed_to is not None or self.within is not None
         rows = diagnosis.feasible if is_narrowed else self.snapshot.all_rows
         try:
             feasible = self._find(rows, diagnosis)

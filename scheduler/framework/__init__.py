@@ -51,6 +51,7 @@ from scheduler.framework.interface import (
     Wait,
 )
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
+from scheduler.framework.placements import Placement, PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.pod_groups import (
     FitsWithout,
     PodGroup,
@@ -93,6 +94,9 @@ __all__ = [
     "Outcome",
     "Outcomes",
     "PermitPlugin",
+    "Placement",
+    "PlacementGeneratePlugin",
+    "PlacementScorePlugin",
     "Plugin",
     "PluginArgs",
     "PodActivator",

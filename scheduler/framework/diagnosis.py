@@ -44,6 +44,7 @@ class Diagnosis:
         narrowing_plugins: who narrowed, sorted.
         post_filter_message: what PostFilter added; "" without.
         avoided: row -> why, of the nodes that are taken only if no other is feasible.
+        n_within: how many nodes the pod might go to at all: fewer than there are for a member of a group that keeps to some.
     """
 
     n_nodes: int
@@ -57,6 +58,11 @@ class Diagnosis:
     narrowing_plugins: tuple[str, ...] = ()
     post_filter_message: str = ""
     avoided: Mapping[int, str] = field(default_factory=dict)
+    n_within: int = -1
+
+    def __post_init__(self) -> None:
+        if self.n_within < 0:
+            self.n_within = self.n_nodes
 
     @classmethod
     def blank(cls, n_nodes: int) -> Diagnosis:
@@ -158,6 +164,13 @@ class Diagnosis:
         """Take nodes out of the verdict: nobody looked at them, or it does not count."""
         self.rejected_by[rows] = NOT_EXAMINED
 
+    def look_within(self, rows: Rows) -> None:
+        """Note that other nodes than these are out of question, whatever was said of them."""
+        others = np.ones(self.n_nodes, dtype=np.bool_)
+        others[rows] = False
+        self.rejected_by[others] = NOT_EXAMINED
+        self.n_within = len(rows)
+
     def look_at_only(self, rows: Rows) -> None:
         """Note that nobody looked at other nodes than these, which are feasible."""
         self.rejected_by[:] = NOT_EXAMINED
@@ -198,7 +211,7 @@ class Diagnosis:
         """
         if self.n_nodes == 0:
             return NO_NODES
-        head = f"0/{self.n_nodes} nodes are available:"
+        head = f"0/{self.n_within} nodes are available:"
         if self.pre_filter_status is not None:
             text = f"{head} {self.pre_filter_status.message}." if self.pre_filter_status.reasons else head
         else:

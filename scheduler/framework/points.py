@@ -19,6 +19,8 @@ class ExtensionPoint(Enum):
     POST_FILTER = "postFilter"
     PRE_SCORE = "preScore"
     SCORE = "score"
+    PLACEMENT_GENERATE = "placementGenerate"
+    PLACEMENT_SCORE = "placementScore"
     RESERVE = "reserve"
     PERMIT = "permit"
     PRE_BIND = "preBind"

@@ -32,6 +32,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
     Wait,
 )
+from scheduler.framework.placements import PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.pod_groups import PodGroupPlugin, PodGroupPostFilterPlugin
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
@@ -41,6 +42,7 @@ from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginCalls
 from scheduler.runtime.equivalence_classes import EquivalenceClasses
 from scheduler.runtime.filtering import Filtering
 from scheduler.runtime.instruments import NoInstruments
+from scheduler.runtime.placing import Placing
 from scheduler.runtime.scoring import Scoring
 
 if TYPE_CHECKING:
@@ -74,10 +76,12 @@ class EnabledPlugins:
     Attributes:
         at: extension point -> plugins.
         weights: scoring plugin's name -> what its scores are multiplied with.
+        placement_weights: the same of plugins that score placements.
     """
 
     at: Mapping[ExtensionPoint, Sequence[Plugin]]
     weights: Mapping[str, int] = field(default_factory=dict)
+    placement_weights: Mapping[str, int] = field(default_factory=dict)
 
     def all(self) -> Sequence[Plugin]:
         """Return each plugin once, in order of first appearance."""
@@ -100,6 +104,7 @@ class Framework:
         plugins: what is enabled.
         filtering: PreFilter, Filter and PostFilter.
         scoring: PreScore, Score and normalisation.
+        placing: PlacementGenerate and PlacementScore.
         groups: kind of groups -> the plugin that reads their objects.
         group_post_filter: who makes room for whole groups; None if nobody does.
         events: plugin -> the events that may help a pod it rejected, of every plugin that can reject one, and of
@@ -142,6 +147,12 @@ class Framework:
             if isinstance(plugin, PodGroupPlugin)
             for kind in plugin.group_kinds
         }
+        self.placing = Placing(
+            self._call,
+            self._at(ExtensionPoint.PLACEMENT_GENERATE, PlacementGeneratePlugin),
+            self._at(ExtensionPoint.PLACEMENT_SCORE, PlacementScorePlugin),
+            plugins.placement_weights,
+        )
         self.group_post_filter = next(
             (each for each in plugins.all() if isinstance(each, PodGroupPostFilterPlugin)), None
         )

@@ -19,6 +19,7 @@ from scheduler.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
+from scheduler.framework.placements import PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.points import ExtensionPoint
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ CLASS_OF: dict[ExtensionPoint, type[Plugin]] = {
     ExtensionPoint.POST_FILTER: PostFilterPlugin,
     ExtensionPoint.PRE_SCORE: PreScorePlugin,
     ExtensionPoint.SCORE: ScorePlugin,
+    ExtensionPoint.PLACEMENT_GENERATE: PlacementGeneratePlugin,
+    ExtensionPoint.PLACEMENT_SCORE: PlacementScorePlugin,
     ExtensionPoint.RESERVE: ReservePlugin,
     ExtensionPoint.PERMIT: PermitPlugin,
     ExtensionPoint.PRE_BIND: PreBindPlugin,
@@ -49,6 +52,8 @@ METHODS_OF: dict[ExtensionPoint, tuple[str, ...]] = {
     ExtensionPoint.POST_FILTER: ("post_filter",),
     ExtensionPoint.PRE_SCORE: ("pre_score",),
     ExtensionPoint.SCORE: ("score", "score_node", "normalize"),
+    ExtensionPoint.PLACEMENT_GENERATE: ("generate_placements",),
+    ExtensionPoint.PLACEMENT_SCORE: ("score_placement", "foresee", "normalize_placement_scores"),
     ExtensionPoint.RESERVE: ("reserve", "unreserve"),
     ExtensionPoint.PERMIT: ("permit",),
     ExtensionPoint.PRE_BIND: ("pre_bind_pre_flight", "pre_bind"),

@@ -232,7 +232,10 @@ def _enabled(expansion: Expansion, built: Mapping[str, Plugin]) -> EnabledPlugin
             point: slow_last([built[plugin.name] for plugin in plugins])
             for point, plugins in expansion.items()
         },
-        weights={
-            built[plugin.name].name: plugin.weight for plugin in expansion.get(ExtensionPoint.SCORE, ())
-        },
+        weights=_weights(expansion, ExtensionPoint.SCORE, built),
+        placement_weights=_weights(expansion, ExtensionPoint.PLACEMENT_SCORE, built),
     )
+
+
+def _weights(expansion: Expansion, point: ExtensionPoint, built: Mapping[str, Plugin]) -> dict[str, int]:
+    return {built[plugin.name].name: plugin.weight for plugin in expansion.get(point, ())}

@@ -120,3 +120,61 @@ async def test_nobody_has_to_leave_for_a_gang_that_does_not_fit_without_them_eit
         await asyncio.sleep(60)
         assert placed(it) == {"low", "high"}
         assert condition(it, "g")[2] == "pod group is unschedulable, pod group is unschedulable"
+
+
+RACK = "topology.kubernetes.io/rack"
+
+
+def racks(**cpus: str) -> list[dict[str, Any]]:
+    """Nodes, one for each rack: its name -> its cpus."""
+    return [node_object(name, cpu=cpu, labels={RACK: name}) for name, cpu in cpus.items()]
+
+
+def in_one_rack(name: str, min_count: int) -> dict[str, Any]:
+    return pod_group(name, min_count, schedulingConstraints={"topology": [{"key": RACK}]})
+
+
+@virtually
+async def test_a_gang_goes_to_the_one_rack_that_holds_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(*racks(a="2", b="4", c="2"))
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 3))
+        it.add_pods(*members("g", 3))
+        await it.until(lambda: len(placed(it)) == 3)
+        assert {it.node_of(f"g-{number}") for number in range(3)} == {"b"}
+
+
+@virtually
+async def test_of_racks_that_hold_a_gang_the_fuller_is_taken(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(*racks(a="6", b="4", c="8"))
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 3))
+        it.add_pods(*members("g", 3))
+        await it.until(lambda: len(placed(it)) == 3)
+        assert {it.node_of(f"g-{number}") for number in range(3)} == {"b"}
+
+
+@virtually
+async def test_a_gang_that_no_rack_holds_says_so(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(*racks(a="2", b="2"))
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 3))
+        it.add_pods(*members("g", 3))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        assert condition(it, "g")[2].startswith(
+            "0/2 placements are available, first placement status: pod group is unschedulable"
+        )
+        assert not placed(it)
+
+
+@virtually
+async def test_room_is_made_in_one_rack_for_a_gang_that_keeps_to_one(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon():
+        it.add_nodes(*racks(a="2", b="2"))
+        it.add_pods(*(pod_object(f"low-{number}", cpu="1", priority=1) for number in range(4)))
+        await it.until(lambda: len(placed(it)) == 4)
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 2))
+        it.add_pods(*members("g", 2, priority=1000))
+        await it.until(lambda: {"g-0", "g-1"} <= placed(it))
+        assert len(placed(it)) == 4
+        assert it.node_of("g-0") == it.node_of("g-1")

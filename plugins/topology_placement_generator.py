@@ -1,0 +1,83 @@
+"""Groups with a topology constraint go to one domain: nodes whose labels have the same value.
+
+Source:
+    kube-scheduler v1.36, plugins/topologyaware/topology_placement.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    Placement,
+    PlacementGeneratePlugin,
+    PodGroupMembers,
+    Status,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.framework import PodGroup
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
+
+_UNKNOWN = "cannot determine domain for already scheduled pods:"
+
+
+class TopologyPlacementGenerator(PlacementGeneratePlugin):
+    """Makes a placement of each domain; of a group of which pods are placed, of theirs alone."""
+
+    name = "TopologyPlacementGenerator"
+    api_version = 1
+
+    def __init__(self, *, members: PodGroupMembers) -> None:
+        self._members = members
+
+    def events(self) -> Sequence[EventWithHint]:
+        """Listen to nodes that come or get another label: a domain may be among them."""
+        return (
+            EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)),
+        )
+
+    def generate_placements(
+        self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
+    ) -> Sequence[Placement] | Status | None:
+        if not group.topology_key:
+            return None
+        labels = snapshot.label(group.topology_key)
+        domain = self._domain_of_placed(group, snapshot)
+        if isinstance(domain, Status):
+            return domain
+        codes, values = labels.codes, labels.values
+        order = np.argsort(codes, kind="stable")
+        found, begins = np.unique(codes[order], return_index=True)
+        return [
+            Placement(value, rows)
+            for code, rows in zip(found.tolist(), np.split(order, begins[1:]), strict=True)
+            if (value := values[code]) is not None and domain in {None, value}
+        ]
+
+    def _domain_of_placed(self, group: PodGroup, snapshot: Snapshot) -> str | Status | None:
+        """Return where the placed pods of the group are; None if there are none."""
+        domains: set[str] = set()
+        for pod in self._members.placed(group.key):
+            row = snapshot.row_of(pod.node_name)
+            if row is None:
+                return Status.failed(
+                    f'{_UNKNOWN} getting node for pod {pod.key}: node "{pod.node_name}" not found'
+                )
+            domain = snapshot.nodes[row].labels.get(group.topology_key)
+            if domain is None:
+                return Status.failed(f"{_UNKNOWN} no topology domain found for pod {pod.key}")
+            domains.add(domain)
+        if len(domains) > 1:
+            told = ", ".join(sorted(domains))
+            return Status.failed(f"{_UNKNOWN} more than 1 domain found for pod group: {told}")
+        return domains.pop() if domains else None

@@ -1,0 +1,176 @@
+"""Which of the places where a group may go together it goes to: the best that holds it, and no more are tried than it takes.
+
+Source:
+    kube-scheduler v1.36, schedule_one_podgroup.go, podGroupSchedulingPlacementAlgorithm. There all are tried, in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from scheduler.cycle.group_pass import UNSCHEDULABLE, Pass
+from scheduler.framework.status import Status
+from scheduler.objects.resource_names import PODS
+from scheduler.runtime.calls import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from scheduler.cycle.attempt import Attempt
+    from scheduler.cycle.group_pass import GroupPasses
+    from scheduler.framework.placements import Placement
+    from scheduler.framework.pod_groups import PodGroup, PodGroupPlugin
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Int64s, Snapshot
+    from scheduler.state.cache import Cache
+
+NOWHERE: Final = "no feasible placements found"
+
+
+@dataclass(slots=True)
+class _Candidates:
+    """The placements of a group, those to be tried first coming first.
+
+    Attributes:
+        worth_a_try: those whose free room might hold enough members.
+        others: those whose room does not.
+        totals: of the first ones, if they held all members; None if that cannot be told.
+    """
+
+    worth_a_try: list[Placement]
+    others: list[Placement]
+    totals: list[int] | None = field(default=None)
+
+
+class GroupPlacements:
+    """Tries groups in their placements, or on all nodes where they may go anywhere.
+
+    Args:
+        passes: tries the members within one.
+        cache: the cluster.
+        random: breaks ties.
+    """
+
+    def __init__(self, passes: GroupPasses, cache: Cache, random: Random) -> None:
+        self._passes = passes
+        self._cache = cache
+        self._random = random
+
+    async def run(
+        self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt], **options: Any
+    ) -> Pass:
+        """Try a group as `GroupPasses.run`, in the best of its placements that holds it.
+
+        If none does, the pass over the most promising one is returned, and why the whole group is refused.
+        """
+        members = [attempt.queued.pod for attempt in attempts]
+        snapshot = self._cache.snapshot()
+        framework = attempts[0].framework
+        try:
+            placements = framework.placing.generate(group, members, snapshot)
+            if placements is None:
+                return await self._passes.run(group, plugin, attempts, **options)
+            if not placements:
+                return Pass(group, plugin, refusal=Status.unschedulable(NOWHERE))
+            candidates = self._candidates(group, attempts, placements, snapshot)
+            return await self._first_or_best(group, plugin, attempts, candidates, options)
+        except PluginError as error:
+            return Pass(group, plugin, error=error.status)
+
+    def _candidates(
+        self,
+        group: PodGroup,
+        attempts: Sequence[Attempt],
+        placements: Sequence[Placement],
+        snapshot: Snapshot,
+    ) -> _Candidates:
+        """Put placements in the order in which they are worth a try, by their room and by what they would score."""
+        members = [attempt.queued.pod for attempt in attempts]
+        needed = max(1, group.min_count - len(self._cache.groups.placed(group.key)))
+        slots = room_for(members, snapshot)
+        rooms = {id(each): int(slots[each.rows].sum()) for each in placements}
+        shuffled = list(placements)
+        self._random.shuffle(shuffled)  # of equals any may be the best
+        worth = [each for each in shuffled if rooms[id(each)] >= min(needed, len(members))]
+        others = [each for each in shuffled if rooms[id(each)] < min(needed, len(members))]
+        others.sort(key=lambda each: -rooms[id(each)])
+        totals = attempts[0].framework.placing.foresee(group, worth, members, snapshot) if worth else None
+        if totals is None:
+            worth.sort(key=lambda each: -min(rooms[id(each)], len(members)))
+            return _Candidates(worth, others)
+        by_total = sorted(
+            range(len(worth)), key=lambda place: (-(rooms[id(worth[place])] >= len(members)), -totals[place])
+        )
+        return _Candidates([worth[at] for at in by_total], others, [totals[at] for at in by_total])
+
+    async def _first_or_best(
+        self,
+        group: PodGroup,
+        plugin: PodGroupPlugin,
+        attempts: Sequence[Attempt],
+        candidates: _Candidates,
+        options: dict[str, Any],
+    ) -> Pass:
+        """Try placements until one holds all members, if what the others score cannot be more; else all, and take the best."""
+        enough: list[tuple[Placement, Sequence[PodInfo]]] = []
+        first: Pass | None = None
+        asks_for_room = options.get("makes_room", True)
+        count = len(candidates.worth_a_try) + len(candidates.others)
+        for placement in candidates.worth_a_try or candidates.others[:1]:
+            # Room is made by hand of the first alone, as the pods' messages come from it.
+            makes_room = asks_for_room and first is None
+            within = {**options, "within": placement.rows, "makes_room": makes_room}
+            tried = await self._passes.run(group, plugin, attempts, **within)
+            if not tried.error.is_success:
+                return tried
+            if tried.is_enough and not tried.needs_room:
+                if candidates.totals is not None and len(tried.kept) == len(attempts):
+                    return tried
+                enough.append((placement, [member.decision.pod for member in tried.kept]))
+            self._passes.take_back(tried)
+            first = first or tried
+        if enough:
+            return await self._best(group, plugin, attempts, enough, options)
+        assert first is not None
+        first.refusal = Status.unschedulable(
+            f"0/{count} placements are available, first placement status: {UNSCHEDULABLE}"
+        )
+        return first
+
+    async def _best(
+        self,
+        group: PodGroup,
+        plugin: PodGroupPlugin,
+        attempts: Sequence[Attempt],
+        enough: Sequence[tuple[Placement, Sequence[PodInfo]]],
+        options: dict[str, Any],
+    ) -> Pass:
+        totals: Sequence[int] = [0]
+        if len(enough) > 1:
+            totals = attempts[0].framework.placing.totals(group, enough, self._cache.snapshot())
+        best = max(totals)
+        rows = self._random.choice(
+            [each.rows for (each, _), total in zip(enough, totals, strict=True) if total == best]
+        )
+        return await self._passes.run(
+            group, plugin, attempts, **{**options, "within": rows, "makes_room": False}
+        )
+
+
+def room_for(members: Sequence[PodInfo], snapshot: Snapshot) -> Int64s:
+    """Return int64 (n_nodes,), how many of some pods each node could hold at most, going by the least that any asks for."""
+    slots = snapshot.allocatable[PODS] - snapshot.pod_count
+    least = dict(members[0].resources.requests)
+    for pod in members[1:]:
+        for resource in list(least):
+            least[resource] = min(least[resource], pod.resources.requests.get(resource, 0))
+    for resource, amount in least.items():
+        if amount > 0:
+            free = snapshot.allocatable[resource] - snapshot.requested[resource]
+            slots = np.minimum(slots, free // amount)
+    found: Int64s = np.maximum(slots, 0)
+    return found

@@ -1,0 +1,145 @@
+"""PlacementGenerate and PlacementScore: where groups may go, and which of the places that hold one is best.
+
+Source:
+    kube-scheduler v1.36, framework/runtime/framework.go, RunPlacementGeneratePlugins and RunPlacementScorePlugins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.framework.placements import MAX_PLACEMENT_SCORE, Placement
+from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.status import Code, Status
+from scheduler.runtime.calls import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scheduler.framework.placements import PlacementGeneratePlugin, PlacementScorePlugin
+    from scheduler.framework.pod_groups import PodGroup
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.calls import PluginCalls
+    from scheduler.snapshot import Snapshot
+
+    Assigned = Sequence[tuple[Placement, Sequence[PodInfo]]]
+
+
+class Placing:
+    """Asks the plugins of one profile.
+
+    Args:
+        call: calls them.
+        generators: at most one.
+        scorers: in order.
+        weights: scoring plugin's name -> what its scores are multiplied with.
+
+    Attributes:
+        generators: the names of those who say where groups may go.
+    """
+
+    def __init__(
+        self,
+        call: PluginCalls,
+        generators: Sequence[PlacementGeneratePlugin],
+        scorers: Sequence[PlacementScorePlugin],
+        weights: Mapping[str, int],
+    ) -> None:
+        self.generators = [plugin.name for plugin in generators]
+        self._call = call
+        self._generators = generators
+        self._scorers = scorers
+        self._weights = weights
+
+    def generate(
+        self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
+    ) -> Sequence[Placement] | None:
+        """Return where a group may go, without places that have no nodes; None for all nodes together.
+
+        Raises:
+            PluginError: the plugin failed, or cannot tell.
+        """
+        for plugin in self._generators:
+            with self._call.point(ExtensionPoint.PLACEMENT_GENERATE):
+                answer = self._call.guarded(
+                    plugin,
+                    ExtensionPoint.PLACEMENT_GENERATE,
+                    plugin.generate_placements,
+                    group,
+                    members,
+                    snapshot,
+                    expects=_is_placements,
+                )
+                if isinstance(answer, Status):
+                    raise PluginError(answer)
+                return None if answer is None else [each for each in answer if each.rows.size]
+        return None
+
+    def foresee(
+        self,
+        group: PodGroup,
+        placements: Sequence[Placement],
+        members: Sequence[PodInfo],
+        snapshot: Snapshot,
+    ) -> Sequence[int] | None:
+        """Return the total of each placement if it held all members; None if a plugin cannot tell.
+
+        Raises:
+            PluginError: a plugin failed.
+        """
+        totals = [0] * len(placements)
+        for plugin in self._scorers:
+            scores = [
+                self._call.raising(
+                    plugin, ExtensionPoint.PLACEMENT_SCORE, plugin.foresee, group, each, members, snapshot
+                )
+                for each in placements
+            ]
+            if any(score is None for score in scores):
+                return None
+            self._add(totals, plugin, group, [score for score in scores if score is not None])
+        return totals
+
+    def totals(self, group: PodGroup, assigned: Assigned, snapshot: Snapshot) -> Sequence[int]:
+        """Return the weighted sum of all plugins' scores of each placement.
+
+        Args:
+            group: which.
+            assigned: each placement, with the members that would go there.
+            snapshot: the cluster without them.
+
+        Raises:
+            PluginError: a plugin failed, or gave a score that is none.
+        """
+        totals = [0] * len(assigned)
+        with self._call.point(ExtensionPoint.PLACEMENT_SCORE):
+            for plugin in self._scorers:
+                scores = [
+                    self._call.raising(
+                        plugin, ExtensionPoint.PLACEMENT_SCORE, plugin.score_placement, group, *each, snapshot
+                    )
+                    for each in assigned
+                ]
+                self._add(totals, plugin, group, scores)
+        return totals
+
+    def _add(
+        self, totals: list[int], plugin: PlacementScorePlugin, group: PodGroup, scores: Sequence[int]
+    ) -> None:
+        point = ExtensionPoint.PLACEMENT_SCORE
+        scores = self._call.raising(plugin, point, plugin.normalize_placement_scores, group, scores)
+        for place, score in enumerate(scores):
+            if not (isinstance(score, int) and 0 <= score <= MAX_PLACEMENT_SCORE):
+                told = (
+                    f"returns an invalid score {score}, it should in the range of [0, {MAX_PLACEMENT_SCORE}]"
+                )
+                reason = f'plugin "{plugin.name}" {told} after normalizing'
+                raise PluginError(Status(Code.ERROR, (reason,), plugin.name))
+            totals[place] += score * self._weights[plugin.name]
+
+
+def _is_placements(answer: object) -> bool:
+    """Accept what PlacementGenerate may answer beside a status."""
+    return answer is None or (
+        isinstance(answer, list | tuple) and all(isinstance(each, Placement) for each in answer)
+    )
