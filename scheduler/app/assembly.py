@@ -210,7 +210,7 @@ class Cycles:
             parts, reader=reader, reporter=self.reporter, is_leading=is_leading
         )
         self.pod_handler = QueueingPodHandler(parts, self.reporter, self.rejections.left)
-        pods = PodCycle(
+        self.pods = PodCycle(
             parts,
             binding=self.binding,
             failures=self.failures,
@@ -221,13 +221,13 @@ class Cycles:
         )
         groups = PodGroupCycle(
             parts,
-            pods=pods,
+            pods=self.pods,
             binding=self.binding,
             failures=self.failures,
             preemptions=self.preemptions,
             random=random,
         )
-        self.scheduler = Scheduler(parts, pods=pods, groups=groups, binding=self.binding)
+        self.scheduler = Scheduler(parts, pods=self.pods, groups=groups, binding=self.binding)
 
 
 def limited(requests: Requests, settings: ClientConnection) -> Requests:

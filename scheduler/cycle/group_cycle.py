@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.cycle.group_pass import UNSCHEDULABLE, WAITING, GroupPasses
 from scheduler.cycle.group_placements import GroupPlacements
+from scheduler.cycle.group_search import GroupSearch
 from scheduler.cycle.scheduling import run_now
 from scheduler.cycle.turns import Turns
 from scheduler.errors import ObjectError
@@ -59,6 +60,7 @@ class PodGroupCycle:
         self._preemptions = preemptions
         self._turns = Turns(shared.freeze, shared.clock)
         self._passes = GroupPasses(pods, shared.cache, shared.nominator, self._turns.give_way)
+        self._other_orders = GroupSearch(self._passes, shared.cache)
         self._placements = GroupPlacements(self._passes, shared.cache, random)
 
     async def schedule(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
@@ -112,6 +114,9 @@ class PodGroupCycle:
         self._passes.take_back(tried)
         if not tried.error.is_success:
             return tried, tried.error
+        found = await self._search(tried, attempts)
+        if found is not None:
+            return found, None
         if tried.is_enough:  # the whole group fits once all those have left
             for preemption in held:
                 self._preemptions.start(*preemption)
@@ -119,6 +124,19 @@ class PodGroupCycle:
         if not group.preempts_as_one:
             return tried, Status.unschedulable()
         return tried, await self._make_room(tried, attempts)
+
+    async def _search(self, tried: Pass, attempts: Sequence[Attempt]) -> Pass | None:
+        """Return a pass in another order that places enough members, if one is found."""
+        found, decisions = None, 0
+        for rows in tried.places:
+            within = {} if rows is None else {"within": rows}
+            found, spent = await self._other_orders.run(tried, attempts, **within)
+            decisions += spent
+            if found is not None:
+                break
+        if decisions:
+            self._observer.group_searched("found" if found else "not_found", decisions)
+        return found
 
     async def _make_room(self, tried: Pass, attempts: Sequence[Attempt]) -> Status:
         """Have pods leave if the whole group fits without them; a success says that they do."""

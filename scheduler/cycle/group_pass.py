@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
     from scheduler.cycle.pod_cycle import PodCycle
     from scheduler.framework.pod_groups import PodGroup, PodGroupPlugin
-    from scheduler.snapshot import Snapshot
+    from scheduler.snapshot import Rows, Snapshot
     from scheduler.state.cache import Cache
     from scheduler.state.nominator import Nominator
 
@@ -67,6 +67,7 @@ class Pass:
         error: what broke it off; a success if nothing did.
         refusal: why the group as a whole is not placed, if it is not.
         is_taken_back: whether the cluster is as it was before.
+        places: the nodes within which the members may go together, most promising first; None for all nodes.
     """
 
     group: PodGroup
@@ -75,6 +76,7 @@ class Pass:
     error: Status = SUCCESS
     refusal: Status = _UNSCHEDULABLE
     is_taken_back: bool = False
+    places: Sequence[Rows | None] = (None,)
 
     @property
     def kept(self) -> list[Member]:
@@ -162,7 +164,7 @@ class GroupPasses:
         status = self._pods.reserve(assumed)
         member.permitted = self._pods.permit(assumed) if status.is_success else status
         if isinstance(member.permitted, Status) and not member.permitted.is_success:
-            self._take_back(member, assumed)
+            self.take_back_one(member, assumed)
             member.assumed = None
             status = member.permitted
             if status.is_rejected:
@@ -176,9 +178,10 @@ class GroupPasses:
         tried.is_taken_back = True
         for member in reversed(tried.members):
             if member.assumed is not None:
-                self._take_back(member, member.assumed)
+                self.take_back_one(member, member.assumed)
 
-    def _take_back(self, member: Member, assumed: AssumedPod) -> None:
+    def take_back_one(self, member: Member, assumed: AssumedPod) -> None:
+        """Let the cluster be as if a member were not where it was put."""
         assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name)
         self._cache.forget(assumed.pod.uid)
         if member.nominated:

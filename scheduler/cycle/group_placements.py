@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Int64s, Snapshot
     from scheduler.state.cache import Cache
 
+_SEARCHED: Final = 4
+"""In so many placements, those that score best, other orders are tried where none holds the group at once."""
 NOWHERE: Final = "no feasible placements found"
 
 
@@ -139,6 +141,7 @@ class GroupPlacements:
         first.refusal = Status.unschedulable(
             f"0/{count} placements are available, first placement status: {UNSCHEDULABLE}"
         )
+        first.places = [placement.rows for placement in candidates.worth_a_try[:_SEARCHED]]
         return first
 
     async def _best(

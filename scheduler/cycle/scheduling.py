@@ -25,7 +25,7 @@ from scheduler.runtime.budget import over_budget
 from scheduler.runtime.calls import PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from random import Random
 
     from scheduler.cycle.sampling import NodeSampling
@@ -98,11 +98,12 @@ async def decide(
     makes_room: bool = True,
     group: PodGroup | None = None,
     within: Rows | None = None,
+    choose: Callable[[PodInfo, Rows, Snapshot], int | None] | None = None,
 ) -> Decision:
     """Decide as `schedule_pod`, asking extenders as well if there are any.
 
     Of a member of a group, `group` is what it is tried with, and `within` are the nodes it may go to: the others are as if
-    they were not there, but for PreFilter.
+    they were not there, but for PreFilter. `choose` picks one of the feasible nodes, or none, instead of Score.
 
     It waits for those, and lets others have their turn while room is looked for; the snapshot must stay as it is
     meanwhile.
@@ -126,6 +127,8 @@ async def decide(
         if not feasible.size:
             return await cycle.nothing_fits()
         feasible = cycle.preferred(feasible)
+        if choose is not None:
+            return cycle.picked(choose(pod, feasible, snapshot))
         if not cycle.needs_scores(feasible):
             return cycle.chosen(feasible, None)
         scores = cycle.scores(feasible)
@@ -272,6 +275,12 @@ class _Cycle:
         """Return the decision for one of the best nodes."""
         row = int(feasible[0]) if scores is None else pick(scores, self.random)
         return Decision(self.pod, self.state, self.diagnosis, self.snapshot.name_of(row), scores)
+
+    def picked(self, row: int | None) -> Decision:
+        """Return the decision for a node that somebody else picked; None for none of those that would do."""
+        if row is None:
+            return Decision(self.pod, self.state, self.diagnosis, status=Status.unschedulable())
+        return Decision(self.pod, self.state, self.diagnosis, self.snapshot.name_of(row))
 
     async def nothing_fits(self) -> Decision:
         """Ask PostFilter, and return the decision that no node will do."""

@@ -102,6 +102,12 @@ class Metrics:
             "Pod group scheduling algorithm latency in seconds.",
             bounds=exponential_buckets(0.001, 2, 15),
         )[()]
+        self._group_searches = histograms(
+            "custom_scheduler_podgroup_search_decisions",
+            "Decisions about single pods it took to try the members of a group in other orders.",
+            "result",
+            bounds=exponential_buckets(1, 2, 12),
+        )
         self._event_seconds = histograms(
             "scheduler_event_handling_duration_seconds",
             "Event handling latency in seconds.",
@@ -364,6 +370,9 @@ class Metrics:
 
     def group_decided(self, seconds: float) -> None:
         self._group_algorithm_seconds.observe(seconds)
+
+    def group_searched(self, result: str, decisions: int) -> None:
+        self._group_searches[result,].observe(decisions)
 
     def group_attempted(self, profile: str, result: str, seconds: float) -> None:
         key = (result, profile)

@@ -178,3 +178,28 @@ async def test_room_is_made_in_one_rack_for_a_gang_that_keeps_to_one(tmp_path: P
         await it.until(lambda: {"g-0", "g-1"} <= placed(it))
         assert len(placed(it)) == 4
         assert it.node_of("g-0") == it.node_of("g-1")
+
+
+@virtually
+async def test_a_gang_that_fits_in_another_order_is_found(tmp_path: Path) -> None:
+    """The first pod, tried first, takes the only node that the second may go to."""
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        it.add_nodes(node_object("big", cpu="4", labels={"disk": "ssd"}), node_object("small", cpu="3"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        picky = member("g", "picky", cpu="3")
+        picky["spec"]["nodeSelector"] = {"disk": "ssd"}
+        it.add_pods(member("g", "anywhere", cpu="2", priority=10), picky)
+        await it.until(lambda: placed(it) == {"anywhere", "picky"})
+        assert it.node_of("anywhere") == "small"
+        assert 'custom_scheduler_podgroup_search_decisions_count{result="found"} 1' in daemon.metrics.text()[0].decode()
+
+
+@virtually
+async def test_a_gang_that_fits_only_if_the_first_goes_where_it_scores_less_is_found(tmp_path: Path) -> None:
+    """3 + 2 + 2 cpus fit on nodes of 4 and 3 in one way only, and the 3 scores best where the 2s have to go."""
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(node_object("four", cpu="4"), node_object("three", cpu="3"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(member("g", "three", cpu="3"), member("g", "two", cpu="2"), member("g", "two-too", cpu="2"))
+        await it.until(lambda: len(placed(it)) == 3)
+        assert it.node_of("three") == "three"

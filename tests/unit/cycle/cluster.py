@@ -27,7 +27,7 @@ from tests.virtual_time import LoopClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from scheduler.cycle.attempt import Decision
+    from scheduler.cycle.attempt import AssumedPod, Decision
     from scheduler.cycle.freeze import ClusterFreeze
     from scheduler.cycle.pod_handlers import PodHandler
     from scheduler.framework import Plugin, QueuedPodInfo
@@ -257,7 +257,7 @@ class Cluster:
         self.cache, self.nominator, self.queue = parts.cache, parts.nominator, parts.queue
         self.bus, self.waiting_pods = parts.bus, parts.waiting_pods
         self.reporter, self.failures, self.binding = cycles.reporter, cycles.failures, cycles.binding
-        self.rejections, self.scheduler = cycles.rejections, cycles.scheduler
+        self.rejections, self.scheduler, self.pod_cycle = cycles.rejections, cycles.scheduler, cycles.pods
         self.pods, self.nodes = cycles.pod_handler, NodeHandler(parts)
         self.api.handler = self.pods
         for name in nodes:
@@ -287,6 +287,11 @@ class Cluster:
                 here = self.queue.get(each.uid) is not None
                 placed = each.node_name or self.cache.pod(each.uid)
                 assert here or placed or each.is_terminating, f"{each.key} is lost"
+
+    async def schedule_one(self, queued: QueuedPodInfo) -> AssumedPod | None:
+        """Run one pod's scheduling cycle, and return what is to be bound, if anything."""
+        assumed = await self.pod_cycle.schedule(queued)
+        return assumed[0] if assumed else None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -402,7 +402,7 @@ class TestReserveAndPermitAtOnce:
         queued = cluster.queue.pop()
         assert queued is not None
 
-        assert run_now(cluster.scheduler.schedule_one(queued)) is None
+        assert run_now(cluster.schedule_one(queued)) is None
         assert cluster.notes("web") == ["0/1 nodes are available: 1 a, 2 b."]
         assert cluster.place_of("web") is Place.UNSCHEDULABLE
         assert queued.unschedulable_plugins == {"A"}
@@ -414,7 +414,7 @@ class TestReserveAndPermitAtOnce:
         cluster.api.create(WEB)
         queued = cluster.queue.pop()
         assert queued is not None
-        run_now(cluster.scheduler.schedule_one(queued))
+        run_now(cluster.schedule_one(queued))
 
         assert cluster.notes("web") == ["0/1 nodes are available:"]
 
@@ -423,7 +423,7 @@ class TestReserveAndPermitAtOnce:
         cluster.api.create(WEB)
         queued = cluster.queue.pop()
         assert queued is not None
-        run_now(cluster.scheduler.schedule_one(queued))
+        run_now(cluster.schedule_one(queued))
 
         assert queued.pending_plugins == {"A"}
 
@@ -433,7 +433,7 @@ class TestReserveAndPermitAtOnce:
         cluster.api.create(WEB)
         queued = cluster.queue.pop()
         assert queued is not None
-        run_now(cluster.scheduler.schedule_one(queued))
+        run_now(cluster.schedule_one(queued))
 
         assert cluster.notes("web") == ["running Reserve plugin \"A\": KeyError: 'x'"]
         assert plugin.called() == ["reserve", "unreserve"]
@@ -446,7 +446,7 @@ class TestReserveAndPermitAtOnce:
         for _ in range(2):
             queued = cluster.queue.pop()
             assert queued is not None
-            run_now(cluster.scheduler.schedule_one(queued))
+            run_now(cluster.schedule_one(queued))
 
         assert cluster.place_of("first") is Place.UNSCHEDULABLE
         assert cluster.place_of("second") is Place.UNSCHEDULABLE

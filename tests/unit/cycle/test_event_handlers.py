@@ -427,7 +427,7 @@ class TestPodsNobodyCanRead:
         queued = cluster.queue.pop()
         assert queued is not None
         self.see(cluster, unreadable("web"))
-        run_now(cluster.scheduler.schedule_one(queued))
+        run_now(cluster.schedule_one(queued))
 
         assert cluster.place_of("web") is Place.OUTSIDE
         assert len(cluster.api.events) == 1  # what the attempt found is said of a version that is no more

@@ -47,7 +47,7 @@ def rejected(cluster: Cluster, priority: int = 0) -> bool:
     cluster.api.create(pod("ours", cpu="1", priority=priority))
     queued = cluster.queue.pop()
     assert queued is not None
-    choice = run_now(cluster.scheduler.schedule_one(queued))
+    choice = run_now(cluster.schedule_one(queued))
     return choice is None
 
 

@@ -165,7 +165,7 @@ def attempt(cluster: Cluster, queued: QueuedPodInfo) -> Any:
 
 
 async def _in_stretches(cluster: Cluster, queued: QueuedPodInfo) -> Any:
-    return await cluster.parts.budget.in_stretches(cluster.scheduler.schedule_one(queued))
+    return await cluster.parts.budget.in_stretches(cluster.schedule_one(queued))
 
 
 @pytest.mark.parametrize("seed", range(60))

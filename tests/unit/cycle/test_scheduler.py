@@ -159,7 +159,7 @@ def test_a_pod_that_is_counted_already_is_not_placed_again():
     queued = cluster.queue.pop()
     assert queued is not None
 
-    assert run_now(cluster.scheduler.schedule_one(queued)) is None
+    assert run_now(cluster.schedule_one(queued)) is None
     assert cluster.place_of("web") is Place.OUTSIDE
     assert cluster.counts.decisions == []
 
@@ -171,7 +171,7 @@ def test_a_pod_whose_profile_is_gone_is_dropped():
     assert queued is not None
     cluster.profiles.swap({"another": cluster.framework})
 
-    assert run_now(cluster.scheduler.schedule_one(queued)) is None
+    assert run_now(cluster.schedule_one(queued)) is None
     assert cluster.queue.count(Place.IN_FLIGHT) == 0
 
 
@@ -181,7 +181,7 @@ def test_a_nomination_is_noted_at_once_and_keeps_others_off_the_node():
     cluster.api.create(pod("high", priority=9))
     queued = cluster.queue.pop()
     assert queued is not None
-    run_now(cluster.scheduler.schedule_one(queued))
+    run_now(cluster.schedule_one(queued))
     assert cluster.nominator.node_of(queued.pod.uid) == "n1"
     assert cluster.api.patches[-1].nominated_node_name == "n1"
 
@@ -189,7 +189,7 @@ def test_a_nomination_is_noted_at_once_and_keeps_others_off_the_node():
     cluster.api.create(pod("low", priority=0))
     low = cluster.queue.pop()
     assert low is not None
-    run_now(cluster.scheduler.schedule_one(low))
+    run_now(cluster.schedule_one(low))
     assert cluster.notes("low") == ["0/1 nodes are available: 1 Too many pods."]
 
 

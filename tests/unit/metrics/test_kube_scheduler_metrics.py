@@ -51,6 +51,13 @@ ONLY_IN_THE_SOURCE = {
         "histogram", frozenset({"plugin", "event", "hint"}), bounds(0.00001, 1.5, 20)
     ),
     "scheduler_resourceclaim_creates_total": Declared("counter", frozenset({"status"})),
+    "scheduler_podgroup_schedule_attempts_total": Declared("counter", frozenset({"result", "profile"})),
+    "scheduler_podgroup_scheduling_attempt_duration_seconds": Declared(
+        "histogram", frozenset({"result", "profile"}), bounds(0.001, 2, 15)
+    ),
+    "scheduler_podgroup_scheduling_algorithm_duration_seconds": Declared(
+        "histogram", frozenset(), bounds(0.001, 2, 15)
+    ),
     "scheduler_dra_bindingconditions_allocations_total": Declared(
         "counter", frozenset({"profile", "driver", "status"})
     ),
@@ -96,6 +103,8 @@ def rarely_told() -> Mapping[str, Family]:
     metrics.preemption_ended("success", 0.1)
     metrics.claim_created("success")
     metrics.devices_allocated("custom-scheduler", "gpu.example.com", "timeout")
+    metrics.group_decided(0.1)
+    metrics.group_attempted("custom-scheduler", "scheduled", 0.1)
     metrics.devices_awaited("custom-scheduler", "gpu.example.com", "timeout", 600.0)
     for point in ExtensionPoint:
         metrics.failed("VolumeBinding", point)

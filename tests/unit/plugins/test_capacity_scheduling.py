@@ -22,6 +22,7 @@ from scheduler.objects.decode import decode_pod
 from scheduler.runtime.dry_run import DryRun
 from scheduler.state.cache import Cache
 from scheduler.state.nominator import Nominator
+from scheduler.state.pod_groups import PodGroups
 from tests import virtual_time
 from tests.builders import node, pod, pod_object
 from tests.puppets import framework_of
@@ -101,6 +102,8 @@ class World:
             preemptions=self.preemptions,
             nominated=self.nominator,
             work=AtOnce(),
+            members=PodGroups(),
+            groups=Profiles(),
         )
         self.filtering = dry_run.filtering = framework_of(made(NodeResourcesFit), self.plugin).filtering
 
