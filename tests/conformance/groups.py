@@ -167,8 +167,7 @@ def compare_end(
         recorded = kinds_of_writes(case.stored["schedulerWritesFirstRun"])
         written = {*writes}
         if written != recorded:
-            more, less = _listed(written - recorded), _listed(recorded - written)
-            differences.append(Difference("writes", f"also {more}", (f"also {less}",)))
+            differences.append(Difference("writes", _listed(written), (_listed(recorded),)))
     return differences
 
 
@@ -240,20 +239,23 @@ class _Made:
 def _compare_pods(
     made: _Made, names: Sequence[str], wanted: Mapping[str, Any], state: State
 ) -> Iterator[Difference]:
-    """Compare pods that are alike: each stands for whichever makes the fewest differences."""
-    has = [made.words(name, state["pods"].get(name)) for name in names]
+    """Compare pods that are alike: each stands for whichever makes the fewest differences.
+
+    What differs is told under the name of who was recorded so, so that chance among them does not show.
+    """
+    has = sorted(made.words(name, state["pods"].get(name)) for name in names)
     may = [{made.words(name, each) for each in _alternatives(wanted["pods"].get(name))} for name in names]
     any_of_them = set().union(*may)
     varies = set(wanted.get("varies", ()))
     allowed = [any_of_them if name in varies else each for name, each in zip(names, may, strict=True)]
 
-    def wrong(order: Sequence[int]) -> int:
-        return sum(has[place] not in each for place, each in zip(order, allowed, strict=True))
+    def wrong(order: Sequence[str]) -> int:
+        return sum(words not in each for words, each in zip(order, allowed, strict=True))
 
-    best = min(itertools.permutations(range(len(names))), key=wrong)
-    for place, each in zip(best, allowed, strict=True):
-        if has[place] not in each:
-            yield Difference(f"{wanted['at']}: pod {names[place]}", has[place], tuple(sorted(each)))
+    best = min(itertools.permutations(has), key=wrong)
+    for name, words, each in zip(names, best, allowed, strict=True):
+        if words not in each:
+            yield Difference(f"{wanted['at']}: pod {name}", words, tuple(sorted(each)))
 
 
 def _alternatives(entry: Any) -> list[Any]:
