@@ -158,9 +158,11 @@ def compare_end(
     differences = []
     stored = case.stored["evictedByScheduler"]
     runs = stored["perRun"] if isinstance(stored, dict) else [stored]
-    may = {_listed(run) for run in runs}
-    if _listed(evicted) not in may:
-        differences.append(Difference("evicted", _listed(evicted), tuple(sorted(may))))
+    made = _Made(case)
+    may = {_listed(made.first_alike(run)) for run in runs}
+    who = _listed(made.first_alike(evicted))
+    if who not in may:
+        differences.append(Difference("evicted", who, tuple(sorted(may))))
     if cycles is not None and cycles > MOST_CYCLES:
         differences.append(Difference("group cycles", f"{cycles:.0f}", (f"at most {MOST_CYCLES}",)))
     if writes is not None:
@@ -221,6 +223,14 @@ class _Made:
         for pod, group in groups.items():
             if group in keys:
                 self.domains[pod] = {node: has.get(keys[group], "") for node, has in labels.items()}
+
+    def first_alike(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield for each pod the first that is alike and was not yielded: which of those it was is chance."""
+        left = sorted(self.likeness)
+        for name in names:
+            first = next(each for each in left if self.likeness[each] == self.likeness[name])
+            left.remove(first)
+            yield first
 
     def words(self, name: str, pod: Mapping[str, Any] | None) -> str:
         """Say what counts of a pod."""

@@ -171,7 +171,7 @@ async def _is_ready(session: aiohttp.ClientSession, pages: str) -> bool:
         return False
 
 
-async def play_real(case: Case, server: _Server, kubeconfig: Path) -> list[str]:
+async def _play(case: Case, server: _Server, kubeconfig: Path) -> list[str]:
     """Play a case; returns what went otherwise than recorded and than listed."""
     space = f"{_LABEL}-{time.time_ns()}"
     await server("POST", _SPACES, {"metadata": {"name": space, "labels": {_LABEL: ""}}})
@@ -187,7 +187,8 @@ async def play_real(case: Case, server: _Server, kubeconfig: Path) -> list[str]:
     return unexpected(case.name, differences, seen_writes=False)
 
 
-async def _main(kubeconfig: Path, only: list[str], tries: int) -> int:
+async def play_all(kubeconfig: Path, only: list[str], tries: int) -> int:
+    """Play cases, all without `only`, and print how they went; returns 1 if one differs, else 0."""
     wrong = 0
     async with connect(str(kubeconfig)) as connection:
         server = _Server(connection)
@@ -198,7 +199,7 @@ async def _main(kubeconfig: Path, only: list[str], tries: int) -> int:
         for name in only or cases():
             told: list[str] = []
             for _ in range(tries):
-                told = await play_real(cases()[name], server, kubeconfig)
+                told = await _play(cases()[name], server, kubeconfig)
                 if not told:
                     break
             wrong += bool(told)
@@ -217,7 +218,7 @@ def main() -> int:
         "--tries", type=int, default=1, help="how often a case is played until it does not differ"
     )
     given = parser.parse_args()
-    return asyncio.run(_main(given.kubeconfig, given.only, given.tries))
+    return asyncio.run(play_all(given.kubeconfig, given.only, given.tries))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 COMPETING = cases()["two-gangs-compete"]
 TOPOLOGY = cases()["topology-prefers-fuller-rack"]
 ORDINARY = cases()["gang-fits"]
+EVICTING = cases()["gang-infeasible-still-evicts"]
 
 
 def moment(case: Case) -> dict[str, Any]:
@@ -161,10 +162,17 @@ def test_the_whole_run_is_judged(
 
 
 def test_who_may_be_evicted_can_differ_between_runs() -> None:
-    case = Case({**ORDINARY.stored, "evictedByScheduler": {"perRun": [["p1"], ["p2"]]}})
+    case = Case({**EVICTING.stored, "evictedByScheduler": {"perRun": [["low"], ["high"]]}})
 
-    assert compare_end(case, ["p2"], None, None) == []
-    assert compare_end(case, [], None, None) == [Difference("evicted", "nothing", ("p1", "p2"))]
+    assert compare_end(case, ["high"], None, None) == []
+    assert compare_end(case, [], None, None) == [Difference("evicted", "nothing", ("high", "low"))]
+
+
+def test_those_who_are_evicted_stand_in_for_each_other_if_alike() -> None:
+    case = Case({**ORDINARY.stored, "evictedByScheduler": ["p1", "p3"]})
+
+    assert compare_end(case, ["p2", "p3"], None, None) == []
+    assert compare_end(case, ["p3"], None, None) == [Difference("evicted", "p1", ("p1, p2",))]
 
 
 def _request(method: str, path: str, body: bytes = b"{}") -> LoggedRequest:
