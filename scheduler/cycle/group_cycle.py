@@ -242,7 +242,7 @@ class PodGroupCycle:
         names = list(dict.fromkeys(attempt.queued.pod.scheduler_name for attempt in attempts))
         if len(names) > 1:
             told = "all pods in a single pod group should have the same .spec.schedulerName set, got: "
-            return Status.failed(told + f'"{names[0]}" and "{names[1]}"')
+            return Status.failed(told + f'"{names[1]}" and "{names[0]}"')
         key = attempts[0].queued.pod.group
         assert key is not None
         plugin = attempts[0].framework.groups[key.kind]

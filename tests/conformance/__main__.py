@@ -1,6 +1,7 @@
 """`python -m tests.conformance [FAMILY...]`: how much of what kube-scheduler says we say too, by family.
 
-Two tables: the verdicts on every node, and which events wake which waiting pods. Ends with status 1 if anything differs.
+Three tables: the verdicts on every node, which events wake which waiting pods, and how pod groups fare in the scenarios of
+the family `groups`, where what differs on purpose counts as matching. Ends with status 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter, defaultdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,11 +19,16 @@ from rich.table import Table
 from tests.conformance import events
 from tests.conformance.comparison import FAMILIES, compare, report
 from tests.conformance.corpus import explain, load, paths
+from tests.conformance.group_deviations import unexpected
+from tests.conformance.groups import cases
+from tests.conformance.simulated_groups import play_simulated
+from tests.virtual_time import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 _SHOWN_PER_CASE = 3
+_GROUPS = "groups"
 _WIDTH_OF_A_FILE = 160
 
 Counts = defaultdict[str, Counter[str]]  # family -> what is counted
@@ -29,13 +37,15 @@ Counts = defaultdict[str, Counter[str]]  # family -> what is counted
 def main(families: list[str]) -> int:
     """Judge every case of some families, all of them by default."""
     logging.disable(logging.CRITICAL)
-    unknown = set(families) - {*FAMILIES, *events.FAMILIES}
+    unknown = set(families) - {*FAMILIES, *events.FAMILIES, _GROUPS}
     if unknown:
         sys.stderr.write(f"no such family: {', '.join(sorted(unknown))}\n")
         return 2
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
     wrong = _show_verdicts(console, families or FAMILIES)
     wrong += _show_events(console, families or events.FAMILIES)
+    if not families or _GROUPS in families:
+        wrong += _show_groups(console)
     return int(wrong > 0)
 
 
@@ -81,7 +91,22 @@ def _show_events(console: Console, families: Iterable[str]) -> int:
     return sum(count["wrong pods"] for count in counts.values())
 
 
-def _table(title: str, counts: Counts, units: tuple[str, str], families: Iterable[str]) -> Table:
+def _show_groups(console: Console) -> int:
+    """Print how the scenarios of pod groups compare; return how many differ."""
+    count: Counter[str] = Counter()
+    for name, case in cases().items():
+        with TemporaryDirectory() as folder:
+            told = unexpected(name, run(play_simulated(case, Path(folder))))
+        count["cases"] += 1
+        count["scenarios"] += 1
+        count["wrong scenarios"] += bool(told)
+        for difference in told[:_SHOWN_PER_CASE]:
+            console.print(f"{name}: {difference}", markup=False)
+    console.print(_table("Pod groups", Counts(Counter, {_GROUPS: count}), ("scenarios",), [_GROUPS]))
+    return count["wrong scenarios"]
+
+
+def _table(title: str, counts: Counts, units: Sequence[str], families: Iterable[str]) -> Table:
     columns = (column for unit in units for column in (unit.capitalize(), "matching"))
     table = Table("Family", "Cases", *columns, title=title)
     rows = {family: counts[family] for family in families if family in counts}
@@ -95,7 +120,7 @@ def _table(title: str, counts: Counts, units: tuple[str, str], families: Iterabl
     return table
 
 
-def _numbers(count: Mapping[str, int], units: tuple[str, str]) -> list[str]:
+def _numbers(count: Mapping[str, int], units: Sequence[str]) -> list[str]:
     numbers = [str(count["cases"])]
     for unit in units:
         whole = count[unit]

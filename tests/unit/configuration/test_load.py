@@ -242,16 +242,6 @@ def test_missing_arguments_are_filled_in_as_kube_scheduler_does(
             id="contention profiling",
         ),
         pytest.param(
-            "profiles: [{plugins: {placementScore: {enabled: [{name: PodGroupPodsCount}]}}}]",
-            [
-                Note(
-                    "profiles[0].plugins.placementScore",
-                    "has no effect: placements of pod groups are an alpha feature of kube-scheduler, off by default",
-                )
-            ],
-            id="placements of pod groups",
-        ),
-        pytest.param(
             "profiles: [{plugins: {score: {disabled: [{name: ImageLocalty}, {name: '*'}, {name: NodeName}]}}}]",
             [
                 Note(
