@@ -18,7 +18,21 @@ _ITS_PODS_PRIORITY = "a priority that the PodGroup leaves out is that of its pod
 _UNDER_A_CONSTRAINT_TOO = "gangs with a topology constraint preempt too"
 _IN_EITHER_RACK = ("bound in r1", "bound in r2")  # which is chance
 
+_NOTHING_IS_A_GROUP = (
+    "with the gate GangScheduling off no pod is tried as part of a group, so nothing is said of one"
+)
+
 DEVIATIONS: Mapping[str, Mapping[str, Deviation]] = {
+    "generic-workload-only": {
+        "end: group pg": ("without a condition", _NOTHING_IS_A_GROUP),
+        "writes": (
+            (
+                "PodScheduled False Unschedulable, bind, event Normal Scheduled Binding, event Warning FailedScheduling "
+                "Scheduling"
+            ),
+            _NOTHING_IS_A_GROUP,
+        ),
+    },
     "gang-infeasible-still-evicts": {
         "end: bound pods": ("2", _NOBODY_IN_VAIN),
         "end: pod low": ("bound", _NOBODY_IN_VAIN),

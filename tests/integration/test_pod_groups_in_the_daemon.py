@@ -191,7 +191,10 @@ async def test_a_gang_that_fits_in_another_order_is_found(tmp_path: Path) -> Non
         it.add_pods(member("g", "anywhere", cpu="2", priority=10), picky)
         await it.until(lambda: placed(it) == {"anywhere", "picky"})
         assert it.node_of("anywhere") == "small"
-        assert 'custom_scheduler_podgroup_search_decisions_count{result="found"} 1' in daemon.metrics.text()[0].decode()
+        assert (
+            'custom_scheduler_podgroup_search_decisions_count{result="found"} 1'
+            in daemon.metrics.text()[0].decode()
+        )
 
 
 @virtually
@@ -200,6 +203,8 @@ async def test_a_gang_that_fits_only_if_the_first_goes_where_it_scores_less_is_f
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(node_object("four", cpu="4"), node_object("three", cpu="3"))
         it.server.store.create(POD_GROUPS, pod_group("g", 3))
-        it.add_pods(member("g", "three", cpu="3"), member("g", "two", cpu="2"), member("g", "two-too", cpu="2"))
+        it.add_pods(
+            member("g", "three", cpu="3"), member("g", "two", cpu="2"), member("g", "two-too", cpu="2")
+        )
         await it.until(lambda: len(placed(it)) == 3)
         assert it.node_of("three") == "three"

@@ -5,7 +5,12 @@ from __future__ import annotations
 from scheduler.framework.points import ExtensionPoint
 
 DEFAULT_ORDER = {  # extension point -> the default plugins there, in order
-    ExtensionPoint.PRE_ENQUEUE: ["SchedulingGates", "DynamicResources", "DefaultPreemption"],
+    ExtensionPoint.PRE_ENQUEUE: [
+        "SchedulingGates",
+        "DynamicResources",
+        "DefaultPreemption",
+        "GangScheduling",
+    ],
     ExtensionPoint.QUEUE_SORT: ["PrioritySort"],
     ExtensionPoint.PRE_FILTER: [
         "NodeAffinity",
@@ -57,8 +62,10 @@ DEFAULT_ORDER = {  # extension point -> the default plugins there, in order
         "NodeResourcesBalancedAllocation",
         "ImageLocality",
     ],
+    ExtensionPoint.PLACEMENT_GENERATE: ["TopologyPlacementGenerator"],
+    ExtensionPoint.PLACEMENT_SCORE: ["NodeResourcesFit", "PodGroupPodsCount"],
     ExtensionPoint.RESERVE: ["VolumeBinding", "DynamicResources"],
-    ExtensionPoint.PERMIT: [],
+    ExtensionPoint.PERMIT: ["GangScheduling"],
     ExtensionPoint.PRE_BIND: ["VolumeBinding", "DynamicResources"],
     ExtensionPoint.BIND: ["DefaultBinder"],
     ExtensionPoint.POST_BIND: [],

@@ -247,6 +247,8 @@ def test_metrics_know_an_extension_point_by_kube_schedulers_name() -> None:
         "PostFilter",
         "PreScore",
         "Score",
+        "PlacementGenerate",
+        "PlacementScore",
         "Reserve",
         "Permit",
         "PreBind",

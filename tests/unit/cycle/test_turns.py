@@ -10,10 +10,12 @@ from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.preemption.disruption_budgets import BUDGETS
 from scheduler.cycle.freeze import ClusterFreeze
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
+from scheduler.cycle.profiles import Profiles
 from scheduler.cycle.scheduling import run_now
 from scheduler.cycle.turns import SLICE_SECONDS, Turns
 from scheduler.framework import PostFilterPlugin, PostFilterResult
 from scheduler.runtime.dry_run import DryRun
+from scheduler.state.pod_groups import PodGroups
 from tests.builders import node, pod
 from tests.manual_clock import ManualClock
 from tests.unit.cycle.cluster import Cluster
@@ -80,6 +82,8 @@ def preempting(clock: Any) -> tuple[Cluster, list[str]]:
         review=ExtenderReview(Cluster().profiles),
         preemptions=NoPreemptions(),
         work=Turns(freeze, clock),
+        members=PodGroups(),
+        groups=Profiles(),
     )
     cluster = Cluster(fit, plugin, nodes=(), freeze=freeze)
     dry_run.filtering = cluster.framework.filtering

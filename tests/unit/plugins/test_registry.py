@@ -25,6 +25,9 @@ DEFAULT_ORDER = [
     "ImageLocality",
     "DefaultBinder",
     "NodeDeclaredFeatures",
+    "GangScheduling",
+    "TopologyPlacementGenerator",
+    "PodGroupPodsCount",
 ]
 
 

@@ -82,6 +82,8 @@ def test_a_guest_that_exports_everything_keeps_the_whole_contract() -> None:
     assert points_of(plugin) == set(ExtensionPoint) - {
         ExtensionPoint.PRE_ENQUEUE,
         ExtensionPoint.QUEUE_SORT,
+        ExtensionPoint.PLACEMENT_GENERATE,
+        ExtensionPoint.PLACEMENT_SCORE,
     }
 
 
