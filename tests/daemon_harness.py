@@ -67,6 +67,7 @@ class Cluster:
         leader_elect: bool = False,
         no_bind: bool = False,
         config_map: Named | None = None,
+        scheduler_profiles: bool = False,
     ) -> AsyncIterator[Daemon]:
         """Run a daemon that has the rights its configuration takes; it is stopped in good order at the end.
 
@@ -77,6 +78,7 @@ class Cluster:
             leader_elect: whether it waits for the lease.
             no_bind: whether it writes nothing.
             config_map: that it may follow.
+            scheduler_profiles: whether it may follow SchedulerProfiles.
         """
         account = self.account()
         async with GarblingConnection(self.endpoint, authorization=account) as connection:
@@ -91,6 +93,7 @@ class Cluster:
                 no_bind=no_bind,
                 account=account,
                 config_map=config_map,
+                scheduler_profiles=scheduler_profiles,
             )
             stop = asyncio.Event()
             running = asyncio.create_task(daemon.run(stop))

@@ -99,17 +99,28 @@ class GrantedDaemon(Daemon):
     """A daemon that is granted what a configuration takes as soon as it is built."""
 
     def __init__(
-        self, *arguments: Any, account: Account, config_map: Named | None = None, **options: Any
+        self,
+        *arguments: Any,
+        account: Account,
+        config_map: Named | None = None,
+        scheduler_profiles: bool = False,
+        **options: Any,
     ) -> None:
         self._account = account
         self._config_map = config_map
+        self._scheduler_profiles = scheduler_profiles
         super().__init__(*arguments, **options)
 
     def _build(self, configuration: Configuration, registry: Registry) -> Generation:
         generation = super()._build(configuration, registry)
         profiles = generation.frameworks.values()
         try:
-            rights = rights_of(profiles, configuration.settings, config_map=self._config_map)
+            rights = rights_of(
+                profiles,
+                configuration.settings,
+                config_map=self._config_map,
+                scheduler_profiles=self._scheduler_profiles,
+            )
         except ValueError:
             return generation  # it names what is no kind; the daemon is to say so
         self._account.grant(rights)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scheduler.app.reloader import Offer, Reloader, digest_of
 from scheduler.client.recorded_event import ObjectReference
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 ABOUT = ObjectReference(kind="ConfigMap", namespace="default", name="cs", uid="u1", api_version="v1")
 
 
-def reloader_of(daemon: Daemon, *, leader_elect: bool = False) -> Reloader:
-    """Return one that settles what it is offered as the harness does."""
+def reloader_of(daemon: Daemon, *, leader_elect: bool = False, **options: Any) -> Reloader:
+    """Return one that settles what it is offered as the harness does; options are a Reloader's."""
 
     async def settle(configuration: Configuration) -> Configuration:
         return with_leader_election(configuration, leader_elect=leader_elect)
 
-    return Reloader(daemon, settle=settle, clock=LoopClock())
+    return Reloader(daemon, settle=settle, clock=LoopClock(), **options)
 
 
 def offer_of(text: str, folder: Path | None = None) -> Offer:

@@ -68,7 +68,8 @@ class Daemon:
         metrics: everything that is counted.
         parts: state, profiles and queue.
         cycles: what places pods.
-        writer: what is written to the API server.
+        writes: where requests that change something are sent; only the leader's go out.
+        writer: what is written to the API server about pods.
         watches: what is read from it.
         generations: what is in force, and what was before.
         consistency: compares what is known with what there is.
@@ -107,6 +108,7 @@ class Daemon:
             self.leadership = self._elector(settings.leader_election, clock, random)
         guarded = GuardedRequests(connection, self.leadership.check)
         writes = Rehearsal() if no_bind else limited(guarded, settings.client_connection)
+        self.writes = writes
         self._api_writes = ApiWrites(writes)
         self.writer = ApiWriter(
             writes, clock, random=random, newest=self.parts.pods.get, observer=self.metrics

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.app.config_file import lease_of
 from scheduler.app.config_map import read_config_map
+from scheduler.app.profile_objects.listener import ProfileListener
 from scheduler.errors import ConfigurationError, SchedulerError
 
 if TYPE_CHECKING:
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
     from scheduler.app.config_file import ConfigFile
     from scheduler.app.config_map import ConfigMapSource
     from scheduler.app.daemon import Daemon
+    from scheduler.app.profile_objects.profiles import ClusterProfiles
+    from scheduler.app.profile_objects.status_writer import StatusWriter
     from scheduler.app.reloader import Reloader
     from scheduler.client.connection import ApiConnection
     from scheduler.controllers.config_map import ConfigMap
+    from scheduler.controllers.kopf_thread import KopfThread
 
 logger = logging.getLogger(__name__)
 
@@ -49,28 +53,54 @@ async def following_config_map(
     source: ConfigMapSource,
     *,
     connection: ApiConnection,
-    kubeconfig: str | None,
+    thread: KopfThread,
 ) -> AsyncIterator[None]:
-    """Follow a ConfigMap with kopf while the block runs."""
+    """Follow a ConfigMap while the block runs, in which the thread is to be begun."""
     from scheduler.controllers.config_map_watch import ConfigMapWatch  # kopf takes a while to load
 
     reloader.started_with(source.digest)
     listener = _Listener(daemon, reloader, source, connection)
     where = source.where
     watch = ConfigMapWatch(
-        where.namespace,
-        where.name,
-        kubeconfig=kubeconfig,
-        began=listener.began,
-        changed=listener.changed,
-        seen=listener.seen,
+        where.namespace, where.name, began=listener.began, changed=listener.changed, seen=listener.seen
     )
+    thread.follow(watch)
     reloading = asyncio.create_task(reloader.run(), name="reload")
-    watch.start()
     try:
         yield
     finally:
-        await asyncio.gather(watch.stop(), _end(reloading, *listener.tasks))
+        await _end(reloading, *listener.tasks)
+
+
+@asynccontextmanager
+async def following_profiles(
+    daemon: Daemon,
+    profiles: ClusterProfiles,
+    statuses: StatusWriter,
+    *,
+    connection: ApiConnection,
+    thread: KopfThread,
+) -> AsyncIterator[None]:
+    """Follow SchedulerProfiles while the block runs, in which the thread is to be begun."""
+    from scheduler.controllers.scheduler_profile_watch import (
+        SchedulerProfileWatch,
+    )  # kopf takes a while to load
+
+    up = daemon.metrics.configuration.watch_up
+    listener = ProfileListener(profiles, connection, up, thread.begin_again)
+    watch = SchedulerProfileWatch(
+        began=listener.began, changed=listener.changed, deleted=listener.deleted, ended=listener.ended
+    )
+    thread.follow(watch)
+    tasks = (
+        asyncio.create_task(profiles.run(), name="profiles"),
+        asyncio.create_task(statuses.run(lambda: profiles.choices), name="status of profiles"),
+    )
+    try:
+        yield
+    finally:
+        listener.stop()
+        await _end(*tasks)
 
 
 class _Listener:

@@ -14,7 +14,7 @@ from scheduler.errors import ConfigurationError, SchedulerError
 from scheduler.wasm.library import guest_files
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from pathlib import Path
 
     from scheduler.app.daemon import Daemon
@@ -55,6 +55,7 @@ class Reloader:
             raises ConfigurationError.
         try_out: runs the code that a configuration brings where it can do no harm; raises ConfigurationError.
         keep: is given what is in force, as it was read, and its digest.
+        put: puts a configuration in force, as `Daemon.reload`, which it is by default.
     """
 
     def __init__(
@@ -65,11 +66,13 @@ class Reloader:
         clock: Clock,
         try_out: Callable[[Configuration], Awaitable[None]] | None = None,
         keep: Callable[[Configuration, bytes], None] | None = None,
+        put: Callable[[Configuration], Awaitable[Sequence[str]]] | None = None,
     ) -> None:
         self._daemon = daemon
         self._settle = settle
         self._try_out = try_out
         self._keep = keep
+        self._put = put or daemon.reload
         self._clock = clock
         self._metrics = daemon.metrics.configuration
         self._events = daemon.recorder(CONTROLLER)
@@ -105,7 +108,7 @@ class Reloader:
             configuration = await self._settle(read)
             if self._try_out is not None:
                 await self._try_out(configuration)
-            left = await self._daemon.reload(configuration)
+            left = await self._put(configuration)
         except ConfigurationError as error:
             self._refused(offer, "; ".join(map(str, error.errors)))
         except SchedulerError as error:

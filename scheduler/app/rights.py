@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scheduler.app.default_scheduler import DEFAULT_LEASE, DEFAULT_SCHEDULER
-from scheduler.client.resources import EVENTS, LEASES, NODES, PODS
+from scheduler.client.resources import EVENTS, LEASES, NODES, PODS, SCHEDULER_PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,6 +57,7 @@ def rights_of(
     *,
     config_map: Named | None,
     policy: Named | None = None,
+    scheduler_profiles: bool = False,
 ) -> dict[Right, str]:
     """Return everything that the daemon may call with a configuration, and what for, or which plugins call it.
 
@@ -67,11 +68,14 @@ def rights_of(
         settings: the configuration.
         config_map: the one that is followed, if one is.
         policy: the ConfigMap that holds the policy of an old configuration, if one does.
+        scheduler_profiles: whether SchedulerProfiles are followed.
 
     Raises:
         ValueError: a plugin's `needs` name a kind or a right as none is written.
     """
     own = {right: reason for reason, right in _own(settings, config_map, policy)}
+    if scheduler_profiles:
+        own |= _PROFILES
     users: dict[Right, dict[str, None]] = {}
     for framework in frameworks:
         for plugin in framework.plugins.all():
@@ -130,3 +134,8 @@ def _own(
 
 
 _LEASES: Final = (LEASES.group, LEASES.plural)
+_PROFILES: Final = {
+    Right("list", SCHEDULER_PROFILES.group, SCHEDULER_PROFILES.plural): "profiles that are objects",
+    Right("watch", SCHEDULER_PROFILES.group, SCHEDULER_PROFILES.plural): "profiles that are objects",
+    Right("patch", SCHEDULER_PROFILES.group, f"{SCHEDULER_PROFILES.plural}/status"): "what became of those",
+}

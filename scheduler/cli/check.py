@@ -109,6 +109,12 @@ def _named(text: str) -> Named | None:
     metavar="NAMESPACE/NAME",
     section=_CLUSTER,
 )
+@option(
+    "--scheduler-profiles",
+    is_flag=True,
+    help="The daemon follows SchedulerProfiles as well; which plugins those have is for FILE to say.",
+    section=_CLUSTER,
+)
 def check(
     file: str | None,
     config: Path | None,
@@ -122,6 +128,7 @@ def check(
     user: str,
     account: Named,
     config_map: Named | None,
+    scheduler_profiles: bool,
 ) -> None:
     """Say whether a configuration can be run: every field, every plugin and its arguments.
 
@@ -150,7 +157,7 @@ def check(
     if not rbac and not live:
         click.echo(_verdict(configuration))
         return
-    rights = found.rights(config_map)
+    rights = found.rights(config_map, scheduler_profiles=scheduler_profiles)
     if rbac:
         sys.stdout.write(roles_yaml(rights, account))
         return

@@ -51,7 +51,7 @@ class Checked:
     profiles: Iterable[Framework]
     policy: Named | None
 
-    def rights(self, config_map: Named | None) -> dict[Right, str]:
+    def rights(self, config_map: Named | None, *, scheduler_profiles: bool = False) -> dict[Right, str]:
         """Return what the daemon takes with it, and what for.
 
         Raises:
@@ -64,7 +64,13 @@ class Checked:
                 err=True,
             )
         try:
-            return rights_of(self.profiles, settings, config_map=config_map, policy=self.policy)
+            return rights_of(
+                self.profiles,
+                settings,
+                config_map=config_map,
+                policy=self.policy,
+                scheduler_profiles=scheduler_profiles,
+            )
         except ValueError as error:
             fault = FieldError("profiles", f"needs of a plugin: {error}")
             raise ConfigurationError([fault], self.configuration.source) from error

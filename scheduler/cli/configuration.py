@@ -37,6 +37,12 @@ follow_config = option(
     "and the old one kept.",
     section=_SECTION,
 )
+scheduler_profiles = option(
+    "--scheduler-profiles",
+    is_flag=True,
+    help="Run the profiles of the cluster's SchedulerProfiles besides those of the configuration.",
+    section=_SECTION,
+)
 last_good_config = file_option(
     "--last-good-config",
     help="Keep the configuration in force in this file, and begin with it when the one that is given is found to be wrong.",

@@ -20,11 +20,13 @@ from scheduler.app.config_file import ConfigFile
 from scheduler.app.config_map import ConfigMapKey, ConfigMapSource, read_config_map, with_policies
 from scheduler.app.daemon import Daemon
 from scheduler.app.default_scheduler import refuse_beside_default_scheduler
-from scheduler.app.following import following_config_map, following_file
+from scheduler.app.following import following_config_map, following_file, following_profiles
 from scheduler.app.last_good import LastGood
 from scheduler.app.loop_watch import watching_loop
 from scheduler.app.memory import settle_memory
-from scheduler.app.reloader import Reloader
+from scheduler.app.profile_objects.profiles import ClusterProfiles
+from scheduler.app.profile_objects.status_writer import StatusWriter
+from scheduler.app.reloader import CONTROLLER, Reloader
 from scheduler.app.serving import Serving
 from scheduler.app.trial import try_out
 from scheduler.cli import configuration as configuration_flags
@@ -51,6 +53,7 @@ from scheduler.logs import configure_logging, level_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from scheduler.client.connection import ApiConnection
     from scheduler.client.requests import Requests
@@ -68,6 +71,7 @@ logger = logging.getLogger(__name__)
 @configuration_flags.config_map
 @configuration_flags.follow_config
 @feature_gates_option
+@configuration_flags.scheduler_profiles
 @kubeconfig_option
 @serving_flags.bind_address
 @serving_flags.secure_port
@@ -103,6 +107,7 @@ def run(
     config_map: ConfigMapKey | None,
     follow_config: bool,
     feature_gates: dict[str, bool],
+    scheduler_profiles: bool,
     kubeconfig: Path | None,
     bind_address: str,
     secure_port: int,
@@ -144,6 +149,7 @@ def run(
         write_config_to=write_config_to,
         last_good=last_good_config,
         follow=follow_config,
+        scheduler_profiles=scheduler_profiles,
         max_in_unschedulable_seconds=pod_max_in_unschedulable_pods_duration.seconds,
         no_bind=no_bind,
         may_replace=no_bind or replace_default_scheduler,
@@ -271,6 +277,37 @@ async def _begin(
     return daemon, digest
 
 
+@asynccontextmanager
+async def _following(
+    daemon: Daemon,
+    reloader: Reloader,
+    origin: _Origin | None,
+    profiles: Callable[..., AbstractAsyncContextManager[None]] | None,
+    *,
+    connection: ApiConnection,
+    kubeconfig: str | None,
+) -> AsyncIterator[None]:
+    """Follow the configuration where it is kept, and the profiles that are objects, as far as either is wanted."""
+    file = None if origin is None else origin.file
+    config_map = None if origin is None else origin.config_map
+    async with AsyncExitStack() as stack:
+        if file is not None:
+            await stack.enter_async_context(following_file(daemon, reloader, file))
+        if config_map is not None or profiles is not None:
+            from scheduler.controllers.kopf_thread import KopfThread  # kopf takes a while to load
+
+            named = daemon.configuration.settings.client_connection.kubeconfig
+            thread = KopfThread(kubeconfig or (None if config_map is not None else named or None))
+            if config_map is not None:
+                await stack.enter_async_context(
+                    following_config_map(daemon, reloader, config_map, connection=connection, thread=thread)
+                )
+            if profiles is not None:
+                await stack.enter_async_context(profiles(connection=connection, thread=thread))
+            await stack.enter_async_context(thread)
+        yield
+
+
 def _tell_notes(configuration: Configuration) -> None:
     for note in configuration.notes:
         logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
@@ -292,6 +329,7 @@ async def _run(
     write_config_to: Path | None,
     last_good: Path | None,
     follow: bool,
+    scheduler_profiles: bool,
     max_in_unschedulable_seconds: float,
     no_bind: bool,
     may_replace: bool,
@@ -347,21 +385,28 @@ async def _run(
                     daemon, configuration, serving, connection=connection, stop=stop, clock=clock, **shown
                 )
             )
+        statuses = StatusWriter(daemon.writes, is_leading=daemon.leadership.is_leading, clock=clock)
+        profiles = ClusterProfiles(
+            daemon, recorder=daemon.recorder(CONTROLLER), try_out=try_out, told=statuses.look
+        )
         reloader = Reloader(
             daemon,
             settle=partial(settle, requests=PatientRequests(connection, stop)),
             clock=clock,
             try_out=try_out,
             keep=None if kept is None else kept.keep,
+            put=profiles.put,
         )
-        if follow and origin.file is not None:
-            await stack.enter_async_context(following_file(daemon, reloader, origin.file))
-        if follow and origin.config_map is not None:
-            await stack.enter_async_context(
-                following_config_map(
-                    daemon, reloader, origin.config_map, connection=connection, kubeconfig=kubeconfig
-                )
+        await stack.enter_async_context(
+            _following(
+                daemon,
+                reloader,
+                origin if follow else None,
+                partial(following_profiles, daemon, profiles, statuses) if scheduler_profiles else None,
+                connection=connection,
+                kubeconfig=kubeconfig,
             )
+        )
         reloader.started_with(digest)
         await daemon.run(stop)
     logger.info("Stopped")

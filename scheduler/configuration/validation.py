@@ -57,7 +57,7 @@ def faults(settings: KubeSchedulerConfiguration) -> Iterator[FieldError]:
     yield from (
         FieldError(child("featureGates", gate), fault) for gate, fault in gate_faults(settings.feature_gates)
     )
-    yield from _profile_faults(settings.profiles)
+    yield from profile_faults(settings.profiles)
     yield from extender_rules.faults(settings.extenders)
 
 
@@ -91,7 +91,8 @@ def leader_election_faults(election: LeaderElection) -> Iterator[FieldError]:
         yield FieldError(f"{path}.resourceLock", f'must be "leases", {was(election.resource_lock)}')
 
 
-def _profile_faults(profiles: Sequence[Profile]) -> Iterator[FieldError]:
+def profile_faults(profiles: Sequence[Profile]) -> Iterator[FieldError]:
+    """Yield what is wrong with profiles, as they are written."""
     names: dict[str, str] = {}  # scheduler name -> path of the profile that has it
     for i, profile in enumerate(profiles):
         path = entry("profiles", i)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.controllers.config_map_watch import ConfigMapWatch
+from scheduler.controllers.kopf_thread import KopfThread
 from scheduler.simulator.server import ApiServer
 
 if TYPE_CHECKING:
@@ -36,13 +37,15 @@ class Heard:
         self.versions: list[ConfigMap | None] = []
         self.ups: list[bool] = []
         self.beginnings = 0
-        self.watch = ConfigMapWatch(
-            "default",
-            "cs",
-            kubeconfig=str(kubeconfig),
-            began=self.began,
-            changed=self.versions.append,
-            seen=self.ups.append,
+        self.thread = KopfThread(str(kubeconfig))
+        self.thread.follow(
+            ConfigMapWatch(
+                "default",
+                "cs",
+                began=self.began,
+                changed=self.versions.append,
+                seen=self.ups.append,
+            )
         )
 
     def began(self) -> None:
@@ -56,7 +59,7 @@ def test_only_the_one_config_map_is_told_of_and_nothing_is_written(tmp_path: Pat
             heard = Heard(server.write_kubeconfig(tmp_path / "kubeconfig"))
             for name in ("other", "cs"):
                 store.create("configmaps", {"metadata": {"name": name}, "data": {"text": name}})
-            heard.watch.start()
+            await heard.thread.__aenter__()
             await until(lambda: heard.versions)
             before = store.get("configmaps", "cs", "default")
 
@@ -66,7 +69,7 @@ def test_only_the_one_config_map_is_told_of_and_nothing_is_written(tmp_path: Pat
             store.delete("configmaps", "cs", "default")
             await until(lambda: len(heard.versions) == 3)
             began = time.monotonic()
-            await heard.watch.stop()
+            await heard.thread.__aexit__()
 
             assert time.monotonic() - began < PROMPT_SECONDS
             assert not [each for each in threading.enumerate() if each.name == "kopf"]
@@ -91,12 +94,12 @@ def test_kopf_that_died_is_told_of_and_begun_again(tmp_path: Path, caplog: pytes
             kubeconfig = tmp_path / "kubeconfig"
             heard = Heard(kubeconfig)
             with caplog.at_level(logging.WARNING, "scheduler.controllers"):
-                heard.watch.start()
+                await heard.thread.__aenter__()
                 await until(lambda: heard.ups)
 
                 server.write_kubeconfig(kubeconfig)
                 await until(lambda: heard.versions)
-                await heard.watch.stop()
+                await heard.thread.__aexit__()
 
             assert heard.ups == [*[False] * (len(heard.ups) - 1), True]
             assert heard.beginnings == len(heard.ups)
@@ -111,15 +114,15 @@ def test_kopf_that_died_is_told_of_and_begun_again(tmp_path: Path, caplog: pytes
 def test_a_server_that_is_away_is_no_error_of_the_log(
     tmp_path: Path, retries: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scheduler.controllers.config_map_watch._RETRIES", retries)
+    monkeypatch.setattr("scheduler.controllers.kopf_thread._RETRIES", retries)
 
     async def scenario() -> None:
         async with ApiServer() as server:
             kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
         heard = Heard(kubeconfig)
-        heard.watch.start()
+        await heard.thread.__aenter__()
         await until(lambda: heard.ups)
-        await heard.watch.stop()
+        await heard.thread.__aexit__()
 
     asyncio.run(scenario())
     told = {(record.levelname, record.message) for record in caplog.records if record.levelno > logging.INFO}
@@ -132,11 +135,11 @@ def test_it_can_be_stopped_at_any_time(tmp_path: Path, when: str) -> None:
     async def scenario() -> None:
         async with ApiServer():
             heard = Heard(tmp_path / "kubeconfig")
-            heard.watch.start()
+            await heard.thread.__aenter__()
             if when != "at once":
                 await until(lambda: heard.ups)
             began = time.monotonic()
-            await heard.watch.stop()
+            await heard.thread.__aexit__()
             assert time.monotonic() - began < PROMPT_SECONDS
             assert not [each for each in threading.enumerate() if each.name == "kopf"]
 
@@ -152,13 +155,13 @@ def test_kopf_that_breaks_is_begun_again_and_does_not_hold_up_the_end(
     async def scenario() -> None:
         async with ApiServer() as server:
             heard = Heard(server.write_kubeconfig(tmp_path / "kubeconfig"))
-            monkeypatch.setattr("scheduler.controllers.config_map_watch.kopf.operator", broken)
-            heard.watch.start()
+            monkeypatch.setattr("scheduler.controllers.kopf_thread.kopf.operator", broken)
+            await heard.thread.__aenter__()
             await until(lambda: heard.ups == [False])
             monkeypatch.undo()
             server.store.create("configmaps", {"metadata": {"name": "cs"}})
             await until(lambda: heard.versions)
-            await heard.watch.stop()
+            await heard.thread.__aexit__()
             assert not [each for each in threading.enumerate() if each.name == "kopf"]
 
     asyncio.run(scenario())

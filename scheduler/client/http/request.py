@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 

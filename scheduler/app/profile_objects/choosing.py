@@ -1,0 +1,137 @@
+"""Which version of which SchedulerProfile is to be in force, by what is known of each; nothing is built for that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from scheduler.app.default_scheduler import DEFAULT_SCHEDULER
+from scheduler.configuration.more_profiles import read_profile
+from scheduler.controllers.scheduler_profile import ACCEPTED
+from scheduler.errors import FieldError
+from scheduler.objects.wording import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from scheduler.configuration.more_profiles import ReadProfile
+    from scheduler.configuration.types import Profile
+    from scheduler.controllers.scheduler_profile import SchedulerProfile, Version
+
+VALID: Final = "Valid"
+INVALID: Final = "Invalid"
+NAME_TAKEN: Final = "NameTaken"
+_NAME: Final = "spec.schedulerName"
+
+Refusals = dict[tuple[str, int], tuple[FieldError, ...]]
+"""(uid, generation) -> what was found to be wrong with that version when it was built."""
+
+
+class Known:
+    """One SchedulerProfile, and what became of its versions.
+
+    Attributes:
+        object: as it is now.
+        in_force: the version that pods are scheduled by.
+        good: the last one that was.
+        said: generation, reason and message of what was told of it last.
+    """
+
+    def __init__(self, obj: SchedulerProfile) -> None:
+        self.object = obj
+        self.in_force: Version | None = None
+        self.good = obj.kept
+        told = obj.condition(ACCEPTED)
+        self.said = (told.get("observedGeneration"), told.get("reason"), told.get("message"))
+        self._read: dict[int, ReadProfile] = {}  # generation -> as it was read
+
+    @property
+    def age(self) -> tuple[str, str]:
+        """Orders objects: the oldest first."""
+        return self.object.created, self.object.name
+
+    def versions(self) -> list[Version]:
+        """Return what may be put in force, best first."""
+        now, good = self.object.now, self.good
+        return [now] if good is None or good.generation == now.generation else [now, good]
+
+    def has_read(self, version: Version) -> bool:
+        """Whether `take` was called for a version."""
+        return version.generation in self._read
+
+    def take(self, version: Version, read: ReadProfile) -> None:
+        """Take in a version as it was read."""
+        used = {each.generation for each in self.versions()}
+        self._read = {number: each for number, each in self._read.items() if number in used}
+        self._read[version.generation] = read
+
+    def read(self, version: Version) -> ReadProfile:
+        """Return a version as it is read; that is done once."""
+        if not self.has_read(version):
+            self.take(version, read_profile(version.spec))
+        return self._read[version.generation]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is to become of one object.
+
+    Attributes:
+        judged: the newest version.
+        reason: of the condition Accepted, which is about the newest version.
+        errors: what is wrong with that.
+        version: that is to be in force; None if none can be.
+        profile: that version, as it was read.
+    """
+
+    known: Known
+    judged: Version
+    reason: str
+    errors: Sequence[FieldError]
+    version: Version | None
+    profile: Profile | None
+
+
+def choose(
+    own: Iterable[str],
+    objects: Iterable[Known],
+    versions_of: Callable[[Known], Sequence[Version]],
+    refused: Refusals,
+) -> list[Choice]:
+    """Choose a version of each object, for the oldest object first.
+
+    Args:
+        own: the names of the configuration's own profiles, which go before.
+        objects: all that there are.
+        versions_of: what may be chosen of one, best first.
+        refused: versions that were tried in vain.
+    """
+    holders = dict.fromkeys(own, "a profile of the scheduler's configuration")
+    choices = []
+    for known in sorted(objects, key=lambda each: each.age):
+        newest = known.object.now
+        reason, errors = _judged(known, newest, holders, refused)
+        good = (each for each in versions_of(known) if not _judged(known, each, holders, refused)[1])
+        version = next(good, None)
+        profile = None if version is None else known.read(version).profile
+        if profile is not None:
+            holders[profile.scheduler_name] = f"SchedulerProfile {known.object.name}, which is older"
+        choices.append(Choice(known, newest, reason, errors, version, profile))
+    return choices
+
+
+def _judged(
+    known: Known, version: Version, holders: Mapping[str, str], refused: Refusals
+) -> tuple[str, Sequence[FieldError]]:
+    """Return the reason of the condition Accepted, and the errors, for a version."""
+    read = known.read(version)
+    errors = read.errors or refused.get((known.object.uid, version.generation), ())
+    if errors:
+        return INVALID, errors
+    name = read.profile.scheduler_name
+    if name == DEFAULT_SCHEDULER:
+        problem = f"{quoted(name)} can be replaced by the scheduler's configuration only"
+        return INVALID, [FieldError(_NAME, problem)]
+    if name in holders:
+        return NAME_TAKEN, [FieldError(_NAME, f"{quoted(name)} is the name of {holders[name]}")]
+    return VALID, ()

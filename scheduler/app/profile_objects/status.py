@@ -1,0 +1,52 @@
+"""What is said of a SchedulerProfile in its status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.controllers.scheduler_profile import ACCEPTED, ACTIVE
+
+if TYPE_CHECKING:
+    from scheduler.app.profile_objects.choosing import Choice
+
+
+def status_of(choice: Choice, now: str) -> dict[str, Any]:
+    """Return the whole status of an object; what it says already keeps its time.
+
+    Args:
+        choice: what became of it.
+        now: RFC 3339.
+    """
+    obj = choice.known.object
+    active, reason, told = _active(choice)
+    conditions = [
+        _condition(ACCEPTED, not choice.errors, choice.reason, message_of(choice)),
+        _condition(ACTIVE, active, reason, told),
+    ]
+    for condition in conditions:
+        before = obj.condition(condition["type"])
+        same = before.get("status") == condition["status"]
+        condition["lastTransitionTime"] = before.get("lastTransitionTime", now) if same else now
+        condition["observedGeneration"] = choice.judged.generation
+    status: dict[str, Any] = {"observedGeneration": choice.judged.generation, "conditions": conditions}
+    good = choice.known.good
+    if good is not None:
+        status["lastGood"] = {"generation": good.generation, "spec": good.spec}
+    return status
+
+
+def message_of(choice: Choice) -> str:
+    """Return everything that is wrong with an object as it is."""
+    return "; ".join(map(str, choice.errors))
+
+
+def _active(choice: Choice) -> tuple[bool, str, str]:
+    if choice.version is None:
+        return False, "NotAccepted", "no version of it is in force"
+    if choice.errors:
+        return True, "LastGood", f"generation {choice.version.generation} stays in force"
+    return True, "InForce", f"generation {choice.version.generation} is in force"
+
+
+def _condition(type_: str, holds: bool, reason: str, message: str) -> dict[str, Any]:
+    return {"type": type_, "status": str(holds), "reason": reason, "message": message}

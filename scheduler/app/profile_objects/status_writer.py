@@ -1,0 +1,81 @@
+"""Writes the status of SchedulerProfiles, where it is not what became of them; only the leader does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import msgspec
+
+from scheduler.app.profile_objects.status import status_of
+from scheduler.client.http.request import JSON_PATCH, Request
+from scheduler.client.resources import SCHEDULER_PROFILES
+from scheduler.clock import rfc3339
+from scheduler.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scheduler.app.profile_objects.choosing import Choice
+    from scheduler.client.requests import Requests
+    from scheduler.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+_AGAIN_SECONDS: Final = 5.0
+"""Between two looks whether we lead, and before what failed is tried again."""
+
+
+class StatusWriter:
+    """Keeps what objects say of themselves true.
+
+    Args:
+        requests: for writes.
+        is_leading: whether anything may be written now.
+    """
+
+    def __init__(self, requests: Requests, *, is_leading: Callable[[], bool], clock: Clock) -> None:
+        self._requests = requests
+        self._is_leading = is_leading
+        self._clock = clock
+        self._is_due = asyncio.Event()
+
+    def look(self) -> None:
+        """Look soon whether something is to be written."""
+        self._is_due.set()
+
+    async def run(self, choices: Callable[[], Mapping[str, Choice]]) -> NoReturn:
+        """Write what differs, until cancelled; `choices` gives uid -> what became of an object."""
+        while True:
+            await self._is_due.wait()
+            self._is_due.clear()
+            is_left = not self._is_leading()
+            for choice in [] if is_left else list(choices().values()):
+                is_left |= not await self._write(choice)
+            if is_left:
+                self._is_due.set()
+                await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _write(self, choice: Choice) -> bool:
+        """Write one status if it differs; whether that is done."""
+        obj = choice.known.object
+        status = status_of(choice, rfc3339(self._clock.utc_now()))
+        if status == obj.status:
+            return True
+        # All of it at once: a merge would leave what an older version had in it.
+        same = {"op": "test", "path": "/metadata/uid", "value": obj.uid}
+        patch = msgspec.json.encode([same, {"op": "add", "path": "/status", "value": status}])
+        path = SCHEDULER_PROFILES.path("", obj.name, "status")
+        try:
+            await self._requests.send(Request("PATCH", path, patch, JSON_PATCH))
+        except ApiError as error:
+            if error.status == 404:  # it is gone, which kopf will tell
+                return True
+            fields = {"profile": obj.name, "error": str(error)}
+            logger.warning("Status of a profile could not be written", extra=fields)
+            return False
+        if choice.known.object is obj:  # until kopf tells what is there
+            choice.known.object = replace(obj, status=status)
+        return True

@@ -1,0 +1,51 @@
+"""Follows all SchedulerProfiles with kopf."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import kopf
+
+from scheduler.controllers.kopf_thread import DELETED
+from scheduler.controllers.scheduler_profile import SchedulerProfile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.controllers.kopf_thread import Tell
+
+
+class SchedulerProfileWatch:
+    """The SchedulerProfiles of a cluster, as what kopf follows.
+
+    Args:
+        began: called in the daemon's loop when kopf begins, perhaps again.
+        changed: called there with every version.
+        deleted: called there with the name of one that is gone.
+        ended: called there when kopf ended.
+    """
+
+    source = "SchedulerProfiles"
+    namespace = ""
+
+    def __init__(
+        self,
+        *,
+        began: Callable[[], None],
+        changed: Callable[[SchedulerProfile], None],
+        deleted: Callable[[str], None],
+        ended: Callable[[], None],
+    ) -> None:
+        self.began = began
+        self.ended = ended
+        self._changed = changed
+        self._deleted = deleted
+
+    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, tell: Tell) -> None:
+        @kopf.on.event("custom-scheduler.io", "v1alpha1", "schedulerprofiles", registry=registry)
+        async def changed(event: kopf.RawEvent, **_: Any) -> None:
+            profile = SchedulerProfile.of(event["object"])
+            if event["type"] == DELETED:
+                tell(self._deleted, profile.name)
+            else:
+                tell(self._changed, profile)
