@@ -202,6 +202,8 @@ class ClusterProfiles:
                         await self._try_out(merged)
                     left = await self._daemon.reload(merged)
                     self._merged = merged
+                    names = sorted(self._daemon.frameworks)
+                    logger.info("Profiles in force", extra={"profiles": names})
             except ConfigurationError as error:
                 faults = faults_of_added(error.errors, len(own), profiles)
                 if not faults:

@@ -93,6 +93,7 @@ EVERYTHING = {
     "args": ["--v=2"],
     "priorityClassName": "mine",
     "board": {"enabled": True},
+    "schedulerProfiles": {"enabled": True},
     "nodeSelector": {"pool": "system"},
     "tolerations": [{"key": "pool", "operator": "Exists"}],
     "networkPolicy": {"create": True, "egress": [{"ports": [{"port": 8888, "protocol": "TCP"}]}]},
@@ -119,7 +120,7 @@ def test_every_value_is_heeded() -> None:
         assert pod[name] == EVERYTHING[name], name
     assert container(objects)["image"] == "registry.example.com/it:9"
     assert container(objects)["imagePullPolicy"] == "Always"
-    assert container(objects)["args"][-2:] == ["--board", "--v=2"]
+    assert container(objects)["args"][-3:] == ["--board", "--scheduler-profiles", "--v=2"]
     assert one(objects, "NetworkPolicy")["spec"]["egress"][1:] == EVERYTHING["networkPolicy"]["egress"]  # type: ignore[index]
     assert not [obj for obj in objects if obj["kind"] in RBAC]
     data = one(objects, "ConfigMap")["data"]
@@ -311,6 +312,10 @@ def test_the_command_that_is_told_is_the_one_for_the_release() -> None:
         ({"profiles": EXAMPLE["profiles"]}, "which roles the daemon needs"),
         ({"plugins": EXAMPLE["plugins"]}, "which roles the daemon needs"),
         ({"configuration": {"parallelism": 2}}, "which roles the daemon needs"),
+        (
+            {"schedulerProfiles": {"enabled": True}},
+            "--config-map kube-system/custom-scheduler --scheduler-profiles -",
+        ),
         ({"rbac": {"roles": roles_yaml({}, Named("kube-system", "other"))}}, "are for kube-system/other"),
         ({"rbac": {"roles": roles_yaml({}, Named("other", "custom-scheduler"))}}, "are for other/custom-sch"),
         ({"rbac": {"roles": "a: [b"}}, "rbac.roles is not YAML"),
