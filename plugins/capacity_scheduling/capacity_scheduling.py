@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from plugins.capacity_scheduling.accounts import Accounts
-from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS, Quotas, add
+from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS, STATUS_RIGHT, Quotas, add
 from plugins.capacity_scheduling.usage import Usage
 from plugins.preemption.candidates import rows_to_try, search, why_not_eligible
 from plugins.preemption.disruption_budgets import BUDGETS
@@ -61,7 +61,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
     name = "CapacityScheduling"
     api_version = 1
     keeps_rows_apart = True
-    needs = Needs(kinds=NEEDS.kinds | {ELASTIC_QUOTAS}, rights=NEEDS.rights)
+    needs = Needs(kinds=NEEDS.kinds | {ELASTIC_QUOTAS}, rights=NEEDS.rights | {STATUS_RIGHT})
 
     def __init__(
         self,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ELASTIC_QUOTAS: Final = "scheduling.x-k8s.io/v1alpha1/elasticquotas"
+STATUS_RIGHT: Final = f"patch {ELASTIC_QUOTAS}/status"
+"""The daemon tells there what is used."""
 
 _ALWAYS_COMPARED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
@@ -94,11 +96,13 @@ class Quotas:
 
     Attributes:
         by_namespace: namespace -> its quota; another mapping after every change.
+        holders: namespace -> key of that ElasticQuota.
         guaranteed: resource -> what all together are sure of.
     """
 
     def __init__(self) -> None:
         self.by_namespace: Mapping[str, Quota] = {}
+        self.holders: Mapping[str, str] = {}
         self.guaranteed: Mapping[str, int] = {}
         self._objects = Objects()
         self._changes = 0
@@ -122,6 +126,7 @@ class Quotas:
             if known is None or age < known[0]:
                 oldest[namespace] = age, quota
         self.by_namespace = {namespace: quota for namespace, (_, quota) in oldest.items()}
+        self.holders = {namespace: key for namespace, ((_, key), _) in oldest.items()}
         guaranteed: dict[str, int] = {}
         for quota in self.by_namespace.values():
             add(guaranteed, quota.min)

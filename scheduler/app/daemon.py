@@ -17,9 +17,10 @@ from scheduler.app.generation import Generation
 from scheduler.app.generations import Generations
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of, together
+from scheduler.app.quota_statuses import QuotaStatuses
 from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
-from scheduler.client.events import EventRecorders
+from scheduler.client.events import CONTROLLER, EventRecorders
 from scheduler.client.leadership import Leadership
 from scheduler.client.lease import LeaderElector, new_identity
 from scheduler.client.pod_reader import ApiPodReader
@@ -154,6 +155,14 @@ class Daemon:
             metrics=self.metrics.consistency,
             random=Random(hash(random.getstate()[1])),  # its own: nobody's ties are broken otherwise for it
         )
+        self._quota_statuses = QuotaStatuses(
+            self.parts,
+            self.watches.pods.store,
+            requests=writes,
+            is_leading=self.leadership.is_leading,
+            recorder=self._recorders.of(CONTROLLER),
+            aside=aside,
+        )
         self.watches.outages.when_over(self.consistency.look_soon)
         self.watches.picture.when_restored(self.consistency.look_soon_and_wake)
         show_state(self.metrics, self.parts, lambda: self.generations.in_force)
@@ -241,6 +250,7 @@ class Daemon:
                 self._tasks.spawn(self._recorders.run(), "events")
                 self._tasks.spawn(self.cycles.rejections.run(), "kubelet rejections")
                 self._tasks.spawn(self.consistency.run(), "consistency")
+                self._tasks.spawn(self._quota_statuses.run(), "status of quotas")
                 is_lost = await self._lead_until(stop)
         if is_lost:
             raise LeadershipLostError

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
+from scheduler.client.events import CONTROLLER
 from scheduler.configuration.defaults import enabled_names
 from scheduler.errors import ConfigurationError, SchedulerError
 from scheduler.wasm.library import guest_files
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CONTROLLER = "custom-scheduler"
-"""Who reports events about configurations, whatever the profiles are called."""
 RELOADED, REJECTED, RESTART = "ConfigurationReloaded", "ConfigurationRejected", "ConfigurationNeedsRestart"
 _ACTION = "Reloading"
 

@@ -26,7 +26,7 @@ from scheduler.app.loop_watch import watching_loop
 from scheduler.app.memory import settle_memory
 from scheduler.app.profile_objects.profiles import ClusterProfiles
 from scheduler.app.profile_objects.status_writer import StatusWriter
-from scheduler.app.reloader import CONTROLLER, Reloader
+from scheduler.app.reloader import Reloader
 from scheduler.app.serving import Serving
 from scheduler.app.trial import try_out
 from scheduler.cli import configuration as configuration_flags
@@ -42,6 +42,7 @@ from scheduler.cli.process import (
     stop_on_signals,
 )
 from scheduler.client.connect import connect
+from scheduler.client.events import CONTROLLER
 from scheduler.client.patience import PatientRequests, StoppedError
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default

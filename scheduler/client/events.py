@@ -40,6 +40,10 @@ _CUT = " ..."
 _NAME_LIMIT = 253
 
 
+CONTROLLER = "custom-scheduler"
+"""Who reports events that are no profile's, whatever the profiles are called."""
+
+
 class EventRecorders:
     """Recorders by schedulerName, each made when it is first asked for.
 

@@ -12,7 +12,7 @@ import yaml
 from scheduler.app.profile_objects.listener import ProfileListener
 from scheduler.app.profile_objects.profiles import ClusterProfiles
 from scheduler.app.profile_objects.status_writer import StatusWriter
-from scheduler.app.reloader import CONTROLLER
+from scheduler.client.events import CONTROLLER
 from scheduler.controllers.scheduler_profile import SchedulerProfile
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.builders import node_object, pod_object

@@ -1,0 +1,92 @@
+"""The status of ElasticQuotas under a running daemon; time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tests.builders import node_object, pod_object
+from tests.daemon_harness import cluster
+from tests.integration.test_quotas_in_the_daemon import QUOTAS, quota, several, teams
+from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.daemon_harness import Cluster
+
+
+def status(it: Cluster, name: str, namespace: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = it.server.store.get(QUOTAS, name, namespace or name).get("status", {})
+    return found
+
+
+def used(it: Cluster, name: str) -> dict[str, str]:
+    found: dict[str, str] = status(it, name).get("used", {})
+    return found
+
+
+def accepted(it: Cluster, name: str, namespace: str = "") -> tuple[str, str, str]:
+    conditions = status(it, name, namespace).get("conditions", ())
+    [found] = conditions or [{}]
+    return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+
+
+def status_writes(it: Cluster) -> int:
+    return len(
+        [each for each in it.server.requests if "elasticquotas" in each.path and each.method == "PATCH"]
+    )
+
+
+@virtually
+async def test_what_running_pods_take_is_shown_and_a_burst_is_one_write(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(2, 6), b=(4, 4)) as it:
+        await it.until(lambda: used(it, "a") == {"cpu": "0"})
+        before = status_writes(it)
+        it.add_pods(*several("a", 3), pod_object("small", namespace="a", cpu="500m"))
+        await it.until(lambda: used(it, "a") == {"cpu": "3500m"})
+        assert status_writes(it) - before <= 3
+        assert used(it, "b") == {"cpu": "0"}
+        assert accepted(it, "a") == ("True", "Valid", "")
+
+        before = status_writes(it)
+        await asyncio.sleep(120)
+        assert status_writes(it) == before
+        it.server.store.delete("pods", "small", "a")
+        await it.until(lambda: used(it, "a") == {"cpu": "3"})
+
+
+@virtually
+async def test_a_second_quota_of_a_namespace_is_told_that_it_does_not_count(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(2, 6)) as it:
+        await it.until(lambda: accepted(it, "a")[0] == "True")
+        await asyncio.sleep(2)
+        second = quota("a", 1, 1)
+        second["metadata"]["name"] = "second"
+        it.server.store.create(QUOTAS, second)
+
+        told = "metadata.namespace: ElasticQuota a is older, and the first one counts"
+        await it.until(lambda: accepted(it, "second", "a") == ("False", "Ignored", told))
+        await it.until(lambda: it.notes("second", "Ignored") == [told])
+        it.server.store.delete(QUOTAS, "a", "a")
+        await it.until(lambda: accepted(it, "second", "a") == ("True", "Valid", ""))
+
+
+@virtually
+async def test_a_min_above_max_is_told_at_its_field(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(6, 4)) as it:
+        told = "spec.min.cpu: must be at most spec.max.cpu (4), was 6; max holds"
+        await it.until(lambda: accepted(it, "a") == ("False", "MinAboveMax", told))
+        it.server.store.patch(QUOTAS, "a", {"spec": {"min": {"cpu": 3}}}, namespace="a")
+        await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
+
+
+@virtually
+async def test_nothing_is_written_where_the_plugin_is_not_in_force(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(2, 6)) as it:
+        await it.until(lambda: used(it, "a"))
+    (tmp_path / "other").mkdir()
+    async with cluster(tmp_path / "other") as it, it.daemon():
+        it.add_nodes(node_object("n"))
+        await asyncio.sleep(10)
+        assert status_writes(it) == 0

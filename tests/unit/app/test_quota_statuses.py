@@ -1,0 +1,65 @@
+"""What is said of an ElasticQuota in its status."""
+
+from __future__ import annotations
+
+import pytest
+
+from plugins.capacity_scheduling.quotas import Quota
+from scheduler.app.quota_statuses import judged, used_by_running, written
+from tests.builders import pod
+
+GI = 2**30
+
+
+@pytest.mark.parametrize(
+    ("used", "spec", "expected"),
+    [
+        ({}, {"min": {"cpu": 1}, "max": {"memory": "1Gi"}}, {"cpu": "0", "memory": "0"}),
+        ({"cpu": 1500, "memory": 3 * GI}, {}, {"cpu": "1500m", "memory": "3Gi"}),
+        ({"memory": 1000, "nvidia.com/gpu": 2}, {}, {"memory": "1000", "nvidia.com/gpu": "2"}),
+    ],
+    ids=["what it names is 0", "suffixes", "counts"],
+)
+def test_amounts_are_written_as_quantities(
+    used: dict[str, int], spec: object, expected: dict[str, str]
+) -> None:
+    assert written(used, spec) == expected  # type: ignore[arg-type]
+
+
+def test_running_pods_of_namespaces_with_a_quota_count() -> None:
+    pods = [
+        pod("a", cpu="1", status={"phase": "Running"}),
+        pod("b", cpu="2", status={"phase": "Pending"}),
+        pod("c", cpu="4", status={"phase": "Succeeded"}),
+        pod("d", cpu="8", status={"phase": "Running"}, namespace="other"),
+    ]
+    assert used_by_running(pods, {"default"})["default"]["cpu"] == 1000
+    assert used_by_running(pods, {"default"}).keys() == {"default"}
+
+
+@pytest.mark.parametrize(
+    ("key", "holder", "quota", "expected"),
+    [
+        ("a/x", "a/x", Quota({"cpu": 1}, {"cpu": 1}), ("Valid", "")),
+        ("a/x", "a/x", Quota({"cpu": 1}, None), ("Valid", "")),
+        ("a/x", "a/w", Quota({}, None), ("Ignored", "metadata.namespace: ElasticQuota w is older, and the first one counts")),
+        ("a/x", "", None, ("Invalid", "spec: cannot be understood, so it does not count")),
+        (
+            "a/x",
+            "a/x",
+            Quota({"cpu": 2, "memory": 2 * GI}, {"cpu": 1, "memory": GI}),
+            (
+                "MinAboveMax",
+                (
+                    "spec.min.cpu: must be at most spec.max.cpu (1m), was 2m; max holds; "
+                    "spec.min.memory: must be at most spec.max.memory (1Gi), was 2Gi; max holds"
+                ),
+            ),
+        ),
+    ],
+    ids=["valid", "no max", "second", "nonsense", "min above max"],
+)  # fmt: skip
+def test_the_verdict_names_the_field(
+    key: str, holder: str, quota: Quota | None, expected: tuple[str, str]
+) -> None:
+    assert judged(key, holder, quota) == expected
