@@ -302,9 +302,15 @@ async def test_many_objects_that_are_there_at_the_start_are_taken_at_once(
             assert len(writes) == 30
             assert len([each for each in it.server.requests if each.path.endswith("/status")]) == 30
 
+            followed.apply(profile("wrong", **BROKEN))
+            await followed.until_said("wrong", "False", "False", BROKEN_TEXT)
+            followed.delete("wrong")
+            await asyncio.sleep(60)
+            assert len(reloads) == 2  # one that was tried in vain, and none to go on with what is in force
+
 
 @virtually
-async def test_only_the_leader_writes_statuses(tmp_path: Path) -> None:
+async def test_only_the_leader_writes_statuses(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with following(tmp_path) as it, AsyncExitStack() as leading:
         leader = await leading.enter_async_context(it.daemon(leader_elect=True))
         await it.until(leader.leadership.is_leading)
@@ -313,6 +319,7 @@ async def test_only_the_leader_writes_statuses(tmp_path: Path) -> None:
             await it.until(lambda: "team-a" in followed.daemon.frameworks)
             await asyncio.sleep(30)
             assert followed.status("team-a") == {}
+            assert "could not be written" not in caplog.text  # it is not even tried
             await leading.aclose()
             await followed.until_said("team-a", "True", "True", "")
 
