@@ -71,5 +71,6 @@ COSCHEDULING_POD_GROUPS = Resource(
 )
 VOLCANO_POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", namespaced=True)
 ELASTIC_QUOTAS = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", namespaced=True)
+QUEUES = Resource("custom-scheduler.io", "v1alpha1", "queues", "Queue", namespaced=False)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
