@@ -169,21 +169,21 @@ class Ledger:
         self.told: dict[str, PodInfo] = {}
         self.pending = Pending()
         self._queues = Queues()
-        self._usage = Usage(_account_of(Tree()))
+        self._counted_for = Tree()
+        self._usage = Usage(_account_of(self._counted_for))
         self._shares = FairShares(Tree(), ())
         self._made_for: tuple[Tree, tuple[str, ...]] | None = None
 
     def standing(self, snapshot: Snapshot, also: PodInfo | None = None) -> Standing:
         """Return how queues stand in a snapshot; a pod that waits unknown to us may be counted as well."""
-        before = self._queues.tree
         self._queues.look_at(snapshot.objects(QUEUES))
         tree = self._queues.tree
         self.pending.follow(tree)
         if snapshot.changes is None:
             usage = Usage.of(snapshot, {}, _account_of(tree))
         else:
-            if tree is not before:
-                self._usage = Usage(_account_of(tree))
+            if tree is not self._counted_for:
+                self._usage, self._counted_for = Usage(_account_of(tree)), tree
             usage = self._usage
             usage.follow(snapshot, snapshot.changes, {})
         names = tuple(sorted(snapshot.resources - {PODS}))
