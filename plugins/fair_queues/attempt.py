@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scheduler.objects.resource_names import CPU
+from plugins.fair_queues.queues import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +41,7 @@ class InTheWay:
     def told(self, standing: Standing) -> str:
         """Return it in words."""
         title, kind = standing.tree.title(self.place), "max" if self.is_max else "fair"
-        used, most, asked = (_written(self.resource, each) for each in (self.used, self.most, self.asked))
+        used, most, asked = (written(self.resource, each) for each in (self.used, self.most, self.asked))
         return f"queue {title} has {used} of its {kind} {most} {self.resource}, the pod asks for {asked}"
 
 
@@ -118,12 +118,3 @@ class Attempt:
     def fits_ever(self) -> bool:
         """Whether no max is smaller than the pod itself."""
         return not (self.standing.limit[list(self.path)] < self.asked).any()
-
-
-def _written(resource: str, amount: int) -> str:
-    if resource == CPU:
-        return f"{amount / 1000:g}"
-    for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
-        if amount >= size:
-            return f"{amount / size:.4g}{unit}"
-    return str(amount)

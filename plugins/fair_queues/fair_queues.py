@@ -267,7 +267,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             budgets=self._budgets,
             nominated=state.nominated,
             enough=len(rows),
-            choice=Reclaim(state.read(ATTEMPT, Attempt), pod).choice(snapshot),
+            choice=Reclaim(state.read(ATTEMPT, Attempt), pod).choice(snapshot, self._budgets),
             limit=WithinShares(),
         )
 

@@ -5,29 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from plugins.fair_queues.attempt import Attempt
+from plugins.preemption.disruption_budgets import split
 from plugins.preemption.ranking import by_importance
 from scheduler.framework import Status
 from scheduler.framework.preemption import VictimLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from plugins.preemption.candidates import Choice
+    from plugins.preemption.disruption_budgets import DisruptionBudgets
     from scheduler.framework import CycleState
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, Snapshot
 
-    Units = Callable[[Collection[PodInfo]], Iterable[Sequence[PodInfo]]]
-    """The pods of a node -> those that leave together or not at all, the least important first."""
+    Units = Callable[[Sequence[PodInfo]], Iterable[Sequence[PodInfo]]]
+    """Pods in the order in which they would rather leave -> those that leave together or not at all, in that order."""
 
 ATTEMPT: Final = "FairQueues"
 _NO_VICTIMS = "No preemption victims found for incoming pod"
 _REFUSED = Status.unschedulable("No room in its queue, whoever leaves the node")
 
 
-def one_by_one(pods: Collection[PodInfo]) -> Iterable[Sequence[PodInfo]]:
+def one_by_one(pods: Sequence[PodInfo]) -> Iterable[Sequence[PodInfo]]:
     """Take each pod for itself."""
-    return ((pod,) for pod in reversed(by_importance(pods)))
+    return ((pod,) for pod in pods)
 
 
 class Reclaim:
@@ -62,13 +64,14 @@ class Reclaim:
             gone[place] = gone.get(place, 0) + taken
         return True
 
-    def choice(self, snapshot: Snapshot, units: Units = one_by_one) -> Choice:
-        """Return who may have to leave a node; pods of a unit leave together or not at all."""
+    def choice(self, snapshot: Snapshot, budgets: DisruptionBudgets, units: Units = one_by_one) -> Choice:
+        """Return who may have to leave a node: rather those whom no budget protects, then the least important."""
 
         def choose(row: int) -> Sequence[PodInfo] | Status:
             gone: dict[int, Int64s] = {}
             victims: list[PodInfo] = []
-            for unit in units(snapshot.pods_on(row)):
+            protected, others = split(by_importance(snapshot.pods_on(row)), budgets)
+            for unit in units([*reversed(others), *reversed(protected)]):
                 with_unit = dict(gone)
                 if all(self.may_leave(other, with_unit) for other in unit):
                     gone = with_unit

@@ -149,7 +149,7 @@ async def test_a_large_pod_is_not_starved_by_small_ones_that_come_and_go(tmp_pat
         coming.cancel()
 
 
-LONG = 3600
+LONG = 2400
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -194,8 +194,56 @@ async def test_in_the_long_run_shares_are_fair(tmp_path: Path, seed: int) -> Non
             await asyncio.sleep(1)
         mean = {namespace: total / samples for namespace, total in cpus.items()}
         fair = {namespace: 24 * weight / 6 for namespace, weight in weights.items()}
-        print(mean, fair, max(waits), len(waits))
         for namespace in weights:
             assert mean[namespace] == pytest.approx(fair[namespace], rel=0.05)
         # Its own longest wait, and then one pod of each that began to wait before has its time.
         assert max(waits) <= 60 + 2 * 90
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"weight": 0}, "spec.weight"),
+        ({"parent": "team"}, "spec.parent"),
+        ({"min": {"cpu": "many"}}, "spec.min.cpu"),
+        ({"max": {"cpu": True}}, "spec.max.cpu"),
+        ({"max": {"cpu": "-1"}}, "spec.max.cpu"),
+        ({"namespaces": ["a", "a"]}, "spec.namespaces"),
+        ({"podSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}, "spec.podSelector"),
+    ],
+    ids=[
+        "no weight",
+        "part of itself",
+        "no quantity",
+        "no amount",
+        "less than nothing",
+        "twice",
+        "no operator",
+    ],
+)
+@virtually
+async def test_a_wrong_queue_is_refused_at_its_field(tmp_path: Path, spec: Any, field: str) -> None:
+    async with cluster(tmp_path) as it:
+        it.server.store.create(CRDS, DEFINITION)
+        await asyncio.sleep(0.1)
+        with pytest.raises(StatusError, match=field):
+            it.server.store.create(QUEUES, {**queue("team"), "spec": spec})
+
+
+@virtually
+async def test_the_example_is_taken_and_shares_are_divided_in_two_levels(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it:
+        it.server.store.create(CRDS, DEFINITION)
+        await asyncio.sleep(0.1)
+        for each in yaml.safe_load_all((EXAMPLE / "queues.yaml").read_text()):
+            it.server.store.create("namespaces" if each["kind"] == "Namespace" else QUEUES, each)
+        it.add_nodes(*(node_object(f"n{number}", cpu="4") for number in range(3)))
+        async with it.daemon((EXAMPLE / "scheduler.yaml").read_text()):
+            catalysts = [
+                pod_object(f"c{number}", namespace="chemistry", cpu="1", labels={"project": "catalysts"})
+                for number in range(12)
+            ]
+            teams = ("astronomy", "biology", "chemistry")
+            it.add_pods(*catalysts, *(pod for team in teams for pod in several(team, 12)))
+            await it.until(lambda: [len(placed(it, team)) for team in teams] == [2, 4, 6])
+            assert len({name for name in placed(it, "chemistry") if name.startswith("chemistry")}) == 4
