@@ -279,6 +279,21 @@ def _settle_claims(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> None:
         for number, namespace in enumerate(queue.namespaces):
             holder = holders.setdefault(namespace, queue.name)
             if holder != queue.name:
+                told = f"queue {holder} has namespace {namespace} already"
+                wrong.setdefault(queue.name, (f"spec.namespaces[{number}]", told))
+        left = tuple(each for each in queue.namespaces if holders[each] == queue.name)
+        if left != queue.namespaces:
+            # Without any it would take pods of every namespace that name it.
+            in_force[queue.name] = replace(queue, namespaces=left or ("",))
+
+
+def _settle_amounts(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> None:
+    """Bring min within max, and note where children are sure of more than their parent, which are scaled down later."""
+    of_children: dict[str, dict[str, int]] = {}
+    for place in reversed(Tree(in_force.values()).queues):  # children before their parents
+        queue, sums = in_force[place.name], of_children.get(place.name, {})
+        for resource, total in sums.items():
+            if resource in queue.min and total > queue.min[resource]:
                 sums_up, least = written(resource, total), written(resource, queue.min[resource])
                 told = f"its children are sure of {sums_up} together, it of {least}: they get less"
                 wrong.setdefault(queue.name, (f"spec.min.{resource}", told))

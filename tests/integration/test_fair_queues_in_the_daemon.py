@@ -204,7 +204,6 @@ async def test_in_the_long_run_shares_are_fair(tmp_path: Path, seed: int) -> Non
     ("spec", "field"),
     [
         ({"weight": 0}, "spec.weight"),
-        ({"parent": "team"}, "spec.parent"),
         ({"min": {"cpu": "many"}}, "spec.min.cpu"),
         ({"max": {"cpu": True}}, "spec.max.cpu"),
         ({"max": {"cpu": "-1"}}, "spec.max.cpu"),
@@ -213,7 +212,6 @@ async def test_in_the_long_run_shares_are_fair(tmp_path: Path, seed: int) -> Non
     ],
     ids=[
         "no weight",
-        "part of itself",
         "no quantity",
         "no amount",
         "less than nothing",
