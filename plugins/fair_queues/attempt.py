@@ -79,7 +79,7 @@ class Attempt:
                 continue
             above = set(self.standing.tree.paths[its])
             shared = np.array([place in above for place in self.path])
-            amounts = np.where(shared[:, None], self.standing.amounts(pod.resources.taken), 0)
+            amounts = shared[:, None] * self.standing.amounts(pod.resources.taken)
             before = self.changed.get(row)
             self.changed[row] = sign * amounts + (0 if before is None else before)
 

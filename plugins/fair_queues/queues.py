@@ -216,7 +216,7 @@ def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | Fault:
     try:
         found = typed_object(obj, _Queue)
     except ObjectError as error:
-        return error.field or "spec", str(error)
+        return error.path or "spec", error.problem
     spec = found.spec
     if spec.weight < 1:
         return "spec.weight", f"at least 1 is expected, was {spec.weight}"

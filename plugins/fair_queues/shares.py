@@ -57,7 +57,7 @@ def divide(room: Floats, whole: Floats, wanted: Floats, sure: Floats, weights: F
             stopped = grows & ((rate > 0) & out).any(axis=1)
         stop[stopped] = np.minimum(level, full[stopped])
         grows &= ~stopped
-    found = np.clip(rate * stop[:, None], floor, wanted)
+    found: Floats = np.clip(rate * stop[:, None], floor, wanted)
     found[stop >= full] = wanted[stop >= full]
     return found
 

@@ -58,6 +58,7 @@ LATE = "2026-03-02T08:00:00Z"
             },
             id="no weight",
         ),
+        pytest.param([queue("a", weight="much")], [], {"a": ("spec.weight", ...)}, id="a text for a number"),
         pytest.param(
             [queue("a", min={"cpu": "many"})],
             [],
