@@ -456,6 +456,17 @@ def test_who_could_run_nowhere_keeps_no_room_from_others() -> None:
     assert world.pre_filter(wanted) == ""
 
 
+def test_who_could_run_nowhere_and_goes_leaves_the_demand_of_others_as_it_is() -> None:
+    world = World(TWO, running("a", 6))
+    hopeless, wanted = incoming("b", "99", name="hopeless"), incoming()
+    world.wait(hopeless, incoming("b", "9", name="more"), wanted)
+    assert not world.attempt(hopeless).is_success
+    del world.fakes.queued.waiting[hopeless.uid]
+    world.refresh()
+
+    assert world.pre_filter(wanted) == "queue a has 6 of its fair 6 cpu, the pod asks for 1"
+
+
 # What wakes, and what is told.
 
 
