@@ -26,7 +26,8 @@ class InTheWay:
         place: which queue.
         resource: of what.
         is_max: whether its max is in the way, else its fair share.
-        used: what it has, with what is promised to others; milliCPU, bytes or a count.
+        used: what it has; milliCPU, bytes or a count.
+        promised: what pods that preempted will have beside.
         most: what it may have.
         asked: what the pod asks for.
     """
@@ -35,6 +36,7 @@ class InTheWay:
     resource: str
     is_max: bool
     used: int
+    promised: int
     most: int
     asked: int
 
@@ -42,7 +44,10 @@ class InTheWay:
         """Return it in words."""
         title, kind = standing.tree.title(self.place), "max" if self.is_max else "fair"
         used, most, asked = (written(self.resource, each) for each in (self.used, self.most, self.asked))
-        return f"queue {title} has {used} of its {kind} {most} {self.resource}, the pod asks for {asked}"
+        told = f"queue {title} has {used} of its {kind} {most} {self.resource}"
+        if self.promised:
+            told += f" and keeps {written(self.resource, self.promised)} for pods that preempted"
+        return f"{told}, the pod asks for {asked}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +102,8 @@ class Attempt:
         if not wanted.size or not self.path:
             return None
         path = list(self.path[:up_to])
-        used = self.standing.used[path]
-        if promised:
-            used = used + self.promised[: len(path)]
+        kept = self.promised[: len(path)] * promised
+        used = self.standing.used[path] + kept
         if row is not None and row in self.changed:
             used = used + self.changed[row][: len(path)]
         with_it = used + self.asked
@@ -111,7 +115,12 @@ class Attempt:
             if found.size:
                 level, column = int(found[0, 0]), int(wanted[found[0, 1]])
                 name = list(self.standing.resources)[column]
-                amounts = (used[level, column], most[level, column], self.asked[column])
+                amounts = (
+                    used[level, column] - kept[level, column],
+                    kept[level, column],
+                    most[level, column],
+                    self.asked[column],
+                )
                 return InTheWay(path[level], name, is_max, *map(int, amounts))
         return None
 
