@@ -17,8 +17,9 @@ from plugins.fair_queues.queues import QUEUES
 from plugins.fair_queues.turns import Turns
 from plugins.fair_queues.victims import ATTEMPT, Reclaim, WithinShares
 from plugins.preemption.candidates import rows_to_try, search, why_not_eligible
-from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
+from plugins.preemption.disruption_budgets import BUDGETS
 from plugins.preemption.preempting import NEEDS, Preempting
+from plugins.preemption.units import VictimUnits, priority_of
 from scheduler.errors import FieldError
 from scheduler.framework import (
     ActionType,
@@ -31,6 +32,8 @@ from scheduler.framework import (
     Needs,
     PluginArgs,
     PodActivator,
+    PodGroupMembers,
+    PodGroupObjects,
     PreFilterPlugin,
     PreFilterResult,
     QueuedPods,
@@ -53,9 +56,15 @@ if TYPE_CHECKING:
 
     from plugins.fair_queues.ledger import Standing
     from plugins.preemption.candidates import Search
-    from scheduler.framework import CycleState, Diagnosis, PostFilterResult
+    from plugins.preemption.units import Unit
+    from scheduler.framework import CycleState, Diagnosis, PodGroup, PostFilterResult
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import NodeInfo, Snapshot
+    from scheduler.snapshot import Int64s, NodeInfo, Snapshot
+
+
+def _none_gone() -> dict[int, Int64s]:
+    return {}
+
 
 _WOKEN_A_TIME = 64
 """Of how many pods of one queue it is looked at once a second whether their turn has come."""
@@ -96,15 +105,16 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         preemptions: Preemptions,
         nominated: NominatedPods,
         work: LongWork,
+        members: PodGroupMembers,
+        groups: PodGroupObjects,
         clock: Clock,
         queued: QueuedPods,
         cluster: ClusterObjects,
         activator: PodActivator,
     ) -> None:
-        super().__init__(review, preemptions, work)
+        super().__init__(review, preemptions, work, VictimUnits(members, groups))
         self._dry_run = dry_run
         self._nominated = nominated
-        self._budgets = DisruptionBudgets()
         self._queued, self._cluster, self._activator = queued, cluster, activator
         self._ledger = Ledger()
         self._told: dict[str, Sequence[PodInfo]] = {}  # uid of a preemptor -> who has to leave for it
@@ -246,7 +256,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
     ) -> str:
         if ATTEMPT not in state:  # PreFilter of another plugin gave the pod up before
             return "not eligible due to failed to read from cycleState"
-        reclaim = Reclaim(state.read(ATTEMPT, Attempt), pod)
+        reclaim = Reclaim(state.read(ATTEMPT, Attempt), pod.priority)
 
         def waits_for(other: PodInfo) -> bool:
             return other.is_terminating and reclaim.may_leave(other)
@@ -267,9 +277,27 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             budgets=self._budgets,
             nominated=state.nominated,
             enough=len(rows),
-            choice=Reclaim(state.read(ATTEMPT, Attempt), pod).choice(snapshot, self._budgets),
+            choice=Reclaim(state.read(ATTEMPT, Attempt), pod.priority).choice(snapshot, self._budgets),
             limit=WithinShares(),
         )
+
+    def removable(
+        self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
+    ) -> Sequence[Unit]:
+        """Return those that what the whole group asks for may take back, each whole: of a queue no more than it has borrowed."""
+        first = members[0]
+        standing = self._ledger.standing(snapshot, first)
+        attempt = self._attempt(first, standing, is_overdue=self._turns.is_overdue(first))
+        for member in members[1:]:
+            attempt.asked[:] += standing.amounts(member.resources.requests)
+        reclaim, gone = Reclaim(attempt, priority_of(group, members)), _none_gone()
+        found = []
+        for unit in sorted(units, key=lambda unit: unit.importance, reverse=True):
+            with_unit = dict(gone)
+            if all(reclaim.may_leave(pod, with_unit) for pod in unit.pods):
+                gone = with_unit
+                found.append(unit)
+        return found
 
     # Reserve.
 

@@ -35,8 +35,8 @@ def one_by_one(pods: Sequence[PodInfo]) -> Iterable[Sequence[PodInfo]]:
 class Reclaim:
     """Says who may have to leave for a pod, and keeps track of what queues lose by that."""
 
-    def __init__(self, attempt: Attempt, pod: PodInfo) -> None:
-        self._attempt, self._pod = attempt, pod
+    def __init__(self, attempt: Attempt, priority: int) -> None:
+        self._attempt, self._priority = attempt, priority
         self._standing = attempt.standing
         self._position = {place: level for level, place in enumerate(attempt.path)}
         self._within = [
@@ -48,7 +48,7 @@ class Reclaim:
         attempt, standing = self._attempt, self._standing
         its = standing.tree.queue_of(other)
         if not attempt.leaf or its == attempt.leaf:
-            return other.priority < self._pod.priority
+            return other.priority < self._priority
         path = standing.tree.paths[its] if its else ()
         below = next((n for n, place in enumerate(path) if place in self._position), len(path))
         common = self._position[path[below]] if below < len(path) else len(attempt.path)

@@ -84,6 +84,8 @@ class World:
             review=ExtenderReview(Profiles()),
             preemptions=self.preemptions,
             nominated=self.nominator,
+            members=self.cache.groups,
+            groups=Profiles(),
             work=AtOnce(),
             clock=self.fakes.clock,
             queued=self.fakes.queued,
@@ -371,7 +373,7 @@ def test_pods_of_a_unit_leave_together_or_not_at_all() -> None:
     world.wait(wanted, incoming("b", "9", name="more"))
     state, snapshot = CycleState(), world.cache.snapshot()
     world.plugin.pre_filter(state, wanted, snapshot)
-    reclaim = Reclaim(state.read("FairQueues", Attempt), wanted)
+    reclaim = Reclaim(state.read("FairQueues", Attempt), wanted.priority)
 
     def in_fours(pods: Any) -> list[list[PodInfo]]:
         every = sorted(pods, key=lambda each: each.name)
