@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from plugins.capacity_scheduling.capacity_scheduling import CapacityScheduling
 from plugins.default_binder import DefaultBinder
 from plugins.dynamic_resources.plugin import DynamicResources
+from plugins.fair_queues.fair_queues import FairQueues
 from plugins.gang_scheduling.plugin import GangScheduling
 from plugins.image_locality import ImageLocality
 from plugins.inter_pod_affinity.plugin import InterPodAffinity
@@ -69,6 +70,7 @@ _ALL: tuple[type[Plugin], ...] = (
     NetworkTraffic,
     NodeLoad,
     CapacityScheduling,
+    FairQueues,
 )
 
 IN_TREE: Mapping[str, type[Plugin]] = MappingProxyType({plugin.name: plugin for plugin in _ALL})

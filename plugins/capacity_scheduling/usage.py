@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from plugins.capacity_scheduling.quotas import add
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
     from scheduler.snapshot.change_log import ChangeLog
 
@@ -22,12 +23,16 @@ class Usage:
 
     A pod that ended is on no node any more, so it does not count.
 
+    Args:
+        account_of: what a pod is counted under, where that is not its namespace.
+
     Attributes:
         by_namespace: namespace -> resource -> milliCPU, bytes or a count; those without a pod may be missing.
         total: the same of all namespaces that were named.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, account_of: Callable[[PodInfo], str] | None = None) -> None:
+        self._account_of = account_of or _namespace
         self.by_namespace: dict[str, dict[str, int]] = {}
         self.total: dict[str, int] = {}
         self._with_quota: Mapping[str, object] = {}
@@ -36,9 +41,14 @@ class Usage:
         self._seen = 0
 
     @classmethod
-    def of(cls, snapshot: Snapshot, with_quota: Mapping[str, object]) -> Usage:
+    def of(
+        cls,
+        snapshot: Snapshot,
+        with_quota: Mapping[str, object],
+        account_of: Callable[[PodInfo], str] | None = None,
+    ) -> Usage:
         """Count the pods of a snapshot that is not the cluster as it is: somebody asks what might be."""
-        usage = cls()
+        usage = cls(account_of)
         usage._follow_rows(snapshot, range(snapshot.n_nodes))  # a loop over all nodes, off the pods' way
         usage._name(with_quota)
         return usage
@@ -71,11 +81,17 @@ class Usage:
         self._on_row.extend({} for _ in range(missing))
         for row in rows:
             if row < len(self._on_row):
-                found = _on_row(snapshot, row) if row < snapshot.n_nodes else {}
+                found = self._found_on(snapshot, row) if row < snapshot.n_nodes else {}
                 self._count(self._on_row[row], -1)
                 self._count(found, 1)
                 self._on_row[row] = found
         del self._on_row[snapshot.n_nodes :]
+
+    def _found_on(self, snapshot: Snapshot, row: int) -> Used:
+        used: dict[str, dict[str, int]] = {}
+        for pod in snapshot.pods_on(row):
+            add(used.setdefault(self._account_of(pod), {}), pod.resources.taken)
+        return used
 
     def _count(self, used: Used, sign: int) -> None:
         for namespace, amounts in used.items():
@@ -84,8 +100,5 @@ class Usage:
                 add(self.total, amounts, sign)
 
 
-def _on_row(snapshot: Snapshot, row: int) -> Used:
-    used: dict[str, dict[str, int]] = {}
-    for pod in snapshot.pods_on(row):
-        add(used.setdefault(pod.namespace, {}), pod.resources.taken)
-    return used
+def _namespace(pod: PodInfo) -> str:
+    return pod.namespace

@@ -74,5 +74,6 @@ ELASTIC_QUOTAS = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "E
 SCHEDULER_PROFILES = Resource(
     "custom-scheduler.io", "v1alpha1", "schedulerprofiles", "SchedulerProfile", namespaced=False
 )
+QUEUES = Resource("custom-scheduler.io", "v1alpha1", "queues", "Queue", namespaced=False)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)

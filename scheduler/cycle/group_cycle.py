@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from scheduler.cycle.pod_cycle import PodCycle
     from scheduler.cycle.preemption import PreemptionExecutor
     from scheduler.cycle.shared import Shared
-    from scheduler.framework.pod_groups import PodGroup, PodGroupPlugin
+    from scheduler.framework.group_plugins import PodGroupPlugin
+    from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
     from scheduler.cycle.pod_cycle import PodCycle
-    from scheduler.framework.pod_groups import PodGroup, PodGroupPlugin
+    from scheduler.framework.group_plugins import PodGroupPlugin
+    from scheduler.framework.pod_groups import PodGroup
     from scheduler.snapshot import Rows, Snapshot
     from scheduler.state.cache import Cache
     from scheduler.state.nominator import Nominator

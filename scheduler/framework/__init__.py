@@ -12,6 +12,7 @@ from scheduler.framework.capabilities import (
     PodActivator,
     PodBinder,
     PodEvents,
+    QueuedPods,
     Sleep,
     WaitForEvent,
     WaitingPods,
@@ -52,13 +53,12 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.placements import Placement, PlacementGeneratePlugin, PlacementScorePlugin
+from scheduler.framework.group_plugins import PodGroupPlugin, PodGroupPostFilterPlugin
 from scheduler.framework.pod_groups import (
     FitsWithout,
     PodGroup,
     PodGroupMembers,
     PodGroupObjects,
-    PodGroupPlugin,
-    PodGroupPostFilterPlugin,
     WorkloadFeatures,
 )
 from scheduler.framework.queued_pod import QueuedPodInfo
@@ -117,6 +117,7 @@ __all__ = [
     "PreScorePlugin",
     "QueueSortPlugin",
     "QueuedPodInfo",
+    "QueuedPods",
     "QueueingHint",
     "ReservePlugin",
     "ScorePlugin",

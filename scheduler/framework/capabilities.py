@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
 
     from scheduler.framework.events import ClusterEvent, EventResource
+    from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects, Snapshot
 
@@ -222,6 +223,15 @@ class PodActivator(Protocol):
 
     def activate(self, uids: Iterable[str]) -> None:
         """Move pods from wherever they wait to activeQ, without further backoff."""
+        ...
+
+
+@runtime_checkable
+class QueuedPods(Protocol):
+    """The pods that are ours to place, as the scheduling queue knows them."""
+
+    def get(self, uid: str) -> QueuedPodInfo | None:
+        """Return a pod that waits, gated ones included, or is in flight; None for any other."""
         ...
 
 

@@ -80,6 +80,7 @@ class EventResource(Enum):
     COSCHEDULING_POD_GROUP = "scheduling.x-k8s.io/PodGroup"
     VOLCANO_POD_GROUP = "scheduling.volcano.sh/PodGroup"
     ELASTIC_QUOTA = "scheduling.x-k8s.io/ElasticQuota"
+    QUEUE = "custom-scheduler.io/Queue"
     WILDCARD = "*"
     """Every kind."""
 

@@ -33,7 +33,7 @@ from scheduler.framework.interface import (
     Wait,
 )
 from scheduler.framework.placements import PlacementGeneratePlugin, PlacementScorePlugin
-from scheduler.framework.pod_groups import PodGroupPlugin, PodGroupPostFilterPlugin
+from scheduler.framework.group_plugins import PodGroupPlugin, PodGroupPostFilterPlugin
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.runtime.answers import is_anything, is_permit, is_sort_key

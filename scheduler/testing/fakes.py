@@ -18,6 +18,8 @@ from scheduler.framework import (
     PodEvents,
     PodGroupMembers,
     PodGroupObjects,
+    QueuedPodInfo,
+    QueuedPods,
     Sleep,
     WaitForEvent,
     WaitingPods,
@@ -189,6 +191,20 @@ class FakeWaitForEvent:
         )
 
 
+class FakeQueuedPods:
+    """Implements `QueuedPods`; `waiting` are the pods."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, QueuedPodInfo] = {}  # uid -> pod
+
+    def put(self, pod: PodInfo, *, since: float = 0.0) -> None:
+        """Let a pod wait that was tried first at that time of the monotonic clock."""
+        self.waiting[pod.uid] = QueuedPodInfo(pod, since, initial_attempt_timestamp=since)
+
+    def get(self, uid: str) -> QueuedPodInfo | None:
+        return self.waiting.get(uid)
+
+
 class FakeWaitingPods:
     """Implements `WaitingPods`; `allowed` and `rejected` say what became of the pods in `held`."""
 
@@ -246,6 +262,7 @@ class Fakes:
         self.claim_metrics = FakeClaimMetrics()
         self.activator = FakeActivator()
         self.happenings = FakeWaitForEvent()
+        self.queued = FakeQueuedPods()
         self.waiting_pods = FakeWaitingPods()
         self.pod_groups = FakePodGroups()
         self.workload_features = FakeWorkloadFeatures()
@@ -266,6 +283,7 @@ class Fakes:
             PodActivator: self.activator,
             PodGroupMembers: self.pod_groups,
             PodGroupObjects: self.pod_groups,
+            QueuedPods: self.queued,
             WaitForEvent: self.happenings,
             WaitingPods: self.waiting_pods,
             WorkloadFeatures: self.workload_features,

@@ -95,6 +95,10 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
         "metadata": {"name": "team", "namespace": "default"},
         "spec": {"min": {"cpu": "1k", "memory": "1Ti", "ephemeral-storage": "1Ti", "nvidia.com/gpu": 99}},
     }
+    table.watch_kind("custom-scheduler.io/v1alpha1/queues")["team"] = {
+        "metadata": {"name": "team"},
+        "spec": {"namespaces": ["default"], "max": {"memory": "8Gi"}},
+    }
     watch_devices(
         table,
         device_class("gpu", extended_resource="example.com/gpu"),

@@ -28,7 +28,7 @@ kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: custom-scheduler
   plugins:
-    multiPoint: {enabled: [{name: CapacityScheduling}]}
+    multiPoint: {enabled: [{name: CapacityScheduling}, {name: FairQueues}]}
     filter: {enabled: [{name: NeedsConfigMaps}]}
 """
 

@@ -244,6 +244,7 @@ def test_every_protocol_of_the_contract_is_a_capability():
         "PodActivator",
         "PodGroupMembers",
         "PodGroupObjects",
+        "QueuedPods",
         "WaitingPods",
         "PreemptionDryRun",
         "Preemptions",

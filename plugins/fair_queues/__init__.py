@@ -1,0 +1,1 @@
+"""FairQueues: a tree of queues that share a cluster by weight."""

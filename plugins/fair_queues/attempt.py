@@ -1,0 +1,129 @@
+"""One attempt at a pod: what is in its way, and what would be if pods left a node or came to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plugins.fair_queues.queues import written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Self
+
+    from plugins.fair_queues.ledger import Standing
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class InTheWay:
+    """A queue that would have more than it may.
+
+    Attributes:
+        place: which queue.
+        resource: of what.
+        is_max: whether its max is in the way, else its fair share.
+        used: what it has; milliCPU, bytes or a count.
+        promised: what pods that preempted will have beside.
+        most: what it may have.
+        asked: what the pod asks for.
+    """
+
+    place: int
+    resource: str
+    is_max: bool
+    used: int
+    promised: int
+    most: int
+    asked: int
+
+    def told(self, standing: Standing) -> str:
+        """Return it in words."""
+        title, kind = standing.tree.title(self.place), "max" if self.is_max else "fair"
+        used, most, asked = (written(self.resource, each) for each in (self.used, self.most, self.asked))
+        told = f"queue {title} has {used} of its {kind} {most} {self.resource}"
+        if self.promised:
+            told += f" and keeps {written(self.resource, self.promised)} for pods that preempted"
+        return f"{told}, the pod asks for {asked}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What one attempt knows of the queues.
+
+    Attributes:
+        standing: how they stand.
+        leaf: the pod's queue; "" for none.
+        path: the places from it to its root.
+        asked: (n_resources,), what the pod asks for.
+        promised: (len(path), n_resources), what nominated pods will take of those queues.
+        is_overdue: whether the pod has waited for so long that its queue may go beyond its share with it.
+        changed: row -> (len(path), n_resources), what pods that came there take more of those queues, or those that
+            left less.
+    """
+
+    standing: Standing
+    leaf: str
+    path: tuple[int, ...]
+    asked: Int64s
+    promised: Int64s
+    is_overdue: bool
+    changed: dict[int, Int64s] = field(default_factory=dict)
+
+    def clone(self) -> Self:
+        return replace(self, changed=dict(self.changed))
+
+    def count(self, pods: Iterable[tuple[int, PodInfo]], sign: int) -> None:
+        """Count (row, pod) pairs as if they came, or with a sign of -1 left."""
+        for row, pod in pods:
+            its = self.standing.tree.queue_of(pod)
+            if not its or not self.path:
+                continue
+            above = set(self.standing.tree.paths[its])
+            shared = np.array([place in above for place in self.path])
+            amounts = shared[:, None] * self.standing.amounts(pod.resources.taken)
+            before = self.changed.get(row)
+            self.changed[row] = sign * amounts + (0 if before is None else before)
+
+    def in_the_way(
+        self, row: int | None = None, *, up_to: int | None = None, promised: bool = True
+    ) -> InTheWay | None:
+        """Return the first queue from the pod's up that would have more than it may with it; None if there is none.
+
+        Args:
+            row: as it would be after what changed there.
+            up_to: how many queues of the path are looked at; all if not given.
+            promised: whether what is promised to others counts.
+        """
+        wanted = np.flatnonzero(self.asked > 0)
+        if not wanted.size or not self.path:
+            return None
+        path = list(self.path[:up_to])
+        kept = self.promised[: len(path)] * promised
+        used = self.standing.used[path] + kept
+        if row is not None and row in self.changed:
+            used = used + self.changed[row][: len(path)]
+        with_it = used + self.asked
+        limit, deserved = self.standing.limit[path], self.standing.deserved[path]
+        beyond_max = with_it > limit
+        beyond_share = (with_it > deserved) & (used >= deserved if self.is_overdue else True)
+        for beyond, most, is_max in ((beyond_max, limit, True), (beyond_share, deserved, False)):
+            found = np.argwhere(beyond[:, wanted])
+            if found.size:
+                level, column = int(found[0, 0]), int(wanted[found[0, 1]])
+                name = list(self.standing.resources)[column]
+                amounts = (
+                    used[level, column] - kept[level, column],
+                    kept[level, column],
+                    most[level, column],
+                    self.asked[column],
+                )
+                return InTheWay(path[level], name, is_max, *map(int, amounts))
+        return None
+
+    def fits_ever(self) -> bool:
+        """Whether no max is smaller than the pod itself."""
+        return not (self.standing.limit[list(self.path)] < self.asked).any()

@@ -1,0 +1,353 @@
+"""A tree of queues shares a cluster: each has its fair share of what is wanted, lends what it does not use, and takes it back.
+
+Shares are divided from the roots down, between siblings by weighted dominant-resource fairness: `shares.py`. A pod is
+within its queue's share, or waits; to take back what others borrowed, pods within theirs preempt. Nobody waits for
+ever while others come and go: `turns.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plugins.fair_queues.attempt import Attempt
+from plugins.fair_queues.ledger import Ledger
+from plugins.fair_queues.queues import QUEUES
+from plugins.fair_queues.turns import Turns
+from plugins.fair_queues.victims import ATTEMPT, Reclaim, WithinShares
+from plugins.preemption.candidates import rows_to_try, search, why_not_eligible
+from plugins.preemption.disruption_budgets import BUDGETS
+from plugins.preemption.preempting import NEEDS, Preempting
+from plugins.preemption.units import VictimUnits, priority_of
+from scheduler.errors import FieldError
+from scheduler.framework import (
+    ActionType,
+    Clock,
+    ClusterEvent,
+    ClusterObjects,
+    EventResource,
+    EventWithHint,
+    LongWork,
+    Needs,
+    PluginArgs,
+    PodActivator,
+    PodGroupMembers,
+    PodGroupObjects,
+    PreFilterPlugin,
+    PreFilterResult,
+    QueuedPods,
+    QueueingHint,
+    ReservePlugin,
+    Status,
+    brings_nothing,
+)
+from scheduler.framework.preemption import (  # the constructor's types are read
+    REPORT,
+    NominatedPods,
+    PreemptionDryRun,
+    PreemptionReport,
+    Preemptions,
+    VictimReview,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Hashable, Iterable, Sequence
+
+    from plugins.fair_queues.ledger import Standing
+    from plugins.preemption.candidates import Search
+    from plugins.preemption.units import Unit
+    from scheduler.framework import CycleState, Diagnosis, PodGroup, PostFilterResult
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Int64s, NodeInfo, Snapshot
+
+
+def _none_gone() -> dict[int, Int64s]:
+    return {}
+
+
+_WOKEN_A_TIME = 64
+"""Of how many pods of one queue it is looked at once a second whether their turn has come."""
+
+
+class FairQueuesArgs(PluginArgs, frozen=True, kw_only=True):
+    """The plugin's arguments.
+
+    Attributes:
+        longest_wait_seconds: after which no younger pod overtakes one that waits.
+    """
+
+    longest_wait_seconds: float = 60.0
+
+    def faults(self) -> Iterable[FieldError]:
+        if self.longest_wait_seconds < 0:
+            yield FieldError(
+                "longestWaitSeconds", f"at least 0 is expected, was {self.longest_wait_seconds:g}"
+            )
+
+
+class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
+    """Keeps queues within their fair shares, and preempts by them, in DefaultPreemption's place."""
+
+    name = "FairQueues"
+    api_version = 1
+    Args = FairQueuesArgs
+    keeps_rows_apart = True
+    needs = Needs(kinds=NEEDS.kinds | {QUEUES}, rights=NEEDS.rights)
+    refresh_seconds = 1.0
+
+    def __init__(
+        self,
+        *,
+        args: FairQueuesArgs,
+        dry_run: PreemptionDryRun,
+        review: VictimReview,
+        preemptions: Preemptions,
+        nominated: NominatedPods,
+        work: LongWork,
+        members: PodGroupMembers,
+        groups: PodGroupObjects,
+        clock: Clock,
+        queued: QueuedPods,
+        cluster: ClusterObjects,
+        activator: PodActivator,
+    ) -> None:
+        super().__init__(review, preemptions, work, VictimUnits(members, groups))
+        self._dry_run = dry_run
+        self._nominated = nominated
+        self._queued, self._cluster, self._activator = queued, cluster, activator
+        self._ledger = Ledger()
+        self._told: dict[str, Sequence[PodInfo]] = {}  # uid of a preemptor -> who has to leave for it
+        self._pending = self._ledger.pending
+        self._turns = Turns(clock, queued, self._pending, args.longest_wait_seconds)
+
+    def events(self) -> Sequence[EventWithHint]:
+        frees = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN
+        grows = ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE
+        return (
+            EventWithHint(ClusterEvent(EventResource.POD, frees), self._may_fit, self._alike),
+            EventWithHint(ClusterEvent(EventResource.NODE, grows), self._may_fit, self._alike),
+            EventWithHint(ClusterEvent(EventResource.QUEUE, ActionType.ALL)),
+            EventWithHint(
+                ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_LABEL), brings=brings_nothing
+            ),
+        )
+
+    def _alike(self, pod: PodInfo) -> Hashable:
+        tree = self._ledger.standing(self._cluster.snapshot()).tree
+        return tree.queue_of(pod), tuple(sorted(pod.resources.requests.items()))
+
+    def _may_fit(self, pod: PodInfo, _old: object, _new: object) -> QueueingHint:
+        attempt = self._attempt(pod, self._ledger.standing(self._cluster.snapshot(), pod), is_overdue=True)
+        return QueueingHint.QUEUE if attempt.in_the_way(promised=False) is None else QueueingHint.SKIP
+
+    async def refresh(self) -> None:
+        """Look once a second whom nothing that happens would wake: who is overdue by now, and who waited behind others."""
+        for uid in [uid for uid in self._told if not self._preemptions.is_running(uid)]:
+            for victim in self._told.pop(uid):  # by now they are seen to be leaving, or stay
+                self._ledger.told.pop(victim.uid, None)
+        self._pending.sweep(self._queued, self.name)
+        if self._turns.forget_those_gone():
+            self._activator.activate(self._turns.sent_elsewhere & self._waiting())
+            self._turns.sent_elsewhere.clear()
+        if self._turns.kept_back:
+            self._activator.activate(self._whose_turn_it_is(self._cluster.snapshot()))
+
+    # PreEnqueue.
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        self._pending.put(pod)
+        return super().pre_enqueue(pod)
+
+    # PreFilter.
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot
+    ) -> PreFilterResult | Status | None:
+        if self._queued.get(pod.uid) is not None:
+            self._pending.put(pod)
+            self._pending.hope(pod.uid)
+        attempt = self._attempt(
+            pod, self._ledger.standing(snapshot, pod), is_overdue=self._turns.is_overdue(pod)
+        )
+        state.write(ATTEMPT, attempt, by_row=True)
+        self._turns.kept_back.discard(pod.uid)
+        if not attempt.leaf:
+            return None
+        why = self._kept_back(attempt, pod)
+        if why:
+            self._turns.release(pod.uid)
+            if attempt.fits_ever():
+                self._turns.kept_back.add(pod.uid)
+            else:
+                self._pending.give_up(pod.uid)
+            return Status.unschedulable(why)
+        open_nodes = self._turns.left_to(pod, attempt.leaf, snapshot)
+        return None if open_nodes is None else PreFilterResult(open_nodes)
+
+    def _kept_back(self, attempt: Attempt, pod: PodInfo) -> str:
+        """Return what of the queues keeps a pod back; "" for nothing."""
+        found = attempt.in_the_way()
+        if found is not None:
+            return found.told(attempt.standing)
+        first = self._turns.ahead_of(pod, attempt.leaf)
+        if first is None:
+            return ""
+        title = attempt.standing.tree.title(attempt.path[0])
+        return f"queue {title} keeps its next place for pod {first.key}, which has waited longer"
+
+    def _attempt(self, pod: PodInfo, standing: Standing, *, is_overdue: bool) -> Attempt:
+        tree = standing.tree
+        leaf = tree.queue_of(pod)
+        path = tree.paths[leaf] if leaf else ()
+        promised = np.zeros((len(path), len(standing.resources)), dtype=np.int64)
+        if path:
+            for other in self._nominated.pods():
+                its = "" if other.uid == pod.uid else tree.queue_of(other)
+                if not its or (its == leaf and other.priority < pod.priority):
+                    continue
+                shared = np.isin(path, tree.paths[its])
+                promised[shared] += standing.amounts(other.resources.requests)
+        asked = standing.amounts(pod.resources.requests)
+        return Attempt(standing, leaf, path, asked, promised, is_overdue)
+
+    def add_pods(
+        self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        state.mutable(ATTEMPT, Attempt).count(added, 1)
+
+    def remove_pods(
+        self, state: CycleState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        state.mutable(ATTEMPT, Attempt).count(removed, -1)
+
+    # PostFilter.
+
+    async def post_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        result = await super().post_filter(state, pod, snapshot, diagnosis)
+        if result.status.is_success:
+            report = state.read(REPORT, PreemptionReport)
+            row = snapshot.row_of(result.nominated_node_name or "")
+            if row is not None and row in report.candidates:
+                self._told[pod.uid] = report.candidates[row][0]
+                self._ledger.told.update({victim.uid: victim for victim in self._told[pod.uid]})
+        elif ATTEMPT in state and pod.uid in self._pending:
+            self._note_failure(state.read(ATTEMPT, Attempt), pod, snapshot, diagnosis)
+        return result
+
+    def _note_failure(self, attempt: Attempt, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis) -> None:
+        """Hold a node for a pod that has waited too long, or let others have what it could use nowhere."""
+        if not attempt.leaf or pod.uid in self._turns.kept_back:
+            return
+        if self._turns.left_to(pod, attempt.leaf, snapshot) is not None:
+            self._turns.sent_elsewhere.add(pod.uid)
+            return
+        rows = rows_to_try(diagnosis)
+        if not rows.size:
+            self._turns.release(pod.uid)
+            self._pending.give_up(pod.uid)
+        elif attempt.is_overdue:
+            self._turns.hold(pod, attempt.leaf, rows, snapshot)
+
+    def why_not_eligible(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> str:
+        if ATTEMPT not in state:  # PreFilter of another plugin gave the pod up before
+            return "not eligible due to failed to read from cycleState"
+        reclaim = Reclaim(state.read(ATTEMPT, Attempt), pod.priority)
+
+        def waits_for(other: PodInfo) -> bool:
+            return other.is_terminating and reclaim.may_leave(other)
+
+        return why_not_eligible(pod, snapshot, diagnosis, waits_for)
+
+    def search(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> Generator[None, None, Search]:
+        rows = rows_to_try(diagnosis).tolist()
+        self._budgets.look_at(snapshot.objects(BUDGETS))
+        return search(
+            self._dry_run,
+            state,
+            pod,
+            snapshot,
+            rows,
+            budgets=self._budgets,
+            nominated=state.nominated,
+            enough=len(rows),
+            choice=Reclaim(state.read(ATTEMPT, Attempt), pod.priority).choice(snapshot, self._budgets),
+            limit=WithinShares(),
+        )
+
+    def removable(
+        self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
+    ) -> Sequence[Unit]:
+        """Return those that what the whole group asks for may take back, each whole: of a queue no more than it has borrowed."""
+        first = members[0]
+        standing = self._ledger.standing(snapshot, first)
+        attempt = self._attempt(first, standing, is_overdue=self._turns.is_overdue(first))
+        for member in members[1:]:
+            attempt.asked[:] += standing.amounts(member.resources.requests)
+        reclaim, gone = Reclaim(attempt, priority_of(group, members)), _none_gone()
+        found = []
+        for unit in sorted(units, key=lambda unit: unit.importance, reverse=True):
+            with_unit = dict(gone)
+            if all(reclaim.may_leave(pod, with_unit) for pod in unit.pods):
+                gone = with_unit
+                found.append(unit)
+        return found
+
+    # Reserve.
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        self._pending.drop(pod.uid)
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        if self._queued.get(pod.uid) is not None:
+            self._pending.put(pod)
+
+    # What is told.
+
+    def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
+        attempt = self._attempt(
+            pod, self._ledger.standing(snapshot, pod), is_overdue=self._turns.is_overdue(pod)
+        )
+        if not attempt.leaf:
+            return ()
+        kept_back = self._kept_back(attempt, pod)
+        held = [each for each in self._turns.held.values() if node is not None and each.node == node.name]
+        told = [kept_back] if kept_back else []
+        told += [
+            f"it is held for pod {each.pod.key}, which has waited longer"
+            for each in held
+            if each.pod.uid != pod.uid
+        ]
+        if told:
+            told.append(f"the pod has waited for {self._turns.waited_seconds(pod):.0f}s")
+        return told
+
+    # Helpers.
+
+    def _waiting(self) -> set[str]:
+        return {uid for pods in self._pending.by_queue.values() for uid in pods}
+
+    def _whose_turn_it_is(self, snapshot: Snapshot) -> list[str]:
+        """Return the pods that a share kept back and keeps back no more, no more of a queue than it has room for."""
+        standing = self._ledger.standing(snapshot)
+        found = []
+        for leaf in standing.tree.paths:  # a loop over queues
+            looked_at = 0
+            for pod in self._pending.by_queue.get(leaf, {}).values():
+                if pod.uid not in self._turns.kept_back:
+                    continue
+                looked_at += 1
+                attempt = self._attempt(pod, standing, is_overdue=self._turns.is_overdue(pod))
+                if attempt.in_the_way() is not None or looked_at > _WOKEN_A_TIME:
+                    break
+                for place in attempt.path:
+                    standing.used[place] += attempt.asked
+                found.append(pod.uid)
+        return found

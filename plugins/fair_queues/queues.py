@@ -1,0 +1,319 @@
+"""Queues: the objects, what is wrong with them, and the tree of those that are in force."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from plugins.capacity_scheduling.quotas import Amounts, add
+from scheduler.errors import ObjectError
+from scheduler.objects.decode import typed_object
+from scheduler.objects.quantity import parse_quantity
+from scheduler.objects.resource_names import CPU
+from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
+from scheduler.snapshot import Objects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from scheduler.objects.pod import PodInfo
+
+logger = logging.getLogger(__name__)
+
+GROUP: Final = "custom-scheduler.io"
+QUEUES: Final = f"{GROUP}/v1alpha1/queues"
+QUEUE_NAME: Final = f"{GROUP}/queue-name"
+"""The label by which a pod names its queue."""
+
+Fault = tuple[str, str]
+"""The field that is wrong, and what is wrong with it."""
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    creation_timestamp: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    parent: str = ""
+    weight: int = 1
+    min: Amounts | None = None
+    max: Amounts | None = None
+    namespaces: tuple[str, ...] = ()
+    pod_selector: LabelSelector | None = None
+
+
+class _Queue(msgspec.Struct, frozen=True):
+    """The object, as far as it is read."""
+
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+
+
+@dataclass(frozen=True)
+class Queue:
+    """One queue; amounts are milliCPU, bytes or counts by resource.
+
+    Attributes:
+        name: its name.
+        parent: the name of the queue that it is part of; "" of a root.
+        weight: its part beside its siblings.
+        min: what it is sure of while it wants it; a resource that is missing is 0.
+        max: what it never gets more of; of a resource that is missing there is no limit.
+        namespaces: whose pods are its.
+        rule: of which pods, if not of all there; None for all.
+        created: orders queues that claim the same.
+    """
+
+    name: str
+    parent: str = ""
+    weight: int = 1
+    min: Mapping[str, int] = field(default_factory=dict)
+    max: Mapping[str, int] = field(default_factory=dict)
+    namespaces: tuple[str, ...] = ()
+    rule: LabelRule | None = None
+    created: str = ""
+
+    @property
+    def claims(self) -> bool:
+        """Whether it says which pods are its."""
+        return bool(self.namespaces) or self.rule is not None
+
+    def admits(self, pod: PodInfo) -> bool:
+        """Whether the queue takes pods of that namespace."""
+        return not self.namespaces or pod.namespace in self.namespaces
+
+
+class Tree:
+    """The queues in force, parents before their children.
+
+    Attributes:
+        queues: by place.
+        parents: the place of each queue's parent; -1 of a root.
+        children: place -> those of its children; -1 has the roots.
+    """
+
+    def __init__(self, queues: Iterable[Queue] = ()) -> None:
+        by_parent: dict[str, list[Queue]] = {}
+        for queue in sorted(queues, key=lambda each: each.name):
+            by_parent.setdefault(queue.parent, []).append(queue)
+        ordered = list(by_parent.get("", ()))
+        for queue in ordered:  # grows while it is read
+            ordered.extend(by_parent.get(queue.name, ()))
+        self.queues: Sequence[Queue] = ordered
+        self._places = {queue.name: place for place, queue in enumerate(ordered)}
+        self.parents = [self._places[queue.parent] if queue.parent else -1 for queue in ordered]
+        self.children: dict[int, list[int]] = {}
+        for place, parent in enumerate(self.parents):
+            self.children.setdefault(parent, []).append(place)
+        leaves = [queue for place, queue in enumerate(ordered) if place not in self.children]
+        self._leaves = {queue.name: queue for queue in leaves}
+        self._selecting = sorted(
+            (queue for queue in leaves if queue.rule is not None), key=lambda each: (each.created, each.name)
+        )
+        self._by_namespace = {
+            namespace: queue.name for queue in leaves if queue.rule is None for namespace in queue.namespaces
+        }
+
+    def __len__(self) -> int:
+        return len(self.queues)
+
+    def place(self, name: str) -> int:
+        """Return where a queue is."""
+        return self._places[name]
+
+    @cached_property
+    def paths(self) -> Mapping[str, tuple[int, ...]]:
+        """Leaf -> the places from it up to its root."""
+        return {name: tuple(self._up(self._places[name])) for name in self._leaves}
+
+    def title(self, place: int) -> str:
+        """Return a queue's name behind those of its ancestors, as in `research/nlp`."""
+        return "/".join(self.queues[each].name for each in reversed(list(self._up(place))))
+
+    def queue_of(self, pod: PodInfo) -> str:
+        """Return the name of a pod's queue; "" if it is in none.
+
+        The queue that its label names comes first, if that takes pods of its namespace; then the oldest that selects
+        it, then the one that has its namespace.
+        """
+        named = self._leaves.get(pod.labels.get(QUEUE_NAME, ""))
+        if named is not None and named.admits(pod):
+            return named.name
+        for queue in self._selecting:
+            if queue.admits(pod) and queue.rule is not None and queue.rule.matches(pod.labels):
+                return queue.name
+        return self._by_namespace.get(pod.namespace, "")
+
+    def _up(self, place: int) -> Iterator[int]:
+        while place >= 0:
+            yield place
+            place = self.parents[place]
+
+
+class Queues:
+    """The tree of the queues there are, read again when one of them changed.
+
+    Attributes:
+        tree: another object after every change.
+    """
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        self._objects = Objects()
+        self._changes = 0
+        self._told: Mapping[str, Fault] = {}
+
+    def look_at(self, objects: Objects) -> None:
+        """Read the objects, if any changed; what is wrong is logged once."""
+        if objects is self._objects and objects.changes == self._changes:
+            return
+        self._objects, self._changes = objects, objects.changes
+        self.tree, wrong = read(objects)
+        for name, (path, text) in wrong.items():
+            if self._told.get(name) != (path, text):
+                logger.warning(
+                    "Queue is wrong; what is wrong of it is left out",
+                    extra={"queue": name, "field": path, "error": text},
+                )
+        self._told = wrong
+
+
+def faults(queues: Mapping[str, Mapping[str, Any]]) -> dict[str, Fault]:
+    """Return what is wrong with queues, name -> (field, text), the gravest of each; `queues` is name -> object."""
+    return read(queues)[1]
+
+
+def read(objects: Mapping[str, Mapping[str, Any]]) -> tuple[Tree, dict[str, Fault]]:
+    """Return the tree of the queues that can be in force, and what is wrong with any."""
+    wrong: dict[str, Fault] = {}
+    known: dict[str, Queue] = {}
+    for name, obj in objects.items():
+        found = _read_one(name, obj)
+        if isinstance(found, Queue):
+            known[name] = found
+        else:
+            wrong[name] = found
+    in_force = _with_parents(known, wrong)
+    inner = {queue.parent for queue in in_force.values()}
+    for name in sorted(inner & in_force.keys()):
+        queue = in_force[name]
+        if queue.claims:
+            told = "it has children, and only queues without any hold pods: they are left to others"
+            wrong.setdefault(name, ("spec.namespaces" if queue.namespaces else "spec.podSelector", told))
+            in_force[name] = replace(queue, namespaces=(), rule=None)
+    _settle_claims(in_force, wrong)
+    _settle_amounts(in_force, wrong)
+    return Tree(in_force.values()), wrong
+
+
+def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | Fault:
+    try:
+        found = typed_object(obj, _Queue)
+    except ObjectError as error:
+        return error.path or "spec", error.problem
+    spec = found.spec
+    if spec.weight < 1:
+        return "spec.weight", f"at least 1 is expected, was {spec.weight}"
+    amounts: dict[str, dict[str, int]] = {"min": {}, "max": {}}
+    for kind, given in (("min", spec.min), ("max", spec.max)):
+        for resource, amount in (given or {}).items():
+            try:
+                quantity = parse_quantity(str(amount))
+            except ValueError as error:
+                return f"spec.{kind}.{resource}", str(error)
+            number = quantity.milli_value() if resource == CPU else quantity.value()
+            if number < 0:
+                return f"spec.{kind}.{resource}", f"at least 0 is expected, was {amount}"
+            amounts[kind][resource] = number
+    try:
+        rule = None if spec.pod_selector is None else parse_label_selector(spec.pod_selector)
+    except SelectorError as error:
+        return "spec.podSelector", str(error)
+    return Queue(
+        name,
+        spec.parent,
+        spec.weight,
+        amounts["min"],
+        amounts["max"],
+        spec.namespaces,
+        rule,
+        found.metadata.creation_timestamp,
+    )
+
+
+def _with_parents(known: Mapping[str, Queue], wrong: dict[str, Fault]) -> dict[str, Queue]:
+    """Return the queues from which parents lead to a root; of the others, note what is in the way."""
+    in_force: dict[str, Queue] = {}
+    for name, queue in known.items():
+        line = [name]
+        while (parent := known[line[-1]].parent) and parent in known and parent not in line:
+            line.append(parent)
+        if not parent:
+            in_force[name] = queue
+        elif parent in known:
+            told = " is part of ".join([*line[line.index(parent) :], parent])
+            wrong[name] = "spec.parent", f"no root is found: {told}"
+        elif len(line) == 1:
+            why = "is wrong itself" if parent in wrong else "does not exist"
+            wrong[name] = "spec.parent", f"queue {parent} {why}"
+        else:
+            wrong[name] = (
+                "spec.parent",
+                f"queue {queue.parent} is left out, since of {line[-1]} the parent is",
+            )
+    return in_force
+
+
+def _settle_claims(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> None:
+    """Leave a namespace that several have as a whole to the oldest of them."""
+    holders: dict[str, str] = {}
+    for queue in sorted(in_force.values(), key=lambda each: (each.created, each.name)):
+        if queue.rule is not None:
+            continue
+        for number, namespace in enumerate(queue.namespaces):
+            holder = holders.setdefault(namespace, queue.name)
+            if holder != queue.name:
+                told = f"queue {holder} has namespace {namespace} already"
+                wrong.setdefault(queue.name, (f"spec.namespaces[{number}]", told))
+        left = tuple(each for each in queue.namespaces if holders[each] == queue.name)
+        if left != queue.namespaces:
+            # Without any it would take pods of every namespace that name it.
+            in_force[queue.name] = replace(queue, namespaces=left or ("",))
+
+
+def _settle_amounts(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> None:
+    """Bring min within max, and note where children are sure of more than their parent, which are scaled down later."""
+    of_children: dict[str, dict[str, int]] = {}
+    for place in reversed(Tree(in_force.values()).queues):  # children before their parents
+        queue, sums = in_force[place.name], of_children.get(place.name, {})
+        for resource, total in sums.items():
+            if resource in queue.min and total > queue.min[resource]:
+                sums_up, least = written(resource, total), written(resource, queue.min[resource])
+                told = f"its children are sure of {sums_up} together, it of {least}: they get less"
+                wrong.setdefault(queue.name, (f"spec.min.{resource}", told))
+        settled = {**sums, **queue.min}
+        for resource, amount in settled.items():
+            if amount > queue.max.get(resource, amount):
+                most = written(resource, queue.max[resource])
+                told = f"{written(resource, amount)} is more than its max, {most}: max holds"
+                wrong.setdefault(queue.name, (f"spec.min.{resource}", told))
+                settled[resource] = queue.max[resource]
+        in_force[queue.name] = replace(queue, min=settled)
+        if queue.parent:
+            add(of_children.setdefault(queue.parent, {}), settled)
+
+
+def written(resource: str, amount: int) -> str:
+    """Return an amount as people write it; `amount` is of milliCPU, bytes or a count."""
+    if resource == CPU:
+        return f"{amount / 1000:g}"
+    for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
+        if amount >= size:
+            return f"{amount / size:.4g}{unit}"
+    return str(amount)

@@ -1,0 +1,141 @@
+"""Fair shares: what each queue deserves, by weighted dominant-resource fairness between siblings, from the roots down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from plugins.fair_queues.queues import Tree
+    from scheduler.snapshot import Int64s
+
+    Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+_CLOSE: Final = 1e-9
+"""By how much, of all there is, two amounts may differ and be the same."""
+
+
+def divide(room: Floats, whole: Floats, wanted: Floats, sure: Floats, weights: Floats) -> Floats:
+    """Divide room between siblings: what they are sure of first, then so that dominant shares grow by weight.
+
+    All shares grow together, each in proportion to what the queue wants, until a queue has what it wants or a resource
+    that it needs more of has run out. What one leaves goes to the others.
+
+    Args:
+        room: (n_resources,), what there is to divide.
+        whole: (n_resources,), what shares are parts of; above 0 where anything is wanted.
+        wanted: (n_queues, n_resources), what each would use.
+        sure: (n_queues, n_resources), what each has before others; scaled down where there is less room.
+        weights: (n_queues,).
+
+    Returns:
+        (n_queues, n_resources), never above `wanted`, in sum never above `room`.
+    """
+    floor = np.minimum(sure, wanted)
+    floor *= np.minimum(1.0, room / np.maximum(floor.sum(axis=0), np.maximum(room, _CLOSE)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(wanted > 0, wanted / whole, 0.0).max(axis=1, initial=0.0)
+        full = np.where(share > 0, share / weights, 0.0)  # the level at which a queue has what it wants
+        rate = np.where(wanted > 0, wanted / full[:, None], 0.0)
+        begin = np.where(
+            rate > 0, floor / rate, 0.0
+        )  # the level from which it grows beyond what it is sure of
+    stop = full.copy()
+    grows = full > 0
+    level = 0.0
+    while grows.any():
+        held = np.clip(rate * stop[:, None], floor, wanted)[~grows].sum(axis=0)
+        reached = _levels(room - held, floor[grows], rate[grows], begin[grows], full[grows], room * _CLOSE)
+        if np.isinf(reached).all():
+            break
+        level = max(level, float(reached.min()))
+        out = reached <= level * (1 + _CLOSE)
+        needs = (rate > 0) & (begin <= level * (1 + _CLOSE)) & out
+        stopped = grows & needs.any(axis=1) & (full > level)
+        if not stopped.any():  # by rounding: whoever uses what has run out stops
+            stopped = grows & ((rate > 0) & out).any(axis=1)
+        stop[stopped] = np.minimum(level, full[stopped])
+        grows &= ~stopped
+    found: Floats = np.clip(rate * stop[:, None], floor, wanted)
+    found[stop >= full] = wanted[stop >= full]
+    return found
+
+
+def _levels(room: Floats, floor: Floats, rate: Floats, begin: Floats, full: Floats, slack: Floats) -> Floats:
+    """Return (n_resources,): the level up to which queues may grow until each resource has run out; inf for never."""
+    n_queues = len(full)
+    levels = np.concatenate([begin, np.broadcast_to(full[:, None], begin.shape)])
+    slopes = np.concatenate([rate, -rate])
+    order = np.argsort(levels, axis=0, kind="stable")
+    levels = np.take_along_axis(levels, order, axis=0)
+    slope = np.cumsum(np.take_along_axis(slopes, order, axis=0), axis=0)
+    steps = np.diff(levels, axis=0) * slope[:-1]
+    totals = floor.sum(axis=0) + np.concatenate([np.zeros_like(levels[:1]), np.cumsum(steps, axis=0)])
+    beyond = totals > room + slack
+    reached = np.full(len(room), np.inf)
+    for resource in np.flatnonzero(beyond.any(axis=0)):
+        first = int(np.argmax(beyond[:, resource]))
+        if first == 0:
+            reached[resource] = 0.0
+            continue
+        before = first - 1
+        left = max(0.0, room[resource] - totals[before, resource])
+        reached[resource] = levels[before, resource] + left / slope[before, resource]
+    assert n_queues, "somebody grows"
+    return reached
+
+
+class FairShares:
+    """What each queue of a tree deserves; a part of the tree is computed again only where something of it changed.
+
+    Args:
+        tree: the queues.
+        resources: the names of the columns.
+    """
+
+    def __init__(self, tree: Tree, resources: tuple[str, ...]) -> None:
+        self._tree = tree
+        self._weights = np.array([queue.weight for queue in tree.queues], dtype=np.float64)
+        shape = (len(tree), len(resources))
+        self._sure = np.zeros(shape)
+        self.limit: Int64s = np.full(shape, np.iinfo(np.int64).max)
+        """(n_queues, n_resources), their max."""
+        for place, queue in enumerate(tree.queues):
+            self._sure[place] = [queue.min.get(name, 0) for name in resources]
+            self.limit[place] = [queue.max.get(name, np.iinfo(np.int64).max) for name in resources]
+        self._known: dict[int, tuple[bytes, Floats]] = {}
+
+    def deserved(self, demand: Int64s, room: Int64s, whole: Int64s) -> Int64s:
+        """Return (n_queues, n_resources).
+
+        Args:
+            demand: (n_queues, n_resources), what the pods of each leaf use and wait for, zeros elsewhere: there comes what
+                children want; each is brought within its max.
+            room: (n_resources,), what there is for queues.
+            whole: (n_resources,), what there is in all.
+        """
+        for place in range(len(self._tree) - 1, -1, -1):  # children before their parents; a loop over queues
+            np.minimum(demand[place], self.limit[place], out=demand[place])
+            parent = self._tree.parents[place]
+            if parent >= 0:
+                demand[parent] += demand[place]
+        wanted, found = demand.astype(np.float64), np.zeros(demand.shape)
+        available, all_there = room.astype(np.float64), np.maximum(whole, 1).astype(np.float64)
+        for parent in (-1, *range(len(self._tree))):
+            children = self._tree.children.get(parent)
+            if children is not None:
+                there = available if parent < 0 else found[parent]
+                found[children] = self._divided(parent, children, there, all_there, wanted[children])
+        # What is short of a whole by rounding alone is that whole.
+        return np.minimum(np.floor(found * (1 + 1e-12) + 1e-6).astype(np.int64), demand)
+
+    def _divided(
+        self, parent: int, children: list[int], room: Floats, whole: Floats, wanted: Floats
+    ) -> Floats:
+        key = room.tobytes() + whole.tobytes() + wanted.tobytes()
+        known = self._known.get(parent)
+        if known is None or known[0] != key:
+            found = divide(room, whole, wanted, self._sure[children], self._weights[children])
+            known = self._known[parent] = key, found
+        return known[1]

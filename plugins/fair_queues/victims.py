@@ -1,0 +1,94 @@
+"""Who may have to leave for a pod: of queues that have borrowed no more than that, and lower priorities of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from plugins.fair_queues.attempt import Attempt
+from plugins.preemption.disruption_budgets import split
+from plugins.preemption.ranking import by_importance
+from scheduler.framework import Status
+from scheduler.framework.preemption import VictimLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from plugins.preemption.candidates import Choice
+    from plugins.preemption.disruption_budgets import DisruptionBudgets
+    from scheduler.framework import CycleState
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Int64s, Snapshot
+
+    Units = Callable[[Sequence[PodInfo]], Iterable[Sequence[PodInfo]]]
+    """Pods in the order in which they would rather leave -> those that leave together or not at all, in that order."""
+
+ATTEMPT: Final = "FairQueues"
+_NO_VICTIMS = "No preemption victims found for incoming pod"
+_REFUSED = Status.unschedulable("No room in its queue, whoever leaves the node")
+
+
+def one_by_one(pods: Sequence[PodInfo]) -> Iterable[Sequence[PodInfo]]:
+    """Take each pod for itself."""
+    return ((pod,) for pod in pods)
+
+
+class Reclaim:
+    """Says who may have to leave for a pod, and keeps track of what queues lose by that."""
+
+    def __init__(self, attempt: Attempt, priority: int) -> None:
+        self._attempt, self._priority = attempt, priority
+        self._standing = attempt.standing
+        self._position = {place: level for level, place in enumerate(attempt.path)}
+        self._within = [
+            attempt.in_the_way(up_to=level, promised=False) is None for level in range(len(attempt.path) + 1)
+        ]
+
+    def may_leave(self, other: PodInfo, gone: dict[int, Int64s] | None = None) -> bool:
+        """Whether a pod may have to leave; `gone` is what leaves already, by queue, and is added to if it may."""
+        attempt, standing = self._attempt, self._standing
+        its = standing.tree.queue_of(other)
+        if not attempt.leaf or its == attempt.leaf:
+            return other.priority < self._priority
+        path = standing.tree.paths[its] if its else ()
+        below = next((n for n, place in enumerate(path) if place in self._position), len(path))
+        common = self._position[path[below]] if below < len(path) else len(attempt.path)
+        gone = {} if gone is None else gone
+        taken = standing.amounts(other.resources.taken)
+        if not path or not self._within[common] or not (taken[attempt.asked > 0] > 0).any():
+            return False
+        for place in path[:below]:
+            left = standing.used[place] - standing.leaving[place] - taken - gone.get(place, 0)
+            if standing.share(left) < standing.share(standing.deserved[place]):
+                return False
+        for place in path:
+            gone[place] = gone.get(place, 0) + taken
+        return True
+
+    def choice(self, snapshot: Snapshot, budgets: DisruptionBudgets, units: Units = one_by_one) -> Choice:
+        """Return who may have to leave a node: rather those whom no budget protects, then the least important."""
+
+        def choose(row: int) -> Sequence[PodInfo] | Status:
+            gone: dict[int, Int64s] = {}
+            victims: list[PodInfo] = []
+            protected, others = split(by_importance(snapshot.pods_on(row)), budgets)
+            for unit in units([*reversed(others), *reversed(protected)]):
+                with_unit = dict(gone)
+                if all(self.may_leave(other, with_unit) for other in unit):
+                    gone = with_unit
+                    victims.extend(unit)
+            if victims:
+                return victims
+            told = f"No pods on node {snapshot.name_of(row)} may be evicted for a pod of its queue"
+            return Status.unschedulable(told if self._attempt.leaf else _NO_VICTIMS, resolvable=False)
+
+        return choose
+
+
+class WithinShares(VictimLimit):
+    """Preempting keeps the pod's queue, and those above it, within max and fair share."""
+
+    def refusal(self, state: CycleState, row: int) -> Status | None:
+        return None if self.allows(state, row) else _REFUSED
+
+    def allows(self, state: CycleState, row: int) -> bool:
+        return state.read(ATTEMPT, Attempt).in_the_way(row) is None
