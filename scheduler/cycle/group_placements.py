@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from scheduler.cycle.attempt import Attempt
     from scheduler.cycle.group_pass import GroupPasses
-    from scheduler.framework.placements import Placement
     from scheduler.framework.group_plugins import PodGroupPlugin
+    from scheduler.framework.placements import Placement
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, Snapshot

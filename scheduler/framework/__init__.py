@@ -29,6 +29,7 @@ from scheduler.framework.events import (
     brings_nothing,
     reads_nothing,
 )
+from scheduler.framework.group_plugins import PodGroupPlugin, PodGroupPostFilterPlugin
 from scheduler.framework.interface import (
     API_VERSION,
     MAX_NODE_SCORE,
@@ -53,7 +54,6 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.placements import Placement, PlacementGeneratePlugin, PlacementScorePlugin
-from scheduler.framework.group_plugins import PodGroupPlugin, PodGroupPostFilterPlugin
 from scheduler.framework.pod_groups import (
     FitsWithout,
     PodGroup,

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
-    from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
-    from scheduler.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

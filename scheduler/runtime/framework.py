@@ -17,6 +17,7 @@ from scheduler.framework.events import (
     EventWithHint,
     QueueingHint,
 )
+from scheduler.framework.group_plugins import PodGroupPlugin, PodGroupPostFilterPlugin
 from scheduler.framework.interface import (
     BindPlugin,
     FilterPlugin,
@@ -33,7 +34,6 @@ from scheduler.framework.interface import (
     Wait,
 )
 from scheduler.framework.placements import PlacementGeneratePlugin, PlacementScorePlugin
-from scheduler.framework.group_plugins import PodGroupPlugin, PodGroupPostFilterPlugin
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.runtime.answers import is_anything, is_permit, is_sort_key
