@@ -6,11 +6,12 @@ Source:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.gang_scheduling.conditions import GroupConditions
 from plugins.gang_scheduling.objects import PodGroupObject
-from scheduler.errors import ObjectError
+from scheduler.errors import FieldError, ObjectError
 from scheduler.framework import (
     ActionType,
     ApiWrite,
@@ -22,6 +23,7 @@ from scheduler.framework import (
     EventWithHint,
     Needs,
     PermitPlugin,
+    PluginArgs,
     PodGroupMembers,
     PodGroupPlugin,
     PreEnqueuePlugin,
@@ -36,11 +38,29 @@ from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from scheduler.framework import CycleState, PodGroup
 
+_RETRY: Final = "Retry"
+_RELEASE: Final = "Release"
 _PERMIT_SECONDS: Final = 300.0
+
+
+class GangSchedulingArgs(PluginArgs, frozen=True):
+    """What is done where kube-scheduler does one thing only.
+
+    Attributes:
+        on_partial_failure: what becomes of a gang of which some pods are bound when too many others cannot be: `Retry` tries
+            those again, `Release` deletes the bound ones as well, so that whoever made them begins anew.
+    """
+
+    on_partial_failure: str = _RETRY
+
+    def faults(self) -> Iterator[FieldError]:
+        if self.on_partial_failure not in {_RETRY, _RELEASE}:
+            problem = f"must be one of {_RETRY}, {_RELEASE}, was {self.on_partial_failure!r}"
+            yield FieldError("onPartialFailure", problem)
 
 
 class GangScheduling(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
@@ -48,12 +68,14 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
 
     name = "GangScheduling"
     api_version = 1
+    Args = GangSchedulingArgs
     group_kinds = frozenset({POD_GROUPS})
     needs = Needs(kinds=frozenset({POD_GROUPS}), rights=frozenset({f"patch {POD_GROUPS}/status"}))
 
     def __init__(
         self,
         *,
+        args: GangSchedulingArgs,
         objects: ClusterObjects,
         members: PodGroupMembers,
         features: WorkloadFeatures,
@@ -65,13 +87,16 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
         self._objects = objects
         self._members = members
         self._features = features
+        self._releases = args.on_partial_failure == _RELEASE
         self._conditions = GroupConditions(
             api=api, objects=objects, background=background, sleep=sleep, clock=clock
         )
 
     def pod_group(self, key: GroupKey) -> PodGroup | None:
         found = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key.key)
-        return None if found is None else found.as_group(key, self._features)
+        return (
+            None if found is None else replace(found.as_group(key, self._features), releases=self._releases)
+        )
 
     def attempted(self, group: PodGroup, status: Status) -> None:
         self._conditions.tell(group.key.key, status)

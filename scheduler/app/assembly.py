@@ -17,6 +17,7 @@ from scheduler.cycle.attempt_log import AttemptLog
 from scheduler.cycle.binding import BindingCycle
 from scheduler.cycle.event_handlers import ObjectHandler
 from scheduler.cycle.failure import FailureHandler
+from scheduler.cycle.group_binding import GroupRelease
 from scheduler.cycle.group_cycle import PodGroupCycle
 from scheduler.cycle.kubelet_rejections import KubeletRejections
 from scheduler.cycle.pod_cycle import PodCycle
@@ -228,6 +229,7 @@ class Cycles:
             failures=self.failures,
             preemptions=self.preemptions,
             random=random,
+            release=GroupRelease(writer, self.reporter, tasks.spawn),
         )
         self.scheduler = Scheduler(parts, pods=self.pods, groups=groups, binding=self.binding)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scheduler.framework.status import SUCCESS, Status
 
 if TYPE_CHECKING:
+    from scheduler.cycle.group_binding import GroupBinding
     from scheduler.extenders.chain import Extenders
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
@@ -69,6 +70,7 @@ class AssumedPod:
         pod: the pod as it is counted on the node.
         node_name: the node.
         disturbances: how often others had changed the node when it was chosen; see `Cache.disturbances`.
+        group: what it has to do with the others of its group that are bound; None for a pod by itself.
     """
 
     attempt: Attempt
@@ -76,3 +78,4 @@ class AssumedPod:
     pod: PodInfo
     node_name: str
     disturbances: int = 0
+    group: GroupBinding | None = None

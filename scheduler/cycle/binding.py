@@ -144,6 +144,8 @@ class BindingCycle:
         try:
             status = await self._carry_out(assumed)
         except _NotOursError as why:
+            if assumed.group is not None:
+                assumed.group.lost(assumed.pod, str(why))
             await self._not_ours(assumed, why)
             return
         if status.is_success:
@@ -171,6 +173,8 @@ class BindingCycle:
             if busy
             else framework.run_pre_bind(assumed.state, pod, assumed.node_name, busy)
         )
+        if status.is_success and assumed.group is not None:
+            status = await assumed.group.wait_ready()
         if status.is_success:
             if not is_ours(assumed, self._newest(pod.key)):
                 raise _NotOursError("it is gone, going, or bound")
@@ -255,6 +259,8 @@ class BindingCycle:
     def _bound(self, assumed: AssumedPod) -> None:
         attempt = assumed.attempt
         self._queue.done(assumed.pod.uid)
+        if assumed.group is not None:
+            assumed.group.bound(assumed.pod)
         now = self._clock.monotonic()
         first = attempt.queued.initial_attempt_timestamp
         logger.debug("Pod bound", extra={"pod": assumed.pod.key, "node": assumed.node_name})
@@ -269,6 +275,12 @@ class BindingCycle:
         self._tell_released(self._take_back(assumed))
 
     async def _failed(self, assumed: AssumedPod, status: Status) -> None:
+        is_partly_bound = assumed.group is not None and assumed.group.lost(assumed.pod, status.message)
+        if is_partly_bound and assumed.group is not None:
+            name, bound = assumed.group.group.key.name, assumed.group.n_bound
+            status = replace(
+                status, reasons=(f"pod group {name} is partly bound, {bound} of its pods: {status.message}",)
+            )
         await self._freeze.wait_over()
         forgotten = self._take_back(assumed)
         if status.is_rejected:
@@ -278,6 +290,10 @@ class BindingCycle:
         else:
             self._tell_released(forgotten)
             self._requeue(assumed, status)
+        if is_partly_bound and assumed.attempt.queued.consecutive_errors_count == 1:
+            self._bus.activate(
+                [assumed.pod.uid]
+            )  # the others hold their room for it; only from then on it backs off
         self._bus.wake()
 
     def _take_back(self, assumed: AssumedPod) -> PodInfo | None:

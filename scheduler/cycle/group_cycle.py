@@ -6,9 +6,11 @@ Source:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from scheduler.cycle.group_binding import GroupBinding
 from scheduler.cycle.group_pass import UNSCHEDULABLE, WAITING, GroupPasses
 from scheduler.cycle.group_placements import GroupPlacements
 from scheduler.cycle.group_search import GroupSearch
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.attempt import AssumedPod, Attempt
     from scheduler.cycle.binding import BindingCycle
     from scheduler.cycle.failure import FailureHandler
+    from scheduler.cycle.group_binding import GroupRelease
     from scheduler.cycle.group_pass import Member, Pass
     from scheduler.cycle.pod_cycle import PodCycle
     from scheduler.cycle.preemption import PreemptionExecutor
@@ -43,6 +46,7 @@ class PodGroupCycle:
         failures: brings members back.
         preemptions: carries out what it takes to make room, once that is known to be enough.
         random: breaks ties between placements.
+        release: gives members back whose group cannot be bound.
     """
 
     def __init__(
@@ -54,11 +58,12 @@ class PodGroupCycle:
         failures: FailureHandler,
         preemptions: PreemptionExecutor,
         random: Random,
+        release: GroupRelease,
     ) -> None:
         self._freeze, self._cache = shared.freeze, shared.cache
         self._clock, self._observer = shared.clock, shared.observer
         self._pods, self._binding, self._failures = pods, binding, failures
-        self._preemptions = preemptions
+        self._preemptions, self._release = preemptions, release
         self._turns = Turns(shared.freeze, shared.clock)
         self._passes = GroupPasses(pods, shared.cache, shared.nominator, self._turns.give_way)
         self._other_orders = GroupSearch(self._passes, shared.cache)
@@ -175,7 +180,10 @@ class PodGroupCycle:
                 continue
             self._pods.hold(member.assumed, member.permitted)
             assumed.append(member.assumed)
-        return assumed
+        uids = {each.pod.uid for each in assumed}
+        placed_before = sum(pod.uid not in uids for pod in self._cache.groups.placed(tried.group.key))
+        binding = GroupBinding(tried.group, uids, placed_before, self._release)
+        return [replace(each, group=binding) for each in assumed]
 
     def _bring_back(self, tried: Pass, attempts: Sequence[Attempt], room: Status) -> tuple[Status, str]:
         """Bring all members back, each with its reason; return what that means for the group, and the metric's word.

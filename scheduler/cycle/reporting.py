@@ -124,6 +124,17 @@ class Reporter:
         """The pod is being deleted."""
         self._warn(profile, pod, f"skip schedule deleting pod: {pod.key}")
 
+    def released(self, pod: PodInfo, group: PodGroup, why: str) -> None:
+        """A member of a group was deleted, since too many others of it could not be bound."""
+        self._recorders.of(pod.scheduler_name).record(
+            pod,
+            type_="Warning",
+            reason="Released",
+            action="Binding",
+            note=f"Pod group {group.key.name} is given back: {why}",
+            related=group,
+        )
+
     def preempted(self, victim: PodInfo, profile: str, related: PodInfo | PodGroup, note: str) -> None:
         """The pod had to leave for another, or for a group."""
         self._recorders.of(profile).record(

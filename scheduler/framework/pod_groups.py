@@ -24,6 +24,7 @@ class PodGroup:
         leaves_whole: whether preempting one of its pods preempts all.
         priority: of the whole group; None where its pods' priority counts.
         preempts_as_one: whether room is made for the group as a whole, not for one member after another.
+        releases: whether members that are bound are deleted when too many of the others cannot be.
     """
 
     key: GroupKey
@@ -33,6 +34,7 @@ class PodGroup:
     leaves_whole: bool = False
     priority: int | None = None
     preempts_as_one: bool = True
+    releases: bool = False
 
 
 @runtime_checkable

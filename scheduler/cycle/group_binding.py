@@ -1,0 +1,127 @@
+"""The members of a group on their way to their nodes: none is bound before enough of them can be, and what if one cannot.
+
+PreBind of a member may fail after minutes; until so many are past it as the group takes at least, the others wait before
+their Bindings. A Binding that fails leaves the group partly bound: it is tried again at once, or the group is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from scheduler.errors import ApiError
+from scheduler.framework.status import SUCCESS, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine
+    from typing import Any
+
+    from scheduler.cycle.reporting import Reporter
+    from scheduler.framework.pod_groups import PodGroup
+    from scheduler.objects.pod import PodInfo
+
+logger = logging.getLogger(__name__)
+
+
+class PodDelete(Protocol):
+    """Deletes pods."""
+
+    async def delete_pod(self, pod: PodInfo) -> object:
+        """Delete a pod gracefully, if it is still this pod; raises ApiError."""
+        ...
+
+
+class GroupRelease:
+    """Gives groups back that could not be bound as wholes: deletes those members that were.
+
+    Args:
+        spawn: begins a task that ends with the daemon.
+    """
+
+    def __init__(
+        self,
+        writer: PodDelete,
+        reporter: Reporter,
+        spawn: Callable[[Coroutine[Any, Any, None], str], object],
+    ) -> None:
+        self._writer = writer
+        self._reporter = reporter
+        self._spawn = spawn
+
+    def give_back(self, pod: PodInfo, group: PodGroup, why: str) -> None:
+        """Begin to delete a member that is bound."""
+        self._spawn(self._delete(pod, group, why), f"release of {pod.key}")
+
+    async def _delete(self, pod: PodInfo, group: PodGroup, why: str) -> None:
+        try:
+            await self._writer.delete_pod(pod)
+        except ApiError as error:
+            level = logging.DEBUG if error.status in {404, 409} else logging.WARNING
+            extra = {"pod": pod.key, "podgroup": group.key.key, "error": str(error)}
+            logger.log(level, "Member of a group could not be given back", extra=extra)
+        else:
+            self._reporter.released(pod, group, why)
+
+
+class GroupBinding:
+    """What the bindings of one attempt at a group know of each other.
+
+    Args:
+        group: which.
+        uids: of the members that are to be bound.
+        placed_before: how many members are on nodes, or on their way there, since earlier attempts.
+        release: gives members back.
+    """
+
+    def __init__(
+        self, group: PodGroup, uids: Collection[str], placed_before: int, release: GroupRelease
+    ) -> None:
+        self.group = group
+        self._placed_before = placed_before
+        self._coming = set(uids)  # those that may still be bound
+        self._needed = group.min_count - placed_before  # so many are past PreBind before the first is bound
+        self._ready = 0
+        self._bound: list[PodInfo] = []
+        self._released = ""  # why the group was given back
+        self._decided = asyncio.Event()
+        self._status = SUCCESS
+        self._release = release
+        if self._needed <= 1:
+            self._decided.set()
+
+    @property
+    def n_bound(self) -> int:
+        """How many members are bound, as far as is known here."""
+        return self._placed_before + len(self._bound)
+
+    async def wait_ready(self) -> Status:
+        """Wait until a member that is past PreBind may be bound; a failure if too few others will ever be."""
+        self._ready += 1
+        if self._ready >= self._needed:
+            self._decided.set()
+        await self._decided.wait()
+        return self._status
+
+    def bound(self, pod: PodInfo) -> None:
+        """Take note that a member is bound."""
+        self._bound.append(pod)
+        if self._released:
+            self._release.give_back(pod, self.group, self._released)
+
+    def lost(self, pod: PodInfo, why: str) -> bool:
+        """Take note that a member is not bound after all; whether the group is partly bound now."""
+        self._coming.discard(pod.uid)
+        if not self._decided.is_set():
+            if len(self._coming) < self._needed:
+                told = f"pod group {self.group.key.name} is not bound, since too few of it can be: pod {pod.name}: {why}"
+                self._status = Status.failed(told)
+                self._decided.set()
+            return False
+        others = bool(self._placed_before or self._coming)
+        is_partly_bound = others and self._status.is_success and len(self._coming) < self._needed
+        if is_partly_bound and self.group.releases and not self._released:
+            self._released = f"pod {pod.name} of it cannot be bound: {why}"
+            for member in self._bound:
+                self._release.give_back(member, self.group, self._released)
+        return is_partly_bound

@@ -1,0 +1,127 @@
+"""A gang's Bindings: none before enough of them can be made, and what becomes of a gang of which one fails; time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from scheduler.framework import PreBindPlugin, Status
+from scheduler.simulator.faults import requests
+from tests.builders import node_object
+from tests.daemon_harness import cluster
+from tests.integration.test_pod_groups_in_the_daemon import POD_GROUPS, members, placed, pod_group, told
+from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.daemon_harness import Cluster
+
+RELEASE = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  pluginConfig:
+  - name: GangScheduling
+    args: {onPartialFailure: Release}
+"""
+SLOW = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  plugins: {preBind: {enabled: [{name: Prepares}]}}
+"""
+
+
+def binding_of(name: str) -> Any:
+    return requests(verb="create", resource="pods", subresource="binding", name=name)
+
+
+def events(it: Cluster, reason: str) -> set[tuple[str, str]]:
+    return {
+        (each["regarding"]["name"], each["note"])
+        for each in it.server.store.list("events.events.k8s.io")
+        if each["reason"] == reason
+    }
+
+
+@virtually
+async def test_a_member_whose_binding_fails_is_told_plainly_and_tried_again_at_once(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.faults.refuse(403, binding_of("g-1"), times=1)
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(*members("g", 3))
+        began = asyncio.get_running_loop().time()
+        await it.until(lambda: len(placed(it)) == 3)
+        assert asyncio.get_running_loop().time() - began < 0.5
+        await it.until(lambda: events(it, "FailedScheduling"))
+        [(name, note)] = events(it, "FailedScheduling")
+        assert name == "g-1"
+        assert note.startswith("pod group g is partly bound, ")
+
+
+@virtually
+async def test_a_member_that_can_never_be_bound_backs_off_while_the_others_keep_their_places(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        it.add_nodes(node_object("n", cpu="4"))
+        refused = it.server.faults.refuse(403, binding_of("g-1"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(*members("g", 3))
+        await asyncio.sleep(60)
+        assert placed(it) == {"g-0", "g-2"}
+        assert refused.hits < 12
+        assert told(it, "g-1").startswith("pod group g is partly bound, 2 of its pods: ")
+        daemon.parts.cache.check()
+
+
+@virtually
+async def test_a_group_is_given_back_whole_where_that_is_wanted(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon(RELEASE):
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.faults.refuse(403, binding_of("g-1"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(*members("g", 3))
+        await it.until(lambda: {pod["metadata"]["name"] for pod in it.pods()} == {"g-1"})
+        await it.until(lambda: {name for name, _ in events(it, "Released")} == {"g-0", "g-2"})
+        assert all(
+            note.startswith("Pod group g is given back: pod g-1 of it") for _, note in events(it, "Released")
+        )
+
+
+class Prepares(PreBindPlugin):
+    """Takes a while, and fails for one pod."""
+
+    name = "Prepares"
+    api_version = 1
+
+    async def pre_bind(self, state: Any, pod: Any, node_name: str) -> Status | None:
+        await asyncio.sleep(5)
+        return Status.failed("its disk is gone") if pod.name == "g-1" else None
+
+
+@virtually
+async def test_nobody_is_bound_before_enough_can_be(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": Prepares}) as daemon:
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(*members("g", 3))
+        await asyncio.sleep(60)
+        assert not placed(it)
+        assert told(it, "g-1").endswith("its disk is gone")
+        assert told(it, "g-0").startswith("pod group g is not bound, since too few of it can be: pod g-1: ")
+        daemon.parts.cache.check()
+        assert not it.server.store.get("pods", "g-0", "default")["spec"].get("nodeName")
+
+
+@virtually
+async def test_more_than_it_takes_may_fail_without_harm(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": Prepares}):
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        it.add_pods(*members("g", 3))
+        await it.until(lambda: placed(it) == {"g-0", "g-2"})
