@@ -113,6 +113,8 @@ class BindingCycle:
             await self._run(assumed)
         except Exception:
             logger.exception("Binding cycle broke", extra={"pod": assumed.pod.key, "node": assumed.node_name})
+            if assumed.group is not None:
+                assumed.group.lost(assumed.pod, "its binding broke")
             await self._freeze.wait_over()
             self.rescue(assumed.attempt.queued)
         finally:

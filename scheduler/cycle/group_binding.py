@@ -89,6 +89,8 @@ class GroupBinding:
         self._release = release
         if self._needed <= 1:
             self._decided.set()
+        elif len(self._coming) < self._needed:
+            self._give_up("a plugin let too few go on")
 
     @property
     def n_bound(self) -> int:
@@ -114,9 +116,7 @@ class GroupBinding:
         self._coming.discard(pod.uid)
         if not self._decided.is_set():
             if len(self._coming) < self._needed:
-                told = f"pod group {self.group.key.name} is not bound, since too few of it can be: pod {pod.name}: {why}"
-                self._status = Status.failed(told)
-                self._decided.set()
+                self._give_up(f"pod {pod.name}: {why}")
             return False
         others = bool(self._placed_before or self._coming)
         is_partly_bound = others and self._status.is_success and len(self._coming) < self._needed
@@ -125,3 +125,9 @@ class GroupBinding:
             for member in self._bound:
                 self._release.give_back(member, self.group, self._released)
         return is_partly_bound
+
+    def _give_up(self, why: str) -> None:
+        """Have nobody bound."""
+        told = f"pod group {self.group.key.name} is not bound, since too few of it can be: {why}"
+        self._status = Status.failed(told)
+        self._decided.set()

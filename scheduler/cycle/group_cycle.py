@@ -6,6 +6,7 @@ Source:
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
+
+logger = logging.getLogger(__name__)
 
 
 class PodGroupCycle:
@@ -92,6 +95,8 @@ class PodGroupCycle:
             return ()
         group, plugin = found
         tried, room = await self._decide(group, plugin, attempts)
+        for member in tried.members:
+            self._pods.note(member.attempt, member.decision, member.snapshot)
         self._observer.group_decided(self._clock.monotonic() - began)
         assumed: Sequence[AssumedPod] = ()
         if room is None:
@@ -113,8 +118,6 @@ class PodGroupCycle:
         """
         with self._preemptions.held() as held:
             tried = await self._placements.run(group, plugin, attempts)
-        for member in tried.members:
-            self._pods.note(member.attempt, member.decision, member.snapshot)
         if tried.is_enough and not tried.needs_room:
             return tried, None
         self._passes.take_back(tried)
@@ -151,18 +154,32 @@ class PodGroupCycle:
             told = "default preemption plugin is not registered, workload aware preemption is disabled"
             return Status.unschedulable(told)
 
+        nodes: dict[str, str] = {}  # uid -> where the member would go, when it last fitted
+
         async def fits_without(pods: Sequence[PodInfo]) -> frozenset[str] | None:
             await self._turns.give_way()
             with self._cache.without(pods):
                 trial = run_now(self._placements.run(tried.group, tried.plugin, attempts, is_trial=True))
                 self._passes.take_back(trial)
-            nodes = (member.assumed.node_name for member in trial.members if member.assumed is not None)
-            return frozenset(nodes) if trial.is_enough else None
+            if not trial.is_enough:
+                return None
+            nodes.clear()
+            nodes.update({each.pod.uid: each.node_name for each in trial.assumed})
+            return frozenset(nodes.values())
 
         members = [attempt.queued.pod for attempt in attempts]
-        victims = await asked.post_filter_group(tried.group, members, self._cache.snapshot(), fits_without)
+        try:
+            victims = await asked.post_filter_group(
+                tried.group, members, self._cache.snapshot(), fits_without
+            )
+        except Exception as error:
+            logger.exception("Plugin failed to make room for a group", extra={"plugin": asked.name})
+            return Status.failed(f'plugin "{asked.name}" failed to make room: {error}', error)
         if isinstance(victims, Status):
             return victims
+        # Who fitted last fits once the victims have left; until then others are to leave the room alone.
+        for member in tried.members:
+            member.expected = nodes.get(member.attempt.queued.pod.uid, "")
         self._preemptions.start_for_group(tried.group, members, victims, asked.name)
         return SUCCESS
 
@@ -210,7 +227,7 @@ class PodGroupCycle:
             if member.assumed is None:
                 self._fail(member, member.status)
             elif not tried.is_enough:
-                self._fail_fitting(member, tried.waits(), "", tried.plugin)
+                self._fail_fitting(member, tried.waits(), member.expected, tried.plugin)
             elif member.needs_room:
                 self._fail(member, member.status)
             else:
@@ -230,7 +247,7 @@ class PodGroupCycle:
         self._failures.handle(
             member.attempt,
             status,
-            nominated_node_name=member.decision.nominated_node_name,
+            nominated_node_name=member.expected or member.decision.nominated_node_name,
             unschedulable_plugins=plugins or diagnosis.unschedulable_plugins,
             pending_plugins=diagnosis.pending_plugins,
         )

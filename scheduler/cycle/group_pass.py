@@ -41,6 +41,7 @@ class Member:
         assumed: where it was put, if it was kept; also when that has been taken back.
         permitted: what Permit plugins said of that.
         nominated: where it was nominated to before.
+        expected: where it will fit once pods have left that have to.
     """
 
     attempt: Attempt
@@ -50,6 +51,7 @@ class Member:
     assumed: AssumedPod | None = None
     permitted: Status | Mapping[str, float] = SUCCESS
     nominated: str = ""
+    expected: str = ""
 
     @property
     def needs_room(self) -> bool:
@@ -82,6 +84,11 @@ class Pass:
     @property
     def kept(self) -> list[Member]:
         return [member for member in self.members if member.assumed is not None]
+
+    @property
+    def assumed(self) -> list[AssumedPod]:
+        """Where the members were put that were kept."""
+        return [member.assumed for member in self.members if member.assumed is not None]
 
     @property
     def is_enough(self) -> bool:

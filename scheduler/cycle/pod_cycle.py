@@ -104,7 +104,7 @@ class PodCycle:
         """Decide on the cluster as it is; `options` are those of `decide` that the daemon does not set itself."""
         snapshot, pod = self._cache.snapshot(), attempt.queued.pod
         given: dict[str, Any] = {
-            "nominated": nominated_others(self._nominator, pod, snapshot),
+            "nominated": nominated_others(self._nominator, pod, snapshot, own_group=options.get("group")),
             "extenders": attempt.extenders,
             "random": self._random,
             "sampling": self._sampling,

@@ -161,16 +161,21 @@ def pick(scores: Scores, random: Random) -> int:
 
 
 def nominated_others(
-    nominator: Nominator, pod: PodInfo, snapshot: Snapshot
+    nominator: Nominator, pod: PodInfo, snapshot: Snapshot, own_group: PodGroup | None = None
 ) -> Mapping[int, Sequence[PodInfo]]:
-    """Return row -> the other pods nominated to that node whose priority is at least the pod's."""
+    """Return row -> the other pods nominated to that node whose priority is at least the pod's.
+
+    Not those of the group that the pod is tried with: where they go is decided with it.
+    """
     by_row: dict[int, Sequence[PodInfo]] = {}
     for name in nominator.nominated_nodes:
         row = snapshot.row_of(name)
         others = [
             other
             for other in nominator.nominated_pods_for_node(name)
-            if other.uid != pod.uid and other.priority >= pod.priority
+            if other.uid != pod.uid
+            and other.priority >= pod.priority
+            and (own_group is None or other.group != own_group.key)
         ]
         if row is not None and others:
             by_row[row] = others

@@ -208,3 +208,22 @@ async def test_a_gang_that_fits_only_if_the_first_goes_where_it_scores_less_is_f
         )
         await it.until(lambda: len(placed(it)) == 3)
         assert it.node_of("three") == "three"
+
+
+@virtually
+async def test_room_that_was_made_for_a_gang_is_kept_for_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon():
+        it.add_nodes(*(node_object(f"n{number}", cpu="1") for number in range(2)))
+        for number in range(2):
+            low = pod_object(f"low-{number}", cpu="1", priority=1)
+            low["spec"]["terminationGracePeriodSeconds"] = 0 if number else 20
+            it.add_pods(low)
+        await it.until(lambda: len(placed(it)) == 2)
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        it.add_pods(*members("g", 2, priority=1000))
+        await it.until(lambda: len(placed(it)) == 1)  # one has left, the other takes its time
+        it.add_pods(pod_object("thief", cpu="1", priority=2))
+        await asyncio.sleep(5)
+        assert it.node_of("thief") == ""
+        await it.until(lambda: {"g-0", "g-1"} <= placed(it), seconds=90)
+        assert "thief" not in placed(it)
