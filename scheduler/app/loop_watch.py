@@ -77,7 +77,7 @@ TERMS: Final[Mapping[tuple[str, str], tuple[str, Callable[[Mapping[str, Any]], s
     ("scheduler.cycle.event_handlers", "EventHandler._take_in"): ("event", _event_in),
     ("scheduler.cycle.scheduler", "Scheduler._attempt"): (
         "attempt",
-        lambda found: f"attempt at pod {found['queued'].pod.key}",
+        lambda found: f"attempt at pod {found['members'][0].pod.key}",
     ),
     ("scheduler.cycle.scheduler", "Scheduler._work_the_queue"): ("queue", lambda _: "work of the queue"),
     ("scheduler.app.generations", "Generations.reload"): ("reload", lambda _: "a new configuration"),

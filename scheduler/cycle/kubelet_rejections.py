@@ -61,7 +61,7 @@ class KubeletRejections:
     def __init__(
         self, shared: Shared, *, reader: PodGet, reporter: Reporter, is_leading: Callable[[], bool]
     ) -> None:
-        self._profiles, self._pauses = shared.profiles, shared.cache.pauses
+        self._profiles, self._cache = shared.profiles, shared.cache
         self._clock, self._observer = shared.clock, shared.observer
         self._reader = reader
         self._reporter = reporter
@@ -96,8 +96,9 @@ class KubeletRejections:
         reason, message = pod.pod.status.reason, pod.pod.status.message.removeprefix(_MESSAGE)
         why = f"{reason}: {message}" if message else reason
         seconds = 0.0
-        if reason not in _OF_THE_POD:
-            seconds = self._pauses.rejected(
+        is_there = self._cache.table.row_of(pod.node_name) is not None  # it may have gone since
+        if is_there and reason not in _OF_THE_POD:
+            seconds = self._cache.pauses.rejected(
                 pod.node_name, f"its kubelet rejected pod {pod.key}: {why}", at=self._clock.monotonic()
             )
         self._observer.rejected_by_kubelet(reason)

@@ -109,7 +109,10 @@ def test_fewer_pods_are_rejected_on_crowded_nodes_when_those_that_rejected_rest(
             else:
                 without += outcome
 
-    assert (without, with_pauses) == (Outcome(ours=31, theirs=27), Outcome(ours=17, theirs=14))
+    # How many it is in all goes with the order in which requests arrive.
+    assert without.ours > 20
+    assert with_pauses.ours < 0.6 * without.ours, (without, with_pauses)
+    assert with_pauses.theirs < without.theirs, (without, with_pauses)
 
 
 async def overfill(it: Cluster) -> None:

@@ -103,6 +103,7 @@ def test_two_replicas_with_the_shipped_roles_work_and_use_every_grant(tmp_path: 
                     await preempts(it)
                     await has_volumes_bound_and_made(it)
                     await gives_devices_in_spite_of_conflicts_and_refusals(it)
+                    await places_a_gang(it)
                     await counts_what_it_says_again(it, first)
                     await until(lambda: ("leases", "update") in it.used())
 
@@ -125,6 +126,23 @@ async def places_pods_though_an_answer_is_lost(it: Shipped) -> None:
     it.server.faults.lose_answers(binds, times=1)
     await it.kubectl("apply", "-f", str(MANIFESTS / "examples" / "nginx.yaml"))
     await it.kubectl("rollout", "status", "deployment/nginx", "--timeout=50s")
+
+
+async def places_a_gang(it: Shipped) -> None:
+    """What became of it is written to its PodGroup."""
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "gang", "namespace": "default"},
+    }
+    it.server.store.create(
+        "podgroups.scheduling.k8s.io", {**group, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+    )
+    for number in range(2):
+        member = pod_object(f"gang-{number}", cpu="10m")
+        member["spec"]["schedulingGroup"] = {"podGroupName": "gang"}
+        it.server.store.create("pods", member)
+    await until(lambda: it.node_of("gang-0") and it.node_of("gang-1"))
 
 
 async def has_volumes_bound_and_made(it: Shipped) -> None:

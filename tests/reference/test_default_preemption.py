@@ -26,6 +26,7 @@ from scheduler.framework import Code, CycleState, Diagnosis, Outcomes
 from scheduler.framework.long_work import AtOnce
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.runtime.dry_run import DryRun
+from scheduler.state.pod_groups import PodGroups
 from tests.builders import node, pod
 from tests.clusters import Cluster
 from tests.puppets import Filter, framework_of
@@ -285,6 +286,8 @@ def by_the_plugin(it: World, *more: Plugin) -> tuple[Found, set[str], list[str]]
         review=ExtenderReview(Profiles()),
         preemptions=NoPreemptions(),
         work=AtOnce(),
+        members=PodGroups(),
+        groups=Profiles(),
     )
     asyncio.run(plugin.post_filter(state, it.preemptor, snapshot, diagnosis))
     report = state.read(REPORT, PreemptionReport)
