@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from scheduler.errors import ObjectError
-from scheduler.objects.quantity import parse_quantity
+from scheduler.objects.amounts import Amounts, amounts_of
 from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 from scheduler.snapshot import Objects
 
@@ -27,8 +27,6 @@ STATUS_RIGHT: Final = f"patch {ELASTIC_QUOTAS}/status"
 """The daemon tells there what is used."""
 
 _ALWAYS_COMPARED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
-
-Amounts = dict[str, str | int | float]
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -117,7 +115,10 @@ class Quotas:
             try:
                 found = objects.typed(ElasticQuota, key)
                 assert found is not None, f"{key} was there"
-                quota = Quota(_amounts(found.spec.min) or {}, _amounts(found.spec.max))
+                quota = Quota(
+                    amounts_of(found.spec.min or {}),
+                    None if found.spec.max is None else amounts_of(found.spec.max),
+                )
             except (ObjectError, ValueError) as error:
                 logger.warning("ElasticQuota cannot be understood", extra={"quota": key, "error": str(error)})
                 continue
@@ -131,21 +132,6 @@ class Quotas:
         for quota in self.by_namespace.values():
             add(guaranteed, quota.min)
         self.guaranteed = guaranteed
-
-
-def _amounts(given: Amounts | None) -> dict[str, int] | None:
-    """Return amounts as integers; None stays what it is.
-
-    Raises:
-        ValueError: one is no quantity.
-    """
-    if given is None:
-        return None
-    quantities = {name: parse_quantity(str(amount)) for name, amount in given.items()}
-    return {
-        name: quantity.milli_value() if name == CPU else quantity.value()
-        for name, quantity in quantities.items()
-    }
 
 
 def add(total: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:

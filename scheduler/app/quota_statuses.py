@@ -20,8 +20,7 @@ from scheduler.client.recorded_event import ObjectReference
 from scheduler.client.resources import ELASTIC_QUOTAS
 from scheduler.clock import rfc3339
 from scheduler.errors import ApiError
-from scheduler.objects.canonical_quantity import canonical_quantity
-from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
+from scheduler.objects.amounts import amount_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -196,7 +195,7 @@ def judged(key: str, holder: str, quota: Quota | None) -> Verdict:
     if quota is None:
         return Verdict("Invalid", "spec: cannot be understood, so it does not count")
     faults = [
-        f"spec.min.{name}: must be at most spec.max.{name} ({_text(name, most)}), was {_text(name, amount)}; max holds"
+        f"spec.min.{name}: must be at most spec.max.{name} ({amount_text(name, most)}), was {amount_text(name, amount)}; max holds"
         for name, amount in sorted(quota.min.items())
         if quota.max is not None and name in quota.max and amount > (most := quota.max[name])
     ]
@@ -206,15 +205,7 @@ def judged(key: str, holder: str, quota: Quota | None) -> Verdict:
 def written(used: Mapping[str, int], spec: Mapping[str, Any]) -> dict[str, str]:
     """Return amounts as quantities: of what is used, and of what the quota names."""
     names = {*used, *(spec.get("min") or ()), *(spec.get("max") or ())}
-    return {name: _text(name, used.get(name, 0)) for name in sorted(names)}
-
-
-def _text(resource: str, amount: int) -> str:
-    if resource == CPU:
-        return canonical_quantity(f"{amount}m")
-    if resource in {MEMORY, EPHEMERAL_STORAGE} and amount and amount % 1024 == 0:
-        return canonical_quantity(f"{amount // 1024}Ki")
-    return str(amount)
+    return {name: amount_text(name, used.get(name, 0)) for name in sorted(names)}
 
 
 def _timeless(status: Mapping[str, Any]) -> dict[str, Any]:

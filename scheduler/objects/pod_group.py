@@ -18,6 +18,8 @@ VOLCANO_POD_GROUPS: Final = "scheduling.volcano.sh/v1beta1/podgroups"
 
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+VOLCANO_TASK: Final = "volcano.sh/task-spec"
+"""The annotation or label that names a pod's task, of which a group may need so many pods."""
 
 
 class GroupKey(NamedTuple):
@@ -47,14 +49,20 @@ def group_of(pod: Pod) -> GroupKey | None:
     name = pod.metadata.labels.get(COSCHEDULING_LABEL)
     if name:
         return GroupKey(COSCHEDULING_POD_GROUPS, pod.metadata.namespace, name)
-    for named in group_annotations(pod.metadata.annotations).values():
+    for annotation in VOLCANO_ANNOTATIONS:
+        named = pod.metadata.annotations.get(annotation)
         if named:
             return GroupKey(VOLCANO_POD_GROUPS, pod.metadata.namespace, named)
     return None
 
 
 def group_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a pod's annotations that name its group."""
+    """Return those of a pod's annotations that name its group, and its task there."""
     if not annotations:
         return {}
-    return {name: annotations[name] for name in VOLCANO_ANNOTATIONS if name in annotations}
+    return {name: annotations[name] for name in (*VOLCANO_ANNOTATIONS, VOLCANO_TASK) if name in annotations}
+
+
+def task_of(pod: Pod) -> str:
+    """Return the task that a pod of a Volcano group has there; "" if it says nothing of it."""
+    return pod.metadata.annotations.get(VOLCANO_TASK) or pod.metadata.labels.get(VOLCANO_TASK, "")

@@ -1,0 +1,42 @@
+"""Amounts of resources that objects write as quantities, as the integers that scheduling computes with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.objects.canonical_quantity import canonical_quantity
+from scheduler.objects.quantity import parse_quantity
+from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Amounts = dict[str, str | int | float]
+"""As an object writes them."""
+
+
+def amounts_of(given: Amounts) -> dict[str, int]:
+    """Return resource -> milliCPU, bytes or a count.
+
+    Raises:
+        ValueError: one is no quantity.
+    """
+    quantities = {name: parse_quantity(str(amount)) for name, amount in given.items()}
+    return {
+        name: quantity.milli_value() if name == CPU else quantity.value()
+        for name, quantity in quantities.items()
+    }
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """Write milliCPU, bytes or a count as a quantity."""
+    if resource == CPU:
+        return canonical_quantity(f"{amount}m")
+    if resource in {MEMORY, EPHEMERAL_STORAGE} and amount and amount % 1024 == 0:
+        return canonical_quantity(f"{amount // 1024}Ki")
+    return str(amount)
+
+
+def amounts_text(amounts: Mapping[str, int]) -> str:
+    """Write amounts for people, as in `cpu: 2, memory: 4Gi`."""
+    return ", ".join(f"{name}: {amount_text(name, amount)}" for name, amount in sorted(amounts.items()))
