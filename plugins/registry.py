@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from plugins.capacity_scheduling.capacity_scheduling import CapacityScheduling
+from plugins.coscheduling.plugin import Coscheduling
 from plugins.default_binder import DefaultBinder
 from plugins.dynamic_resources.plugin import DynamicResources
 from plugins.fair_queues.fair_queues import FairQueues
@@ -70,6 +71,7 @@ _ALL: tuple[type[Plugin], ...] = (
     NetworkTraffic,
     NodeLoad,
     CapacityScheduling,
+    Coscheduling,
     FairQueues,
 )
 

@@ -68,8 +68,11 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
     group_events: ClassVar[Mapping[str, tuple[EventResource, ActionType]]] = {}
 
     @abstractmethod
-    def refusal(self, key: GroupKey, group: PodGroup | None) -> Status | None:
-        """Return why no member of a group may be tried yet; the group is None if there is no object of it."""
+    def refusal(self, pod: PodInfo, key: GroupKey, group: PodGroup | None) -> Status | None:
+        """Return why no member of a group may be tried yet; the group is None if there is no object of it.
+
+        Of the pod it reads no more than its name.
+        """
 
     @abstractmethod
     def is_enough(self, group: PodGroup) -> bool:
@@ -104,7 +107,7 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
 
     def _hint(self, kind: str, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
         key = self.own_group(pod)
-        helps = key is not None and key in _brought(kind, old, new) and self._refusal(key) is None
+        helps = key is not None and key in _brought(kind, old, new) and self._refusal(pod, key) is None
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def _awaited(self, pod: PodInfo) -> tuple[GroupKey, ...]:
@@ -118,11 +121,11 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         key = self.own_group(pod)
-        return None if key is None else self._refusal(key)
+        return None if key is None else self._refusal(pod, key)
 
-    def _refusal(self, key: GroupKey) -> Status | None:
+    def _refusal(self, pod: PodInfo, key: GroupKey) -> Status | None:
         try:
-            return self.refusal(key, self.pod_group(key))
+            return self.refusal(pod, key, self.pod_group(key))
         except ObjectError as error:
             return Status.failed(f"failed to get pod group {key.key}: {error}", error)
 

@@ -30,6 +30,7 @@ from scheduler.objects.pod_group import POD_GROUPS
 
 if TYPE_CHECKING:
     from scheduler.framework import PodGroup
+    from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
 
 _PERMIT_SECONDS: Final = 300.0
@@ -74,7 +75,7 @@ class GangScheduling(Gangs):
     def attempted(self, group: PodGroup, status: Status) -> None:
         self._conditions.tell(group.key.key, status)
 
-    def refusal(self, key: GroupKey, group: PodGroup | None) -> Status | None:
+    def refusal(self, pod: PodInfo, key: GroupKey, group: PodGroup | None) -> Status | None:
         if group is None:
             missing = f'waiting for pods\'s pod group "{key.name}" to appear in scheduling queue'
             return Status.unschedulable(missing, resolvable=False)

@@ -17,6 +17,7 @@ from scheduler.app.generation import Generation
 from scheduler.app.generations import Generations
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of, together
+from scheduler.app.pod_group_statuses import PodGroupStatuses
 from scheduler.app.quota_statuses import QuotaStatuses
 from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
@@ -163,6 +164,12 @@ class Daemon:
             recorder=self._recorders.of(CONTROLLER),
             aside=aside,
         )
+        self._pod_group_statuses = PodGroupStatuses(
+            self.parts,
+            self.watches.pods.store,
+            requests=writes,
+            is_leading=self.leadership.is_leading,
+        )
         self.watches.outages.when_over(self.consistency.look_soon)
         self.watches.picture.when_restored(self.consistency.look_soon_and_wake)
         show_state(self.metrics, self.parts, lambda: self.generations.in_force)
@@ -251,6 +258,7 @@ class Daemon:
                 self._tasks.spawn(self.cycles.rejections.run(), "kubelet rejections")
                 self._tasks.spawn(self.consistency.run(), "consistency")
                 self._tasks.spawn(self._quota_statuses.run(), "status of quotas")
+                self._tasks.spawn(self._pod_group_statuses.run(), "status of pod groups")
                 is_lost = await self._lead_until(stop)
         if is_lost:
             raise LeadershipLostError

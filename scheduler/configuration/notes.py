@@ -12,11 +12,18 @@ from scheduler.configuration.types import KubeSchedulerConfiguration, Plugins
 from scheduler.objects.wording import child, did_you_mean, entry, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from scheduler.configuration.types import Profile
 
 _DEFAULT = KubeSchedulerConfiguration()
+_ARGS_IN_VAIN: Mapping[str, Mapping[str, str]] = {
+    "Coscheduling": {
+        "podGroupBackoffSeconds": "has no effect: a group backs off as one, for as long as pods do",
+        "podGroupRejectPercentage": "has no effect: a group is decided in one cycle, none waits half placed",
+    }
+}
+"""Plugin -> argument -> why it does nothing."""
 
 
 class Note(NamedTuple):
@@ -56,6 +63,10 @@ def notes(settings: KubeSchedulerConfiguration) -> Iterator[Note]:
 
 def _profile_notes(profile: Profile, path: str) -> Iterator[Note]:
     plugins = profile.plugins
+    for i, config in enumerate(profile.plugin_config):
+        for name, why in _ARGS_IN_VAIN.get(config.name, {}).items():
+            if config.args and config.args.get(name):
+                yield Note(child(f"{entry(f'{path}.pluginConfig', i)}.args", name), why)
     known = {*UPSTREAM_PLUGINS, *enabled_names(plugins)}
     for name, key in zip(Plugins.__struct_fields__, Plugins.__struct_encode_fields__, strict=True):
         for i, plugin in enumerate(getattr(plugins, name).disabled):

@@ -38,6 +38,7 @@ def test_plugins_come_in_upstreams_default_order():
         "NetworkTraffic",
         "NodeLoad",
         "CapacityScheduling",
+        "Coscheduling",
         "FairQueues",
     ]  # in no default profile
 

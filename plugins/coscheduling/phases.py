@@ -1,0 +1,135 @@
+"""What the status of a PodGroup says, in the words of those who made its kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler.objects.amounts import amounts_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plugins.coscheduling.objects import PodGroupObject
+
+_FINAL: Final = frozenset({"Finished", "Failed"})
+_READY: Final = "tasks in gang are ready to be scheduled"
+
+
+@dataclass(slots=True)
+class Members:
+    """The pods of a group, counted.
+
+    Attributes:
+        pending: on no node.
+        placed: on a node, and not running yet.
+        tasks: task -> how many pods it has, ended ones included.
+        occupied_by: owners of one of the pods, as in `occupiedBy`.
+        refusal: why one of those on no node is on none; "" if nobody said.
+    """
+
+    pending: int = 0
+    placed: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    tasks: dict[str, int] | None = None
+    occupied_by: str = ""
+    refusal: str = ""
+
+    @property
+    def total(self) -> int:
+        return self.pending + self.placed + self.running + self.succeeded + self.failed
+
+
+def coscheduling_status(
+    group: PodGroupObject, before: Mapping[str, Any], members: Members
+) -> dict[str, Any] | None:
+    """Return phase, counts and occupiedBy of a PodGroup of scheduler-plugins; None if they stay as they are for ever.
+
+    Source:
+        scheduler-plugins, pkg/controllers/podgroup_controller.go. Here every phase follows from the pods at once.
+    """
+    if before.get("phase") in _FINAL:
+        return None
+    least = group.spec.min_member
+    running, succeeded, failed = members.running, members.succeeded, members.failed
+    if members.total < least or not members.total:
+        phase = "Pending"
+    elif succeeded >= least:
+        phase = "Finished"
+    elif failed and failed + running + succeeded >= least:
+        phase = "Failed"
+    elif succeeded + running >= least:
+        phase = "Running"
+    else:
+        phase = "Scheduling"
+    status = {"phase": phase, "running": running, "succeeded": succeeded, "failed": failed}
+    owner = before.get("occupiedBy") or ("" if phase == "Pending" else members.occupied_by)
+    return {**status, "occupiedBy": owner} if owner else status
+
+
+def volcano_status(
+    group: PodGroupObject, before: Mapping[str, Any], members: Members, gap: Mapping[str, int]
+) -> dict[str, Any] | None:
+    """Return phase, counts and conditions of a PodGroup of Volcano, conditions without their times; None if it is over.
+
+    Args:
+        group: the object.
+        before: its status as it is.
+        members: its pods.
+        gap: what is missing of its minResources, while it has no pod on a node.
+
+    Source:
+        volcano, pkg/scheduler/framework/job_updater.go and session.go, jobStatus; plugins/gang/gang.go.
+    """
+    if before.get("phase") == "Completed":
+        return None
+    allocated = members.placed + members.running + members.succeeded
+    is_short = _too_few_pods(group, members)
+    if members.total and allocated >= group.min_count and not is_short:
+        phase = "Completed" if members.succeeded == allocated and not members.pending else "Running"
+        conditions = [_condition("Scheduled", _READY)]
+    else:
+        has_begun = before.get("phase") not in {None, "", "Pending"}
+        is_there = members.total and members.total >= group.min_count
+        phase = "Inqueue" if has_begun or is_there or not gap else "Pending"
+        if allocated and members.refusal:
+            phase = "Unknown"
+        conditions = [_why_not(group, members, gap, is_short)]
+    return {
+        "phase": phase,
+        "running": members.running,
+        "succeeded": members.succeeded,
+        "failed": members.failed,
+        "conditions": [each for each in conditions if each is not None],
+    }
+
+
+def _too_few_pods(group: PodGroupObject, members: Members) -> str:
+    """Return the reason that a group has too few pods to be tried; "" if it has enough."""
+    if members.total - members.failed < group.spec.min_member:
+        return "NotEnoughTasks"
+    tasks = members.tasks or {}
+    least = group.spec.min_task_member or {}
+    return "NotEnoughPodsOfTask" if any(tasks.get(task, 0) < count for task, count in least.items()) else ""
+
+
+def _why_not(
+    group: PodGroupObject, members: Members, gap: Mapping[str, int], is_short: str
+) -> dict[str, Any] | None:
+    if is_short == "NotEnoughTasks":
+        valid, least = members.total - members.failed, group.spec.min_member
+        told = f"Not enough valid tasks for gang-scheduling, valid: {valid}, min: {least}"
+        return _condition("Unschedulable", is_short, told)
+    if is_short:
+        return _condition("Unschedulable", is_short, "Not enough valid pods of each task for gang-scheduling")
+    if gap or members.refusal:
+        why = members.refusal or f"resource gap: {amounts_text(gap)}"
+        told = f"{members.pending}/{members.total} tasks in gang unschedulable: {why}"
+        return _condition("Unschedulable", "NotEnoughResources", told)
+    return None
+
+
+def _condition(type_: str, reason: str, message: str = "") -> dict[str, Any]:
+    return {"type": type_, "status": "True", "reason": reason, "message": message}

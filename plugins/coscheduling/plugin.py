@@ -1,0 +1,210 @@
+"""Groups by the PodGroups that operators made before Kubernetes had its own: those of scheduler-plugins and of Volcano.
+
+They go the way of Kubernetes' own groups: all members are tried in one cycle, so none holds room for others over cycles.
+
+Source:
+    scheduler-plugins, pkg/coscheduling/coscheduling.go and pkg/coscheduling/core/core.go.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from plugins.coscheduling.objects import PRIORITY_CLASSES, PodGroupObject, PriorityClass
+from plugins.coscheduling.room import resource_gap
+from plugins.gang_scheduling.gangs import Gangs
+from scheduler.errors import FieldError, ObjectError
+from scheduler.framework import (
+    ActionType,
+    Clock,
+    ClusterEvent,
+    ClusterObjects,
+    EventResource,
+    EventWithHint,
+    Needs,
+    PluginArgs,
+    PodGroup,
+    PodGroupMembers,
+    PreFilterPlugin,
+    QueueingHint,
+    QueueSortPlugin,
+    Status,
+)
+from scheduler.objects.amounts import amounts_text
+from scheduler.objects.pod_group import COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS, task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from scheduler.framework import CycleState, QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
+    from scheduler.snapshot import Snapshot
+
+_PERMIT_SECONDS: Final = 60
+
+
+class CoschedulingArgs(PluginArgs, frozen=True):
+    """As scheduler-plugins has them.
+
+    Attributes:
+        permit_waiting_time_seconds: how long a member may hold its place for the others where its group does not say;
+            0 is 60.
+        pod_group_backoff_seconds: of no effect: a group backs off as one, as pods do.
+        pod_group_reject_percentage: of no effect: a group is decided in one cycle, so none waits half placed.
+    """
+
+    permit_waiting_time_seconds: int = _PERMIT_SECONDS
+    pod_group_backoff_seconds: int = 0
+    pod_group_reject_percentage: int = 10
+
+    def faults(self) -> Iterator[FieldError]:
+        for path, value in (
+            ("permitWaitingTimeSeconds", self.permit_waiting_time_seconds),
+            ("podGroupBackoffSeconds", self.pod_group_backoff_seconds),
+        ):
+            if value < 0:
+                yield FieldError(path, f"Invalid value: {value}: must be greater than 0")
+        percentage = self.pod_group_reject_percentage
+        if not 0 <= percentage <= 100:
+            yield FieldError(
+                "podGroupRejectPercentage", f"Invalid value: {percentage}: not in valid range [0, 100]"
+            )
+
+
+class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
+    """Holds members of a group until minMember of them exist, and places them together or not at all."""
+
+    name = "Coscheduling"
+    api_version = 1
+    Args = CoschedulingArgs
+    reads_pods = False
+    waiting = "waiting for minMember pods of the group to be scheduled"
+    group_kinds = frozenset({COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS})
+    group_events = MappingProxyType(
+        {
+            COSCHEDULING_POD_GROUPS: (
+                EventResource.COSCHEDULING_POD_GROUP,
+                ActionType.ADD | ActionType.UPDATE,
+            ),
+            VOLCANO_POD_GROUPS: (EventResource.VOLCANO_POD_GROUP, ActionType.ADD | ActionType.UPDATE),
+        }
+    )
+    needs = Needs(
+        kinds=group_kinds | {PRIORITY_CLASSES},
+        rights=frozenset(f"patch {kind}/status" for kind in group_kinds),
+    )
+
+    def __init__(
+        self, *, args: CoschedulingArgs, objects: ClusterObjects, members: PodGroupMembers, clock: Clock
+    ) -> None:
+        self._permit_seconds = float(args.permit_waiting_time_seconds or _PERMIT_SECONDS)
+        self._objects = objects
+        self._members = members
+        self._clock = clock
+
+    def _object(self, key: GroupKey) -> PodGroupObject | None:
+        return self._objects.objects(key.kind).typed(PodGroupObject, key.key)
+
+    def pod_group(self, key: GroupKey) -> PodGroup | None:
+        found = self._object(key)
+        if found is None:
+            return None
+        try:
+            found.least()
+        except ValueError as error:
+            raise ObjectError("PodGroup", key.key, "spec.minResources", str(error)) from error
+        name = found.spec.priority_class_name
+        class_ = self._objects.objects(PRIORITY_CLASSES).typed(PriorityClass, name) if name else None
+        return PodGroup(
+            key, found.metadata.uid, found.min_count, priority=None if class_ is None else class_.value
+        )
+
+    def attempted(self, group: PodGroup, status: Status) -> None:
+        """The group's phase and conditions are told by its pods, which say the same."""
+
+    def events(self) -> Sequence[EventWithHint]:
+        """Listen to the group's own, and to room that may close a resource gap."""
+        room = (
+            ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),
+            ClusterEvent(EventResource.POD, ActionType.DELETE),
+        )
+        return (*super().events(), *(EventWithHint(event, self._room_hint, self.own_group) for event in room))
+
+    def _room_hint(self, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
+        key = self.own_group(pod)
+        found = None if key is None else self._object(key)
+        asks = found is not None and found.spec.min_resources
+        return QueueingHint.QUEUE if asks else QueueingHint.SKIP
+
+    # In the queue.
+
+    def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
+        """Order by priority, then by the age of the group, or by when it failed last; others by when they came.
+
+        Members of a group are tried together, so groups alike need not be told apart by their names.
+        """
+        return (-queued.pod.priority, self._since(queued))
+
+    def _since(self, queued: QueuedPodInfo) -> float:
+        key = self.own_group(queued.pod)
+        if key is None or queued.attempts:
+            return queued.timestamp
+        try:
+            found = self._object(key)
+            created = datetime.fromisoformat(found.metadata.creation_timestamp) if found else None
+        except (ObjectError, ValueError):
+            created = None
+        if created is None:
+            return queued.timestamp
+        return self._clock.monotonic() - (self._clock.utc_now() - created).total_seconds()
+
+    def refusal(self, pod: PodInfo, key: GroupKey, group: PodGroup | None) -> Status | None:
+        if group is None:
+            return self.not_found(key)
+        count = self._members.count(key)
+        if count >= group.min_count:
+            return None
+        return Status.unschedulable(
+            f"pre-filter pod {pod.name} cannot find enough sibling pods, current pods number: {count}, "
+            f"minMember of group: {group.min_count}",
+            resolvable=False,
+        )
+
+    # In a cycle.
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        key = self.own_group(pod)
+        return () if key is None or not self._least(key) else None
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
+        """Refuse a group none of whose pods has a place while all nodes together lack what it asks for."""
+        key = self.own_group(pod)
+        if key is None or self._members.placed(key):
+            return None
+        gap = resource_gap(self._least(key), snapshot)
+        return Status.unschedulable(f"resource gap: {amounts_text(gap)}", resolvable=False) if gap else None
+
+    def _least(self, key: GroupKey) -> Mapping[str, int]:
+        found = self._object(key)
+        return {} if found is None else found.least()
+
+    def is_enough(self, group: PodGroup) -> bool:
+        placed = self._members.placed(group.key)
+        if len(placed) < group.min_count:
+            return False
+        found = self._object(group.key)
+        if found is None or not found.spec.min_task_member:
+            return True
+        return not found.short_of([task_of(pod.pod) for pod in placed])
+
+    def not_found(self, key: GroupKey) -> Status:
+        return Status.unschedulable("PodGroup not found", resolvable=False)
+
+    def permit_seconds(self, group: PodGroup) -> float:
+        found = self._object(group.key)
+        own = None if found is None else found.spec.schedule_timeout_seconds
+        return self._permit_seconds if own is None else float(own)

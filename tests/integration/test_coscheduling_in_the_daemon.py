@@ -1,0 +1,304 @@
+"""PodGroups of scheduler-plugins and of Volcano in a running daemon, from the first pod to the last; time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from scheduler.simulator.apimachinery.status import StatusError
+from tests.builders import node_object, pod_object
+from tests.daemon_harness import cluster
+from tests.manifests import MANIFESTS
+from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.daemon_harness import Cluster
+
+EXAMPLE = MANIFESTS / "examples" / "gangs"
+CRDS = "customresourcedefinitions.apiextensions.k8s.io"
+COSCHEDULING, VOLCANO = "podgroups.scheduling.x-k8s.io", "podgroups.scheduling.volcano.sh"
+KINDS = [COSCHEDULING, VOLCANO]
+_VERSIONS = {
+    COSCHEDULING: "scheduling.x-k8s.io/v1alpha1",
+    VOLCANO: "scheduling.volcano.sh/v1beta1",
+}
+
+
+def pod_group(kind: str, name: str, min_member: int, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": _VERSIONS[kind],
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": min_member, **spec},
+    }
+
+
+def member(
+    kind: str, group: str, name: str, task: str = "", seconds: float = 0, **fields: Any
+) -> dict[str, Any]:
+    pod = pod_object(name, **{"cpu": "1", **fields})
+    annotations = pod["metadata"].setdefault("annotations", {})
+    if seconds:
+        annotations["simulator/run-seconds"] = str(seconds)
+        pod["spec"]["restartPolicy"] = "Never"
+    if kind == COSCHEDULING:
+        pod["metadata"].setdefault("labels", {})["scheduling.x-k8s.io/pod-group"] = group
+    else:
+        annotations["scheduling.k8s.io/group-name"] = group
+        if task:
+            annotations["volcano.sh/task-spec"] = task
+    return pod
+
+
+def members(kind: str, group: str, count: int, **fields: Any) -> list[dict[str, Any]]:
+    return [member(kind, group, f"{group}-{number}", **fields) for number in range(count)]
+
+
+@asynccontextmanager
+async def kinds_served(folder: Path, **options: Any) -> AsyncIterator[Cluster]:
+    async with cluster(folder, kubelet=True, **options) as it:
+        for kind in KINDS:
+            it.server.store.create(CRDS, yaml.safe_load((MANIFESTS / "crds" / f"{kind}.yaml").read_text()))
+        await asyncio.sleep(0.1)
+        yield it
+
+
+@asynccontextmanager
+async def groups(folder: Path) -> AsyncIterator[Cluster]:
+    """A cluster that serves both kinds, and a daemon that heeds them."""
+    async with kinds_served(folder) as it, it.daemon((EXAMPLE / "scheduler.yaml").read_text()):
+        yield it
+
+
+def placed(it: Cluster) -> set[str]:
+    return {pod["metadata"]["name"] for pod in it.pods() if pod["spec"].get("nodeName")}
+
+
+def status(it: Cluster, kind: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = it.server.store.get(kind, name, "default").get("status", {})
+    return found
+
+
+def phase(it: Cluster, kind: str, name: str) -> str:
+    return str(status(it, kind, name).get("phase", ""))
+
+
+def condition(it: Cluster, name: str) -> tuple[str, str, str]:
+    """Type, reason and message of the one condition of a Volcano group."""
+    [found] = status(it, VOLCANO, name).get("conditions") or [{}]
+    return found.get("type", ""), found.get("reason", ""), found.get("message", "")
+
+
+def writes(it: Cluster) -> int:
+    """How often groups or pods were told something."""
+    return len([each for each in it.server.requests if each.method == "PATCH" and "/status" in each.path])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@virtually
+async def test_a_group_runs_from_its_first_pod_to_its_end(tmp_path: Path, kind: str) -> None:
+    async with groups(tmp_path) as it:
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(kind, pod_group(kind, "g", 3))
+        it.add_pods(*members(kind, "g", 2, seconds=20))
+        await it.until(lambda: phase(it, kind, "g") == ("Pending" if kind == COSCHEDULING else "Inqueue"))
+        await asyncio.sleep(10)
+        assert not placed(it)
+
+        it.add_pods(member(kind, "g", "g-2", seconds=20))
+        await it.until(lambda: phase(it, kind, "g") == "Running")
+        assert placed(it) == {"g-0", "g-1", "g-2"}
+        await it.until(lambda: status(it, kind, "g")["running"] == 3)
+
+        end = "Finished" if kind == COSCHEDULING else "Completed"
+        await it.until(lambda: phase(it, kind, "g") == end)
+        assert status(it, kind, "g")["succeeded"] == 3
+        assert status(it, kind, "g")["running"] == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@virtually
+async def test_a_group_that_does_not_fit_is_not_placed_at_all_and_little_is_written(
+    tmp_path: Path, kind: str
+) -> None:
+    async with groups(tmp_path) as it:
+        it.add_nodes(node_object("n", cpu="2"))
+        it.server.store.create(kind, pod_group(kind, "g", 3))
+        it.add_pods(*members(kind, "g", 3))
+        await asyncio.sleep(10)
+        before = writes(it)
+        await asyncio.sleep(300)
+        assert writes(it) == before
+        assert not placed(it)
+
+        it.add_nodes(node_object("m", cpu="2"))
+        await it.until(lambda: len(placed(it)) == 3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@virtually
+async def test_pods_wait_for_the_object_of_their_group(tmp_path: Path, kind: str) -> None:
+    async with groups(tmp_path) as it:
+        it.add_nodes(node_object("n", cpu="4"))
+        it.add_pods(*members(kind, "g", 2))
+        await asyncio.sleep(10)
+        assert not placed(it)
+        it.server.store.create(kind, pod_group(kind, "g", 2))
+        await it.until(lambda: len(placed(it)) == 2, seconds=10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@virtually
+async def test_a_smaller_min_member_wakes_those_who_wait(tmp_path: Path, kind: str) -> None:
+    async with groups(tmp_path) as it:
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(kind, pod_group(kind, "g", 3))
+        it.add_pods(*members(kind, "g", 2))
+        await asyncio.sleep(10)
+        assert not placed(it)
+        it.server.store.patch(kind, "g", {"spec": {"minMember": 2}}, namespace="default")
+        await it.until(lambda: len(placed(it)) == 2, seconds=10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@virtually
+async def test_a_resource_gap_is_told_and_closed_by_a_node(tmp_path: Path, kind: str) -> None:
+    async with groups(tmp_path) as it:
+        it.add_nodes(node_object("n", cpu="3"))
+        it.server.store.create(kind, pod_group(kind, "g", 2, minResources={"cpu": "4500m", "memory": "1Gi"}))
+        it.add_pods(*members(kind, "g", 2))
+        await it.until(lambda: it.condition("g-0"))
+        assert it.condition("g-0")["message"].startswith("0/1 nodes are available: resource gap: cpu: 1500m.")
+        await asyncio.sleep(30)
+        assert not placed(it)
+
+        it.add_nodes(node_object("m", cpu="3"))
+        await it.until(lambda: len(placed(it)) == 2)
+
+
+@virtually
+async def test_a_volcano_group_may_begin_once_there_is_room_for_it(tmp_path: Path) -> None:
+    """Operators make the pods only then."""
+    async with groups(tmp_path) as it:
+        it.add_nodes(node_object("n", cpu="2"))
+        it.server.store.create(VOLCANO, pod_group(VOLCANO, "g", 0, minResources={"cpu": 3}))
+        await it.until(lambda: phase(it, VOLCANO, "g") == "Pending")
+        assert condition(it, "g") == (
+            "Unschedulable",
+            "NotEnoughResources",
+            "0/0 tasks in gang unschedulable: resource gap: cpu: 1",
+        )
+        it.add_nodes(node_object("m", cpu="2"))
+        await it.until(lambda: phase(it, VOLCANO, "g") == "Inqueue")
+
+
+@virtually
+async def test_each_task_of_a_volcano_group_needs_its_own(tmp_path: Path) -> None:
+    async with groups(tmp_path) as it:
+        it.add_nodes(node_object("n", cpu="8"))
+        group = pod_group(VOLCANO, "g", 3, minTaskMember={"master": 1, "worker": 2})
+        it.server.store.create(VOLCANO, group)
+        it.add_pods(*(member(VOLCANO, "g", f"w-{number}", "worker") for number in range(3)))
+        await it.until(lambda: condition(it, "g")[1] == "NotEnoughPodsOfTask")
+        await asyncio.sleep(30)
+        assert not placed(it)
+        it.add_pods(member(VOLCANO, "g", "m-0", "master"))
+        await it.until(lambda: len(placed(it)) == 4)
+        await it.until(
+            lambda: condition(it, "g") == ("Scheduled", "tasks in gang are ready to be scheduled", "")
+        )
+
+
+@virtually
+async def test_a_volcano_groups_priority_class_is_that_of_the_group(tmp_path: Path) -> None:
+    async with groups(tmp_path) as it:
+        it.add_nodes(node_object("n", cpu="2"))
+        it.add_pods(pod_object("low", cpu="2", priority=5))
+        await it.until(lambda: placed(it) == {"low"})
+        it.server.store.create(
+            "priorityclasses.scheduling.k8s.io", {"metadata": {"name": "high"}, "value": 1000}
+        )
+        it.server.store.create(VOLCANO, pod_group(VOLCANO, "g", 2, priorityClassName="high"))
+        it.add_pods(*members(VOLCANO, "g", 2))
+        await it.until(lambda: placed(it) == {"g-0", "g-1"})
+
+
+@virtually
+async def test_a_failed_pod_fails_its_group(tmp_path: Path) -> None:
+    async with groups(tmp_path) as it:
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(COSCHEDULING, pod_group(COSCHEDULING, "g", 2))
+        good, bad = members(COSCHEDULING, "g", 2, seconds=20)
+        bad["metadata"]["annotations"]["simulator/exit-code"] = "1"
+        it.add_pods(good, bad)
+        await it.until(lambda: phase(it, COSCHEDULING, "g") == "Failed")
+        assert status(it, COSCHEDULING, "g")["failed"] == 1
+
+
+@virtually
+async def test_counts_are_told_as_one_write_a_second_at_most_and_by_a_new_daemon_too(tmp_path: Path) -> None:
+    async with kinds_served(tmp_path) as it:
+        configuration = (EXAMPLE / "scheduler.yaml").read_text()
+        it.add_nodes(node_object("n", cpu="40"))
+        it.server.store.create(COSCHEDULING, pod_group(COSCHEDULING, "g", 20))
+        async with it.daemon(configuration):
+            it.add_pods(*members(COSCHEDULING, "g", 20, seconds=5))
+            await it.until(lambda: phase(it, COSCHEDULING, "g") == "Running")
+            told = [
+                each for each in it.server.requests if "podgroups" in each.path and each.method == "PATCH"
+            ]
+            assert len(told) <= 4
+        await asyncio.sleep(30)
+        async with it.daemon(configuration):
+            await it.until(lambda: phase(it, COSCHEDULING, "g") == "Finished")
+            assert status(it, COSCHEDULING, "g")["succeeded"] == 20
+
+
+@virtually
+async def test_the_older_group_goes_first(tmp_path: Path) -> None:
+    async with kinds_served(tmp_path) as it:
+        it.add_nodes(node_object("n", cpu="2"))
+        for name in ("old", "new"):
+            it.server.store.create(COSCHEDULING, pod_group(COSCHEDULING, name, 2))
+            await asyncio.sleep(5)
+        it.add_pods(*members(COSCHEDULING, "new", 2), *members(COSCHEDULING, "old", 2))
+        async with it.daemon((EXAMPLE / "scheduler.yaml").read_text()):
+            await it.until(lambda: len(placed(it)) == 2)
+            assert placed(it) == {"old-0", "old-1"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "field"),
+    [
+        pytest.param(COSCHEDULING, {"minMember": 0}, "spec.minMember", id="nobody"),
+        pytest.param(COSCHEDULING, {"minResources": {"cpu": "many"}}, "spec.minResources.cpu", id="no quantity"),
+        pytest.param(COSCHEDULING, {"scheduleTimeoutSeconds": -1}, "spec.scheduleTimeoutSeconds", id="no time"),
+        pytest.param(VOLCANO, {"minMember": "three"}, "spec.minMember", id="no number"),
+        pytest.param(VOLCANO, {"minTaskMember": {"worker": "two"}}, "spec.minTaskMember.worker", id="no count"),
+        pytest.param(VOLCANO, {"minResources": {"cpu": True}}, "spec.minResources.cpu", id="neither"),
+    ],
+)  # fmt: skip
+@virtually
+async def test_a_wrong_group_is_refused_at_its_field(
+    tmp_path: Path, kind: str, spec: Any, field: str
+) -> None:
+    async with kinds_served(tmp_path) as it:
+        with pytest.raises(StatusError, match=field):
+            it.server.store.create(kind, pod_group(kind, "g", min_member=1) | {"spec": spec})
+
+
+@virtually
+async def test_what_volcano_has_besides_is_kept(tmp_path: Path) -> None:
+    async with kinds_served(tmp_path) as it:
+        it.server.store.create(
+            VOLCANO, pod_group(VOLCANO, "g", 1, queue="research", networkTopology={"mode": "soft"})
+        )
+        spec = it.server.store.get(VOLCANO, "g", "default")["spec"]
+        assert (spec["queue"], spec["networkTopology"]) == ("research", {"mode": "soft"})
