@@ -89,20 +89,20 @@ def volcano_status(
     is_short = _too_few_pods(group, members)
     if members.total and allocated >= group.min_count and not is_short:
         phase = "Completed" if members.succeeded == allocated and not members.pending else "Running"
-        conditions = [_condition("Scheduled", _READY)]
+        condition = _condition("Scheduled", _READY)
     else:
         has_begun = before.get("phase") not in {None, "", "Pending"}
         is_there = members.total and members.total >= group.min_count
         phase = "Inqueue" if has_begun or is_there or not gap else "Pending"
         if allocated and members.refusal:
             phase = "Unknown"
-        conditions = [_why_not(group, members, gap, is_short)]
+        condition = _why_not(group, members, gap, is_short)
     return {
         "phase": phase,
         "running": members.running,
         "succeeded": members.succeeded,
         "failed": members.failed,
-        "conditions": [each for each in conditions if each is not None],
+        "conditions": [condition] if condition else [],
     }
 
 
@@ -117,7 +117,7 @@ def _too_few_pods(group: PodGroupObject, members: Members) -> str:
 
 def _why_not(
     group: PodGroupObject, members: Members, gap: Mapping[str, int], is_short: str
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
     if is_short == "NotEnoughTasks":
         valid, least = members.total - members.failed, group.spec.min_member
         told = f"Not enough valid tasks for gang-scheduling, valid: {valid}, min: {least}"
@@ -128,7 +128,7 @@ def _why_not(
         why = members.refusal or f"resource gap: {amounts_text(gap)}"
         told = f"{members.pending}/{members.total} tasks in gang unschedulable: {why}"
         return _condition("Unschedulable", "NotEnoughResources", told)
-    return None
+    return {}
 
 
 def _condition(type_: str, reason: str, message: str = "") -> dict[str, Any]:

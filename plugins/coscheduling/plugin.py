@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from plugins.coscheduling.objects import PRIORITY_CLASSES, PodGroupObject, PriorityClass
 from plugins.coscheduling.room import resource_gap
-from plugins.gang_scheduling.gangs import Gangs
+from plugins.gang_scheduling.gangs import GangArgs, Gangs
 from scheduler.errors import FieldError, ObjectError
 from scheduler.framework import (
     ActionType,
@@ -24,7 +24,6 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     Needs,
-    PluginArgs,
     PodGroup,
     PodGroupMembers,
     PreFilterPlugin,
@@ -47,8 +46,8 @@ if TYPE_CHECKING:
 _PERMIT_SECONDS: Final = 60
 
 
-class CoschedulingArgs(PluginArgs, frozen=True):
-    """As scheduler-plugins has them.
+class CoschedulingArgs(GangArgs, frozen=True):
+    """As scheduler-plugins has them, and those of every gang.
 
     Attributes:
         permit_waiting_time_seconds: how long a member may hold its place for the others where its group does not say;
@@ -62,6 +61,7 @@ class CoschedulingArgs(PluginArgs, frozen=True):
     pod_group_reject_percentage: int = 10
 
     def faults(self) -> Iterator[FieldError]:
+        yield from super().faults()
         for path, value in (
             ("permitWaitingTimeSeconds", self.permit_waiting_time_seconds),
             ("podGroupBackoffSeconds", self.pod_group_backoff_seconds),
@@ -102,6 +102,7 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
         self, *, args: CoschedulingArgs, objects: ClusterObjects, members: PodGroupMembers, clock: Clock
     ) -> None:
         self._permit_seconds = float(args.permit_waiting_time_seconds or _PERMIT_SECONDS)
+        self._releases = args.releases
         self._objects = objects
         self._members = members
         self._clock = clock
@@ -119,8 +120,14 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
             raise ObjectError("PodGroup", key.key, "spec.minResources", str(error)) from error
         name = found.spec.priority_class_name
         class_ = self._objects.objects(PRIORITY_CLASSES).typed(PriorityClass, name) if name else None
+        seconds = float(found.spec.schedule_timeout_seconds or self._permit_seconds)
         return PodGroup(
-            key, found.metadata.uid, found.min_count, priority=None if class_ is None else class_.value
+            key,
+            found.metadata.uid,
+            found.min_count,
+            priority=None if class_ is None else class_.value,
+            wait_seconds=seconds,
+            releases=self._releases,
         )
 
     def attempted(self, group: PodGroup, status: Status) -> None:
@@ -205,6 +212,4 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
         return Status.unschedulable("PodGroup not found", resolvable=False)
 
     def permit_seconds(self, group: PodGroup) -> float:
-        found = self._object(group.key)
-        own = None if found is None else found.spec.schedule_timeout_seconds
-        return self._permit_seconds if own is None else float(own)
+        return self._permit_seconds if group.wait_seconds is None else group.wait_seconds

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from plugins.capacity_scheduling.quotas import Amounts, add
+from plugins.capacity_scheduling.quotas import add
 from scheduler.errors import ObjectError
+from scheduler.objects.amounts import Amounts
 from scheduler.objects.decode import typed_object
 from scheduler.objects.quantity import parse_quantity
 from scheduler.objects.resource_names import CPU

@@ -98,11 +98,18 @@ class GroupBinding:
         return self._placed_before + len(self._bound)
 
     async def wait_ready(self) -> Status:
-        """Wait until a member that is past PreBind may be bound; a failure if too few others will ever be."""
+        """Wait until a member that is past PreBind may be bound; a failure if too few others will be, or not in time."""
         self._ready += 1
         if self._ready >= self._needed:
             self._decided.set()
-        await self._decided.wait()
+        try:
+            async with asyncio.timeout(self.group.wait_seconds):
+                await self._decided.wait()
+        except TimeoutError:
+            if not self._decided.is_set():
+                told = f"pod group {self.group.key.name} is not bound, since too few of it could be in time"
+                self._status = Status.failed(told)
+                self._decided.set()
         return self._status
 
     def bound(self, pod: PodInfo) -> None:

@@ -24,6 +24,7 @@ class PodGroup:
         leaves_whole: whether preempting one of its pods preempts all.
         priority: of the whole group; None where its pods' priority counts.
         preempts_as_one: whether room is made for the group as a whole, not for one member after another.
+        wait_seconds: how long a member that is ready to be bound waits for enough others to be; None is as long as those take.
         releases: whether members that are bound are deleted when too many of the others cannot be.
     """
 
@@ -34,6 +35,7 @@ class PodGroup:
     leaves_whole: bool = False
     priority: int | None = None
     preempts_as_one: bool = True
+    wait_seconds: float | None = None
     releases: bool = False
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from scheduler.framework import PreBindPlugin
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
@@ -261,15 +262,71 @@ async def test_counts_are_told_as_one_write_a_second_at_most_and_by_a_new_daemon
             assert status(it, COSCHEDULING, "g")["succeeded"] == 20
 
 
+class Prepares(PreBindPlugin):
+    """Takes long for one pod."""
+
+    name = "Prepares"
+    api_version = 1
+
+    async def pre_bind(self, state: Any, pod: Any, node_name: str) -> None:
+        if pod.name == "g-1":
+            await asyncio.sleep(300)
+
+
+@pytest.mark.parametrize(
+    ("spec", "seconds"),
+    [
+        pytest.param({"scheduleTimeoutSeconds": 20}, 20, id="the group says"),
+        pytest.param({"scheduleTimeoutSeconds": 0}, 60, id="zero is the argument's"),
+        pytest.param({}, 60, id="the argument says"),
+    ],
+)
 @virtually
-async def test_the_older_group_goes_first(tmp_path: Path) -> None:
+async def test_who_is_ready_waits_for_the_rest_of_its_group_no_longer_than_is_said(
+    tmp_path: Path, spec: dict[str, Any], seconds: float
+) -> None:
+    configuration = (EXAMPLE / "scheduler.yaml").read_text()
+    slow = configuration.replace("  plugins:\n", "  plugins:\n    preBind: {enabled: [{name: Prepares}]}\n")
+    async with kinds_served(tmp_path) as it, it.daemon(slow, plugins={"Prepares": Prepares}):
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(COSCHEDULING, pod_group(COSCHEDULING, "g", 3, **spec))
+        it.add_pods(*members(COSCHEDULING, "g", 3))
+        await asyncio.sleep(seconds - 1)
+        assert not it.condition("g-0")
+        await asyncio.sleep(2)
+        assert it.condition("g-0")["message"] == (
+            "pod group g is not bound, since too few of it could be in time"
+        )
+        assert not placed(it)
+
+
+AS_QUEUE_SORT = (EXAMPLE / "scheduler.yaml").read_text()
+WITHOUT_PRIORITY_SORT = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  plugins:
+    multiPoint:
+      enabled: [{name: Coscheduling}]
+      disabled: [{name: PrioritySort}]
+"""
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [AS_QUEUE_SORT, WITHOUT_PRIORITY_SORT],
+    ids=["in place of all queue sorts", "in place of PrioritySort"],
+)
+@virtually
+async def test_the_older_group_goes_first(tmp_path: Path, configuration: str) -> None:
     async with kinds_served(tmp_path) as it:
         it.add_nodes(node_object("n", cpu="2"))
         for name in ("old", "new"):
             it.server.store.create(COSCHEDULING, pod_group(COSCHEDULING, name, 2))
             await asyncio.sleep(5)
         it.add_pods(*members(COSCHEDULING, "new", 2), *members(COSCHEDULING, "old", 2))
-        async with it.daemon((EXAMPLE / "scheduler.yaml").read_text()):
+        async with it.daemon(configuration):
             await it.until(lambda: len(placed(it)) == 2)
             assert placed(it) == {"old-0", "old-1"}
 
