@@ -71,6 +71,15 @@ async def kinds_served(folder: Path, **options: Any) -> AsyncIterator[Cluster]:
         yield it
 
 
+def of_kind(document: dict[str, Any]) -> str:
+    """The kind of a document, as the store calls it."""
+    plural, group = (
+        document["kind"].lower() + "s",
+        document["apiVersion"].rpartition("/")[0].partition("/")[0],
+    )
+    return f"{plural}.{group}" if group else plural
+
+
 @asynccontextmanager
 async def groups(folder: Path) -> AsyncIterator[Cluster]:
     """A cluster that serves both kinds, and a daemon that heeds them."""
@@ -359,3 +368,43 @@ async def test_what_volcano_has_besides_is_kept(tmp_path: Path) -> None:
         )
         spec = it.server.store.get(VOLCANO, "g", "default")["spec"]
         assert (spec["queue"], spec["networkTopology"]) == ("research", {"mode": "soft"})
+
+
+@pytest.mark.parametrize(
+    ("example", "kind", "group", "end"),
+    [
+        ("ray", COSCHEDULING, "ray", "Finished"),
+        ("kubeflow", COSCHEDULING, "pytorch", "Finished"),
+        ("spark", VOLCANO, "spark-pi", "Completed"),
+    ],
+)
+@virtually
+async def test_what_operators_make_runs_to_its_end(
+    tmp_path: Path, example: str, kind: str, group: str, end: str
+) -> None:
+    async with groups(tmp_path) as it:
+        it.add_nodes(*(node_object(f"n{number}", cpu="2") for number in range(2)))
+        first, *pods = yaml.safe_load_all((EXAMPLE / f"{example}.yaml").read_text())
+        it.server.store.create(of_kind(first), first)
+        if kind == VOLCANO:
+            await it.until(lambda: phase(it, kind, group) == "Inqueue")
+        it.add_pods(*pods)
+        await it.until(lambda: phase(it, kind, group) == "Running")
+        assert len(placed(it)) == 3
+        await it.until(lambda: phase(it, kind, group) == end)
+        assert status(it, kind, group)["succeeded"] == 3
+
+
+@virtually
+async def test_a_training_job_of_kubernetes_own_kinds_runs_to_its_end(tmp_path: Path) -> None:
+    async with kinds_served(tmp_path, controllers=True) as it, it.daemon(AS_QUEUE_SORT):
+        it.add_nodes(node_object("n0", cpu="3"))
+        for each in yaml.safe_load_all((EXAMPLE / "training.yaml").read_text()):
+            it.server.store.create(of_kind(each), each)
+        await it.until(lambda: len(it.pods()) == 4)
+        await asyncio.sleep(10)
+        assert not placed(it)
+        it.add_nodes(node_object("n1", cpu="3"))
+        await it.until(lambda: len(placed(it)) == 4)
+        job = "jobs.batch"
+        await it.until(lambda: it.server.store.get(job, "train", "default")["status"].get("succeeded") == 4)

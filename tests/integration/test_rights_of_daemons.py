@@ -28,7 +28,9 @@ kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: custom-scheduler
   plugins:
-    multiPoint: {enabled: [{name: CapacityScheduling}, {name: FairQueues}]}
+    multiPoint:
+      enabled: [{name: CapacityScheduling}, {name: FairQueues}, {name: Coscheduling}]
+      disabled: [{name: PrioritySort}]
     filter: {enabled: [{name: NeedsConfigMaps}]}
 """
 
