@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 _PLUGIN: Final = "Coscheduling"
 _EVERY_SECONDS: Final = 1.0
 _SHARE: Final = 0.01
-"""Of the time that looking may take: where there are many pods it is done less often."""
+"""Of the time that going over all pods may take: where there are many it is done less often."""
 _LOOK_AGAIN_SECONDS: Final = 60.0
 """Pods that ended are listed again after so long, for some may have come and ended between two looks."""
 _ENDED: Final = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
@@ -77,10 +77,9 @@ class PodGroupStatuses:
     async def run(self) -> NoReturn:
         """Look once a second, or less often, until cancelled."""
         while True:
-            began = self._clock.monotonic()
+            took = 0.0
             if self._is_leading() and self._is_in_force():
-                await self._look()
-            took = self._clock.monotonic() - began
+                took = await self._look()
             await asyncio.sleep(max(_EVERY_SECONDS, took / _SHARE))
 
     def _is_in_force(self) -> bool:
@@ -90,13 +89,16 @@ class PodGroupStatuses:
             for plugin in framework.plugins.all()
         )
 
-    async def _look(self) -> None:
+    async def _look(self) -> float:
+        """Tell what is news; return how many seconds it took to go over all pods, during which nothing else is done."""
         groups = self._groups()
+        began = self._clock.monotonic()
         live: dict[GroupKey, list[Pod]] = {}
         if groups:
             for pod in self._pods.values():
                 if pod.group in groups:
                     live.setdefault(pod.group, []).append(pod.pod)
+        took = self._clock.monotonic() - began
         uids = {key: {pod.metadata.uid for pod in pods} for key, pods in live.items()}
         for namespace in {key.namespace for key in groups if self._may_have_ended(key, groups[key], uids)}:
             self._ended[namespace] = await self._ask_for_ended(namespace)
@@ -107,6 +109,7 @@ class PodGroupStatuses:
             pods = {pod.metadata.uid: pod for pod in live.get(key, ())}
             pods |= {pod.metadata.uid: pod for pod in self._ended.get(key.namespace, {}).get(key, ())}
             await self._tell(key, obj, counted(pods.values()))
+        return took
 
     def _groups(self) -> dict[GroupKey, Mapping[str, Any]]:
         """Return the objects of all groups whose status may still change."""
