@@ -6,10 +6,12 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import yaml
 
 from scheduler.framework import PreBindPlugin
+from scheduler.objects.decode import decode_pod
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tests.daemon_harness import Cluster
 
 EXAMPLE = MANIFESTS / "examples" / "gangs"
+AS_QUEUE_SORT = (EXAMPLE / "scheduler.yaml").read_text()
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 COSCHEDULING, VOLCANO = "podgroups.scheduling.x-k8s.io", "podgroups.scheduling.volcano.sh"
 KINDS = [COSCHEDULING, VOLCANO]
@@ -138,14 +141,19 @@ async def test_a_group_runs_from_its_first_pod_to_its_end(tmp_path: Path, kind: 
 async def test_a_group_that_does_not_fit_is_not_placed_at_all_and_little_is_written(
     tmp_path: Path, kind: str
 ) -> None:
-    async with groups(tmp_path) as it:
+    async with kinds_served(tmp_path) as it, it.daemon(AS_QUEUE_SORT) as daemon:
         it.add_nodes(node_object("n", cpu="2"))
         it.server.store.create(kind, pod_group(kind, "g", 3))
         it.add_pods(*members(kind, "g", 3))
         await asyncio.sleep(10)
-        before = writes(it)
-        await asyncio.sleep(300)
+        before, attempts = writes(it), daemon.cycles.attempts.noted
+        for number in range(10):  # what is no part of its spec helps nobody
+            it.server.store.patch(
+                kind, "g", {"metadata": {"labels": {"n": str(number)}}}, namespace="default"
+            )
+            await asyncio.sleep(20)
         assert writes(it) == before
+        assert daemon.cycles.attempts.noted == attempts
         assert not placed(it)
 
         it.add_nodes(node_object("m", cpu="2"))
@@ -155,13 +163,24 @@ async def test_a_group_that_does_not_fit_is_not_placed_at_all_and_little_is_writ
 @pytest.mark.parametrize("kind", KINDS)
 @virtually
 async def test_pods_wait_for_the_object_of_their_group(tmp_path: Path, kind: str) -> None:
-    async with groups(tmp_path) as it:
+    async with kinds_served(tmp_path) as it, it.daemon(AS_QUEUE_SORT) as daemon:
         it.add_nodes(node_object("n", cpu="4"))
         it.add_pods(*members(kind, "g", 2))
         await asyncio.sleep(10)
         assert not placed(it)
-        it.server.store.create(kind, pod_group(kind, "g", 2))
-        await it.until(lambda: len(placed(it)) == 2, seconds=10)
+        assert not it.condition("g-0")
+        framework = daemon.parts.profiles.frameworks["custom-scheduler"]
+        one = decode_pod(msgspec.json.encode(it.pod("g-0")))
+        assert framework.run_pre_enqueue(one).message == "PodGroup not found"
+
+        it.server.store.create(kind, pod_group(kind, "g", 3))
+        await asyncio.sleep(10)
+        assert not it.condition("g-0")
+        assert framework.run_pre_enqueue(one).message == (
+            "pre-filter pod g-0 cannot find enough sibling pods, current pods number: 2, minMember of group: 3"
+        )
+        it.add_pods(member(kind, "g", "g-2"))
+        await it.until(lambda: len(placed(it)) == 3, seconds=10)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -309,7 +328,6 @@ async def test_who_is_ready_waits_for_the_rest_of_its_group_no_longer_than_is_sa
         assert not placed(it)
 
 
-AS_QUEUE_SORT = (EXAMPLE / "scheduler.yaml").read_text()
 WITHOUT_PRIORITY_SORT = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
