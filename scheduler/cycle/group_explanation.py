@@ -81,6 +81,12 @@ def about(key: GroupKey, group: PodGroup | None) -> dict[str, Any]:
     }
 
 
+def brief(explanation: GroupExplanation) -> dict[str, Any]:
+    """Return of a group's explanation what is told with each of its members: how many there are, and how they fare."""
+    told = ("group", "kind", "minCount", "topologyKey", "result", "message", "fits")
+    return {**{name: explanation[name] for name in told}, "members": len(explanation["members"])}
+
+
 def _member(tried: Pass, member: Member, *, is_placed: bool) -> dict[str, Any]:
     fits = member.assumed is not None
     told: dict[str, Any] = {

@@ -57,8 +57,9 @@ class GroupLog:
         """Return the last attempt at a group; None if there was none or it is long ago."""
         return self._kept.get(key)
 
-    def keys(self) -> list[GroupKey]:
-        return list(self._kept)
+    def called(self, key: str) -> list[GroupKey]:
+        """Return the groups called `namespace/name` of which there is one."""
+        return [group for group in self._kept if group.key == key]
 
     def _drop(self, key: GroupKey) -> None:
         found = self._kept.pop(key, None)

@@ -142,6 +142,13 @@ class Pass:
             return member.status
         return Status.unschedulable(self.waits())
 
+    def rejectors(self, member: Member) -> frozenset[str]:
+        """Return the plugins whose events get a member that is brought back another try."""
+        status = self.status_of(member)
+        if status is not member.status:
+            return frozenset({self.plugin.name})
+        return frozenset({status.plugin} - {""}) or frozenset(member.decision.diagnosis.unschedulable_plugins)
+
     def result(self, room: Status) -> tuple[Status, str]:
         """Return what it means for the group that room is made, or cannot be, and the metric's word for it."""
         if not self.error.is_success:

@@ -90,10 +90,10 @@ class GroupPlacements:
                 return Pass(group, plugin, refusal=Status.unschedulable(NOWHERE), placements=())
             candidates = self._candidates(group, attempts, placements, snapshot)
             tried = await self._first_or_best(group, plugin, attempts, candidates, options)
-            tried.placements = list(candidates.seen.values())
-            return tried
         except PluginError as error:
             return Pass(group, plugin, error=error.status)
+        tried.placements = list(candidates.seen.values())
+        return tried
 
     def _candidates(
         self,
