@@ -92,7 +92,7 @@ def _member(tried: Pass, member: Member, *, is_placed: bool) -> dict[str, Any]:
     told: dict[str, Any] = {
         "pod": member.attempt.queued.pod.key,
         "fits": fits and not member.needs_room,
-        "node": member.assumed.node_name if member.assumed is not None else None,
+        "node": member.expected or (member.assumed.node_name if member.assumed is not None else None),
     }
     status = member.status if is_placed and not fits else tried.status_of(member)
     told["message"] = None if is_placed and fits else status.message
