@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from scheduler.configuration.load import default
+from scheduler.configuration.load import parse as parse_configuration
 from scheduler.whatif.cluster_file import parse
 from scheduler.whatif.group_judging import GroupJudge
 from scheduler.whatif.group_table import show_group
@@ -49,13 +50,13 @@ def members(group: str, count: int, **fields: Any) -> list[dict[str, Any]]:
     return pods
 
 
-def scheduler_of(*objects: dict[str, Any]) -> tuple[OfflineScheduler, Any]:
+def scheduler_of(*objects: dict[str, Any], configuration: Any = None) -> tuple[OfflineScheduler, Any]:
     cluster = parse(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects}).encode(), "test")
-    return OfflineScheduler(cluster, default("p")), cluster
+    return OfflineScheduler(cluster, configuration or default("p")), cluster
 
 
-def judged(key: str, *objects: dict[str, Any]) -> dict[str, Any]:
-    scheduler, _ = scheduler_of(*objects)
+def judged(key: str, *objects: dict[str, Any], configuration: Any = None) -> dict[str, Any]:
+    scheduler, _ = scheduler_of(*objects, configuration=configuration)
     before = scheduler.cache.counts()
     judge = GroupJudge(scheduler)
     (group,) = judge.named(key)
@@ -158,6 +159,29 @@ def test_the_table_of_a_group_fits_a_terminal() -> None:
     lines = out.getvalue().splitlines()
     assert max(map(len, lines[2:])) <= 80
     assert "  and 4 more: --all-nodes names all of them" in lines
+
+
+def test_a_quota_that_refuses_members_is_told_with_its_words() -> None:
+    quota = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": "q", "namespace": "default"},
+        "spec": {"min": {"cpu": "1"}, "max": {"cpu": "1", "memory": "100Gi", "ephemeral-storage": "1Gi"}},
+    }
+    configuration = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: p
+  plugins:
+    multiPoint: {enabled: [{name: CapacityScheduling}]}
+    postFilter: {disabled: [{name: DefaultPreemption}]}
+"""
+    objects = [node("n1", "8", "a"), quota, gang("g", 2), *members("g", 2, cpu="1")]
+    told = judged("default/g", *objects, configuration=parse_configuration(configuration))
+    by_plugin = [(each["pod"], each.get("plugin")) for each in told["members"]]
+    assert by_plugin == [("default/g-0", None), ("default/g-1", "CapacityScheduling")]
+    assert "because ElasticQuota default is more than Max" in told["members"][1]["message"]
 
 
 def test_it_is_told_whose_changes_would_wake_a_group() -> None:
