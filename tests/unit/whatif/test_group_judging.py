@@ -11,6 +11,7 @@ from rich.console import Console
 
 from scheduler.configuration.load import default
 from scheduler.configuration.load import parse as parse_configuration
+from scheduler.configuration.overrides import with_feature_gates
 from scheduler.whatif.cluster_file import parse
 from scheduler.whatif.group_judging import GroupJudge
 from scheduler.whatif.group_table import show_group
@@ -182,6 +183,16 @@ profiles:
     by_plugin = [(each["pod"], each.get("plugin")) for each in told["members"]]
     assert by_plugin == [("default/g-0", None), ("default/g-1", "CapacityScheduling")]
     assert "because ElasticQuota default is more than Max" in told["members"][1]["message"]
+
+
+def test_where_members_make_room_one_by_one_the_others_wait_for_that_and_all_victims_are_told() -> None:
+    configuration = with_feature_gates(default("p"), {"WorkloadAwarePreemption": False})
+    objects = [node("n1", "2", "a"), node("n2", "2", "a"), LOW, gang("g", 2)]
+    told = judged("default/g", *objects, *members("g", 2, cpu="2", priority=9), configuration=configuration)
+    assert (told["result"], told["victims"]) == ("waiting_on_preemption", ["default/low"])
+    waits = "pod group is unschedulable, pod group is waiting for preemption to complete"
+    assert (told["message"], told["members"][0]["message"]) == (waits, waits)
+    assert [each["node"] for each in told["members"]] == ["n1", "n2"]
 
 
 def test_it_is_told_whose_changes_would_wake_a_group() -> None:
