@@ -19,6 +19,7 @@ from scheduler.cycle.event_handlers import ObjectHandler
 from scheduler.cycle.failure import FailureHandler
 from scheduler.cycle.group_binding import GroupRelease
 from scheduler.cycle.group_cycle import PodGroupCycle
+from scheduler.cycle.group_log import GroupLog
 from scheduler.cycle.kubelet_rejections import KubeletRejections
 from scheduler.cycle.pod_cycle import PodCycle
 from scheduler.cycle.pod_handlers import QueueingPodHandler
@@ -203,6 +204,7 @@ class Cycles:
     ) -> None:
         self.sampling = sampling
         self.attempts = AttemptLog()
+        self.group_attempts = GroupLog(parts.clock)
         self.reporter = Reporter(recorders, writer, is_leading=is_leading, newest=parts.pods.get)
         self.failures = FailureHandler(parts, self.reporter)
         self.binding = BindingCycle(parts, self.reporter, self.failures, reader, is_leading=is_leading)
@@ -230,6 +232,7 @@ class Cycles:
             preemptions=self.preemptions,
             random=random,
             release=GroupRelease(writer, self.reporter, tasks.spawn),
+            attempts=self.group_attempts,
         )
         self.scheduler = Scheduler(parts, pods=self.pods, groups=groups, binding=self.binding)
 

@@ -131,6 +131,12 @@ class NoApiServer:
     ) -> Mapping[str, Any]:
         raise AssertionError(f"{method} {path}: there is no API server")
 
+    async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
+        raise AssertionError(f"pod {namespace}/{name}: there is no API server to read it from")
+
+    async def delete_pod(self, pod: PodInfo) -> object:
+        raise AssertionError(f"pod {pod.key}: there is no API server to delete it from")
+
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
         work.close()
 

@@ -12,7 +12,7 @@ from scheduler.app.aside import Aside, at_once
 from scheduler.app.assembly import Cycles, Parts, limited
 from scheduler.app.capabilities import ApiReads, ApiWrites, TasksInBackground
 from scheduler.app.consistency.checker import ConsistencyChecker
-from scheduler.app.gauges import show_queue, show_state
+from scheduler.app.gauges import show_groups, show_queue, show_state
 from scheduler.app.generation import Generation
 from scheduler.app.generations import Generations
 from scheduler.app.in_tree import IN_TREE
@@ -174,6 +174,7 @@ class Daemon:
         self.watches.picture.when_restored(self.consistency.look_soon_and_wake)
         show_state(self.metrics, self.parts, lambda: self.generations.in_force)
         show_queue(self.metrics, self.parts, self.cycles)
+        show_groups(self.metrics, self.parts)
 
     @property
     def configuration(self) -> Configuration:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from scheduler.app.group_standing import waiting_groups
 from scheduler.queue.in_flight import POD_POPPED
 from scheduler.queue.places import Place
 
@@ -29,6 +31,29 @@ def show_state(metrics: Metrics, parts: Parts, in_force: Callable[[], Generation
     refreshes = metrics.refreshes
     refreshes.ages = lambda: in_force().refresh_ages()
     refreshes.nodes_without_data = lambda: in_force().nodes_without_data(parts.cache.snapshot())
+
+
+def show_groups(metrics: Metrics, parts: Parts) -> None:
+    """Show which groups of pods wait, and for how long."""
+    metrics.watch_gauges(
+        "custom_scheduler_pending_podgroups",
+        "Number of groups of pods that wait, by the queue of the pod whose turn comes first.",
+        ("queue",),
+        lambda: _pending_groups(parts),
+    )
+    metrics.watch_gauges(
+        "custom_scheduler_oldest_podgroup_seconds",
+        "For how long the group of pods waits that was to be tried first; 0 if none waits.",
+        (),
+        lambda: [
+            ((), max((parts.clock.monotonic() - since for _, _, since in waiting_groups(parts)), default=0.0))
+        ],
+    )
+
+
+def _pending_groups(parts: Parts) -> list[tuple[tuple[str, ...], float]]:
+    counts = Counter(place for _, place, _ in waiting_groups(parts))
+    return [((place.value,), float(counts[place])) for place in _WAITING]
 
 
 def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:

@@ -67,6 +67,14 @@ class Leader:
         self._connection = connection
         self._way = way
 
+    async def explain_group(self, key: str) -> dict[str, Any] | None:
+        """Return what it says of the groups called `namespace/name`; None if it knows none.
+
+        Raises:
+            NoLeaderError: it does not answer, or not us.
+        """
+        return await self.explain(f"groups/{key}")
+
     async def explain(self, key: str) -> dict[str, Any] | None:
         """Return what `/debug/explain` says of a pod; None if it knows nothing of it.
 

@@ -6,8 +6,10 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from scheduler.app.group_standing import standing, waiting_groups
 from scheduler.clock import rfc3339_micro
 from scheduler.cycle.explanation import explain
+from scheduler.cycle.group_explanation import about, brief, explain_untried
 from scheduler.cycle.hypothetical import judge, unplaced
 from scheduler.cycle.refusal_details import RefusalDetails
 from scheduler.cycle.scheduling import nominated_others
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
     from scheduler.app.daemon import Daemon
     from scheduler.clock import Clock
     from scheduler.cycle.attempt_log import PastAttempt
+    from scheduler.cycle.group_log import PastGroupAttempt
+    from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
     from scheduler.queue.places import Move
     from scheduler.runtime.framework import Framework
 
@@ -32,7 +37,7 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
 
     Returns:
         As JSON values: `pod`, `node` (where it is, or null), `place` in the queue, its `story` there, oldest first,
-        `schedulingGates`, those that it has now, `attempt`: null before the first and after it was forgotten, else `at`,
+        `schedulingGates`, those that it has now, `group`, how the group it waits with fares, null of others, `attempt`: null before the first and after it was forgotten, else `at`,
         `number`, how many `seconds` it took, `chosen`, `nominates` (where room is made for it, or null) and the explanation in
         the shape of `explain --cluster`, whose `details` are as of now, not as of the attempt; and `now`, where a pod of ours
         that is on a node would go if it were on none: an explanation with `node`, null of other pods.
@@ -48,9 +53,57 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
         "node": pod.node_name or None,
         **in_the_queue(daemon.parts, pod, clock),
         "schedulingGates": [gate.name for gate in pod.pod.spec.scheduling_gates],
+        "group": _group(daemon, pod),
         "attempt": attempted and attempt_as_told(daemon.parts, pod, attempted, clock),
         "now": _now(daemon.parts, pod, attempted, clock) if pod.node_name else None,
     }
+
+
+def live_groups(daemon: Daemon, key: str) -> dict[str, Any] | None:
+    """Tell of the groups called `namespace/name`, mostly one; None if the daemon knows none.
+
+    Returns:
+        As JSON values: `groups`, each as `cycle.group_explanation` has the last attempt, with `at` and `seconds`, and as
+        `group_standing.standing` has its place in the queue. Of one that was not tried yet, why its pods are kept back.
+    """
+    parts, attempts = daemon.parts, daemon.cycles.group_attempts
+    known = dict.fromkeys(each for each, _, _ in waiting_groups(parts) if each.key == key)
+    known |= dict.fromkeys(attempts.called(key))
+    found = [_told(parts, each, attempts.last(each)) for each in known]
+    return {"groups": found} if found else None
+
+
+def _told(parts: Parts, key: GroupKey, attempted: PastGroupAttempt | None) -> dict[str, Any]:
+    if attempted is not None:
+        told = {
+            "at": rfc3339_micro(attempted.at),
+            "seconds": round(attempted.seconds, 6),
+            **attempted.explanation,
+        }
+    else:
+        pending = [
+            queued for uid in parts.cache.groups.pending(key) if (queued := parts.queue.get(uid)) is not None
+        ]
+        kept_back = {queued.pod.key: _why(parts, queued) for queued in pending}
+        message = next((why for why in kept_back.values() if why), None)
+        told = explain_untried(key, parts.profiles.pod_group(key), "gated", message, kept_back)
+    return {**told, **standing(parts, key)}
+
+
+def _why(parts: Parts, queued: QueuedPodInfo) -> str:
+    """Return why a pod is kept back; "" of one that is not."""
+    return parts.profiles.run_pre_enqueue(queued.pod).message if queued.is_gated else ""
+
+
+def _group(daemon: Daemon, pod: PodInfo) -> dict[str, Any] | None:
+    parts, key = daemon.parts, daemon.parts.profiles.group_of(pod)
+    if key is None or pod.node_name:
+        return None
+    attempted = daemon.cycles.group_attempts.last(key)
+    if attempted is None:
+        untried = {"result": None, "message": None, "fits": 0, "members": parts.cache.groups.count(key)}
+        return {**about(key, parts.profiles.pod_group(key)), **untried}
+    return brief(attempted.explanation)
 
 
 def attempt_as_told(parts: Parts, pod: PodInfo, attempted: PastAttempt, clock: Clock) -> dict[str, Any]:

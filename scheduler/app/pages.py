@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from scheduler.app.consistency.page import cache_page
-from scheduler.app.live_explain import live_explanation
+from scheduler.app.live_explain import live_explanation, live_groups
 from scheduler.server.access import Access
 from scheduler.server.http_server import application, serving
 from scheduler.server.tls import tls_context
@@ -90,6 +90,7 @@ def pages(
         pods=daemon.parts.pods.values,
         is_leading=daemon.leadership.is_leading,
         explain=lambda key: live_explanation(daemon, key, clock),
+        explain_group=lambda key: live_groups(daemon, key),
         process=Process("custom-scheduler", flags, daemon.metrics.process_began),
         access=access,
         turned_away=daemon.metrics.turned_away,

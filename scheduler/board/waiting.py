@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scheduler.board.subject import Kind
-from scheduler.framework.events import ActionType, EventResource
+from scheduler.framework.event_words import changes_in_words
 from scheduler.queue.places import Place
 from scheduler.whatif.causes import Cause, Causes, causes_in
 
@@ -141,10 +141,8 @@ class Waiting:
         wakes: dict[str, dict[str, dict[str, None]]] = {}
         for profile, plugin in sorted(group.plugins):
             kinds = wakes.setdefault(plugin, {})
-            for each in profiles.events(profile).get(plugin, ()):
-                resource = each.event.resource
-                kind = "anything" if resource is EventResource.WILDCARD else resource.value
-                kinds.setdefault(kind, {}).update(dict.fromkeys(_actions(each.event.action)))
+            for kind, actions in changes_in_words(profiles.events(profile).get(plugin, ())).items():
+                kinds.setdefault(kind, {}).update(dict.fromkeys(actions))
         return {
             plugin: [(kind, list(actions)) for kind, actions in kinds.items()]
             for plugin, kinds in wakes.items()
@@ -194,14 +192,3 @@ def _said(pod: PodInfo) -> str:
 def _gated(pod: PodInfo, plugin: str) -> str:
     gates = ", ".join(gate.name for gate in pod.pod.spec.scheduling_gates)
     return f"kept back by {plugin}: {gates}" if gates else f"kept back by {plugin}"
-
-
-def _actions(action: ActionType) -> list[str]:
-    """Return what happens, in words: `UPDATE_NODE_TAINT` is `taint changed`."""
-    words = {ActionType.ADD: "added", ActionType.DELETE: "deleted", ActionType.UPDATE: "changed"}
-    told = [word for kind, word in words.items() if kind in action]
-    if ActionType.UPDATE not in action:
-        names = [each.name for each in action & ActionType.UPDATE if each.name]
-        changed = [" ".join(name.lower().split("_")[2:]) for name in names]
-        told += [each if each.endswith("eliminated") else f"{each} changed" for each in changed]
-    return told

@@ -22,6 +22,7 @@ from scheduler.cycle.refusal_details import NODES_OF_A_KIND
 from scheduler.errors import ObjectError
 from scheduler.whatif import cluster_file, watch_event
 from scheduler.whatif.cluster_file import STANDARD_INPUT, ClusterFile, ClusterFileError
+from scheduler.whatif.group_judging import GroupJudge
 from scheduler.whatif.judging import is_pending, judge_each, judge_sequence, pods_to_judge
 from scheduler.whatif.offline import OfflineScheduler
 from scheduler.whatif.waking import with_wakes
@@ -51,7 +52,7 @@ class Output(Enum):
 )
 @option(
     "--server",
-    help="Ask a running daemon about --pod instead: its last attempt, and its story in the queue.",
+    help="Ask a running daemon about --pod or --group instead: its last attempt, and its story in the queue.",
     metavar="URL",
 )
 @file_option("--token-file", help="With --server: shown as bearer token.")
@@ -69,6 +70,13 @@ class Output(Enum):
 @option(
     "--pod",
     help="Show this pod only; NAME alone is in the namespace default. Of one on a node: where it would go now.",
+    metavar="NS/NAME",
+)
+@option(
+    "--group",
+    help="Show this group of pods, a PodGroup of any kind: which members fit and which not, per domain of its topology "
+    "constraint, who would be evicted, and where it stands in the queue. Of a --pod that is in a group it is told how the "
+    "group fares.",
     metavar="NS/NAME",
 )
 @option(
@@ -98,6 +106,7 @@ def explain(
     feature_gates: dict[str, bool],
     scheduler_name: str | None,
     pod: str | None,
+    group: str | None,
     sequence: bool,
     event: str | None,
     output: Output,
@@ -107,14 +116,9 @@ def explain(
     if (cluster is None) == (server is None):
         _refuse("either --cluster FILE or --server URL is needed, and not both")
     _check_event(event, cluster)
+    _check_group(group, is_alone=pod is None and not sequence and event is None)
     if server is not None:
-        if pod is None:
-            _refuse("--server needs --pod NS/NAME")
-        from scheduler.cli.explain_live import ask, show_live  # HTTP and TLS take a while to import
-
-        key = pod if "/" in pod else f"default/{pod}"
-        answer = ask(server, key, token_file=token_file, skip_tls_verify=insecure_skip_tls_verify)
-        show_live(answer, as_json=output is Output.JSON, all_nodes=all_nodes)
+        _explain_live(server, pod, group, token_file, insecure_skip_tls_verify, output, all_nodes=all_nodes)
         return
     assert cluster is not None
     if config is not None and scheduler_name is not None:
@@ -143,6 +147,9 @@ def explain(
         _refuse(str(error))
     gc.freeze()
     gc.enable()
+    if group is not None:
+        _show_groups(_judged_groups(scheduler, _key(group)), output, all_nodes=all_nodes)
+        return
     pods = pods_to_judge(scheduler, given.pods)
     if wanted is not None and not sequence:
         pods = [each for each in given.pods if each.key == wanted]
@@ -157,11 +164,69 @@ def explain(
         _write_tables(shown, all_nodes=all_nodes)
 
 
+def _explain_live(
+    server: str,
+    pod: str | None,
+    group: str | None,
+    token_file: Path | None,
+    skip_tls_verify: bool,
+    output: Output,
+    *,
+    all_nodes: bool,
+) -> None:
+    """Show what a daemon says of a pod or a group."""
+    if pod is None and group is None:
+        _refuse("--server needs --pod NS/NAME or --group NS/NAME")
+    from scheduler.cli.explain_live import GROUPS, ask, show_live  # HTTP and TLS take a while to import
+
+    key = _key(pod or group or "")
+    place = key if group is None else f"{GROUPS}/{key}"
+    answer = ask(server, place, token_file=token_file, skip_tls_verify=skip_tls_verify)
+    if group is not None:
+        _show_groups(answer["groups"], output, all_nodes=all_nodes)
+    else:
+        show_live(answer, as_json=output is Output.JSON, all_nodes=all_nodes)
+
+
+def _key(name: str) -> str:
+    return name if "/" in name else f"default/{name}"
+
+
+def _judged_groups(scheduler: OfflineScheduler, key: str) -> list[dict[str, Any]]:
+    """Return what is said of each group of that name; end with a message if there is none."""
+    judge = GroupJudge(scheduler)
+    found = judge.named(key)
+    if not found:
+        kinds = sorted({kind for framework in scheduler.frameworks.values() for kind in framework.groups})
+        _refuse(
+            f"group {key} is not in the file: neither pods of it nor an object"
+            f" ({', '.join(kinds) or 'no profile schedules groups'})"
+        )
+    return [judge.judge(each).explanation for each in found]
+
+
+def _show_groups(explanations: list[dict[str, Any]], output: Output, *, all_nodes: bool) -> None:
+    if output is Output.JSON:
+        _write_json(explanations)
+        return
+    from rich.console import Console
+
+    from scheduler.whatif.group_table import show_group
+
+    for explanation in explanations:
+        show_group(Console(highlight=False), explanation, all_nodes=all_nodes)
+
+
 def _check_event(event: str | None, cluster: str | None) -> None:
     if event is not None and cluster is None:
         _refuse("--event needs a --cluster FILE to happen to")
     if event == cluster == STANDARD_INPUT:
         _refuse("--cluster and --event cannot both be standard input")
+
+
+def _check_group(group: str | None, *, is_alone: bool) -> None:
+    if group is not None and not is_alone:
+        _refuse("--group is shown alone: without --pod, --sequence and --event")
 
 
 def _refuse(message: str) -> NoReturn:
@@ -175,7 +240,7 @@ def _key_of_judged(name: str, cluster: ClusterFile, configuration: Configuration
 
     One that is on a node can be judged `alone`, as if it were not; nothing wakes it, and it has no place in a sequence.
     """
-    key = name if "/" in name else f"default/{name}"
+    key = _key(name)
     pod = next((each for each in cluster.pods if each.key == key), None)
     profiles = [profile.scheduler_name for profile in configuration.settings.profiles]
     if pod is None:

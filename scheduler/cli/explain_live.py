@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS = 10.0
 _OUTSIDE = "outside"
+GROUPS = "groups"
+"""What the path of a group begins with."""
 
 
 class AskingError(SchedulerError):
@@ -29,7 +31,7 @@ def ask(server: str, key: str, *, token_file: Path | None, skip_tls_verify: bool
 
     Args:
         server: URL of the daemon's pages.
-        key: `namespace/name`.
+        key: `namespace/name` of a pod, or `groups/namespace/name`.
         token_file: whose content is shown as bearer token; None shows none.
         skip_tls_verify: take any certificate, as one that the daemon made for itself.
 
@@ -65,6 +67,7 @@ def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None
     from rich.console import Console  # not for JSON, where it would be half of the start
     from rich.text import Text
 
+    from scheduler.whatif.group_table import member_of
     from scheduler.whatif.lines import filled
     from scheduler.whatif.table import show
 
@@ -73,6 +76,8 @@ def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None
     for move in answer["story"]:
         line = f"{move['at']}  {move['from']} -> {move['to']}: {move['why']}"
         console.print(Text(filled(line, console.width, indent=2, hanging=4)), style="dim", soft_wrap=True)
+    if group := answer.get("group"):  # older daemons leave it out
+        console.print(Text(filled(member_of(group), console.width, hanging=2)), soft_wrap=True)
     attempt = answer["attempt"]
     if gates := answer.get(
         "schedulingGates"

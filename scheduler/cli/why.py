@@ -37,6 +37,11 @@ def _lease(text: str) -> Named:
 
 @command()
 @click.argument("pod", required=False, metavar="[POD]")
+@option(
+    "--group",
+    help="Say why this group of pods waits, a PodGroup of any kind; of a POD in a group it is told how its group fares.",
+    metavar="NAME",
+)
 @option("--pending", is_flag=True, help="List all pods that wait, of every scheduler, by cause.")
 @option(
     "--filename",
@@ -104,6 +109,7 @@ def _lease(text: str) -> Named:
 )
 def why(
     pod: str | None,
+    group: str | None,
     pending: bool,
     filenames: tuple[str, ...],
     replicas: int | None,
@@ -126,8 +132,8 @@ def why(
     The daemon that leads is asked for its last attempt. Where none answers, and of pods of other schedulers, it is
     decided here, from what the API server lists now.
     """
-    if sum((pod is not None, pending, bool(filenames))) != 1:
-        raise click.UsageError("one of POD, --pending and -f FILE is needed")
+    if sum((pod is not None, group is not None, pending, bool(filenames))) != 1:
+        raise click.UsageError("one of POD, --group, --pending and -f FILE is needed")
     for flag, is_given, wanted in (
         ("--replicas", replicas is not None, bool(filenames)),
         ("--node", node is not None, pod is not None),
@@ -155,6 +161,12 @@ def why(
         from scheduler.cli.why_files import look_at_files
 
         run_in_loop(look_at_files(look, filenames, replicas))
+    elif group is not None:
+        from scheduler.cli.why_group import look_at_group
+        from scheduler.cli.why_pod import Ask
+
+        ask = None if offline else Ask(lease, server, token_file)
+        run_in_loop(look_at_group(look, group, ask))
     else:
         from scheduler.cli.why_pod import Ask, look_at_pod
 

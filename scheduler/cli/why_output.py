@@ -33,9 +33,9 @@ def show_pod(answer: dict[str, Any], *, node: str | None, as_json: bool, all_nod
             wanted = {node, judged.get("chosen") or _best(judged["nodes"])}
             shown = {name: verdict for name, verdict in judged["nodes"].items() if name in wanted}
             answer = {**answer, when: {**judged, "nodes": shown}}
-        _write_json(answer)
+        write_json(answer)
         return
-    console = _console()
+    console = console_for_people()
     if answer["decidedBy"] is None:
         console.print(Text(f"{answer['pod']} waits for no node: it has ended, or is being deleted."))
     elif node is not None and judged is not None:
@@ -91,9 +91,9 @@ def _show_node(console: Console, attempt: dict[str, Any], node: str) -> None:
 def show_waiting(groups: Sequence[Waiting], *, as_json: bool) -> None:
     """Show pods that wait, by cause."""
     if as_json:
-        _write_json([_plain(group) for group in groups])
+        write_json([_plain(group) for group in groups])
         return
-    console = _console()
+    console = console_for_people()
     if not groups:
         console.print("No pod waits.")
     for group in groups:
@@ -126,9 +126,9 @@ def _plain(group: Waiting) -> dict[str, Any]:
 def show_outcomes(outcomes: Sequence[Outcome], plugins: str, *, as_json: bool, all_nodes: bool) -> None:
     """Show what would come of what is not created yet."""
     if as_json:
-        _write_json([_plain_outcome(outcome) for outcome in outcomes])
+        write_json([_plain_outcome(outcome) for outcome in outcomes])
         return
-    console = _console()
+    console = console_for_people()
     if not outcomes:
         console.print("Nothing in it brings pods.")
         return
@@ -175,10 +175,12 @@ def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _console() -> Console:
+def console_for_people() -> Console:
+    """Return where tables go."""
     return Console(highlight=False)
 
 
-def _write_json(value: Any) -> None:
+def write_json(value: Any) -> None:
+    """Write a value for programs."""
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
     sys.stdout.flush()  # somebody may be watching

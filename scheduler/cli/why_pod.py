@@ -63,7 +63,7 @@ async def look_at_pod(look: Look, name: str, ask: Ask | None, *, node: str | Non
     Raises:
         SchedulerError: the cluster cannot be read, or there is no such pod.
     """
-    token = _token(ask)
+    token = token_of(ask)
     async with look.connect() as (connection, namespace):
         key = name if "/" in name else f"{namespace}/{name}"
         shown: object = None
@@ -89,7 +89,8 @@ async def look_at_pod(look: Look, name: str, ask: Ask | None, *, node: str | Non
             await asyncio.sleep(_ASK_AGAIN_SECONDS if answer["story"] else _DECIDE_AGAIN_SECONDS)
 
 
-def _token(ask: Ask | None) -> str:
+def token_of(ask: Ask | None) -> str:
+    """Return what the daemon is shown; "" for what `app.leader` shows."""
     if ask is None or ask.token_file is None:
         return ""
     try:

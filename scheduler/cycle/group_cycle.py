@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from scheduler.cycle.group_binding import GroupBinding
-from scheduler.cycle.group_pass import UNSCHEDULABLE, WAITING, GroupPasses
+from scheduler.cycle.group_pass import GroupPasses
 from scheduler.cycle.group_placements import GroupPlacements
 from scheduler.cycle.group_search import GroupSearch
 from scheduler.cycle.scheduling import run_now
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from scheduler.cycle.binding import BindingCycle
     from scheduler.cycle.failure import FailureHandler
     from scheduler.cycle.group_binding import GroupRelease
+    from scheduler.cycle.group_log import GroupLog
     from scheduler.cycle.group_pass import Member, Pass
     from scheduler.cycle.pod_cycle import PodCycle
-    from scheduler.cycle.preemption import PreemptionExecutor
+    from scheduler.cycle.preemption import GroupPreemptions
     from scheduler.cycle.shared import Shared
     from scheduler.framework.group_plugins import PodGroupPlugin
     from scheduler.framework.pod_groups import PodGroup
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 logger = logging.getLogger(__name__)
+
+
+_EXPLORED: Final = 32
+"""So many places are tried, the most promising ones, where one wants to know how many members would fit in each."""
 
 
 class PodGroupCycle:
@@ -50,6 +55,7 @@ class PodGroupCycle:
         preemptions: carries out what it takes to make room, once that is known to be enough.
         random: breaks ties between placements.
         release: gives members back whose group cannot be bound.
+        attempts: keeps what was decided.
     """
 
     def __init__(
@@ -59,14 +65,15 @@ class PodGroupCycle:
         pods: PodCycle,
         binding: BindingCycle,
         failures: FailureHandler,
-        preemptions: PreemptionExecutor,
+        preemptions: GroupPreemptions,
         random: Random,
         release: GroupRelease,
+        attempts: GroupLog,
     ) -> None:
         self._freeze, self._cache = shared.freeze, shared.cache
         self._clock, self._observer = shared.clock, shared.observer
         self._pods, self._binding, self._failures = pods, binding, failures
-        self._preemptions, self._release = preemptions, release
+        self._preemptions, self._release, self._attempts = preemptions, release, attempts
         self._turns = Turns(shared.freeze, shared.clock)
         self._passes = GroupPasses(pods, shared.cache, shared.nominator, self._turns.give_way)
         self._other_orders = GroupSearch(self._passes, shared.cache)
@@ -104,8 +111,31 @@ class PodGroupCycle:
         else:
             status, result = self._bring_back(tried, attempts, room)
         plugin.attempted(group, status)
+        self._attempts.note(tried, status, result, seconds=self._clock.monotonic() - began)
         self._observer.group_attempted(profile, result, self._clock.monotonic() - began)
         return assumed
+
+    async def explore(self, members: Sequence[QueuedPodInfo]) -> Pass | Status:
+        """Find out what would become of a group now, and leave everything as it is but for what `preemptions` does.
+
+        Places that need not have been tried are tried as well.
+
+        Returns:
+            A pass over its members, whose `room` tells of the whole group; or what is wrong with its object.
+        """
+        attempts = [attempt for attempt in map(self._pods.begin, members) if attempt is not None]
+        found = self._group_of(attempts)
+        if isinstance(found, Status):
+            return found
+        tried, room = await self._decide(*found, attempts)
+        tried.room = room
+        self._passes.take_back(tried)
+        for seen in (tried.placements or ())[:_EXPLORED]:
+            if seen.fits is None:
+                trial = await self._passes.run(*found, attempts, is_trial=True, within=seen.placement.rows)
+                seen.fits = len(trial.kept)
+                self._passes.take_back(trial)
+        return tried
 
     async def _decide(
         self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt]
@@ -127,6 +157,7 @@ class PodGroupCycle:
         if found is not None:
             return found, None
         if tried.is_enough:  # the whole group fits once all those have left
+            tried.victims = [pod for _, _, victims, _ in held for pod in victims]
             for preemption in held:
                 self._preemptions.start(*preemption)
             return tried, SUCCESS
@@ -145,6 +176,9 @@ class PodGroupCycle:
                 break
         if decisions:
             self._observer.group_searched("found" if found else "not_found", decisions)
+        tried.searched = decisions
+        if found is not None:
+            found.searched, found.placements = decisions, tried.placements
         return found
 
     async def _make_room(self, tried: Pass, attempts: Sequence[Attempt]) -> Status:
@@ -177,6 +211,7 @@ class PodGroupCycle:
             return Status.failed(f'plugin "{asked.name}" failed to make room: {error}', error)
         if isinstance(victims, Status):
             return victims
+        tried.victims = victims
         # Who fitted last fits once the victims have left; until then others are to leave the room alone.
         for member in tried.members:
             member.expected = nodes.get(member.attempt.queued.pod.uid, "")
@@ -211,12 +246,12 @@ class PodGroupCycle:
             room: whether room is being made for them, and why not.
         """
         if not tried.error.is_success:
-            told = f"failed to schedule other pod from a pod group: {tried.error.message}"
+            failed, result = tried.result(room)
             for attempt, member in zip_longest(attempts, tried.members):
                 is_own = member is not None and not (member.status.is_success or member.status.is_rejected)
-                status = member.status if is_own else Status.failed(told)
+                status = member.status if is_own else failed
                 self._failures.handle(attempt, status)
-            return Status.failed(told), "error"
+            return failed, result
         for attempt in attempts[len(tried.members) :]:
             self._failures.handle(
                 attempt,
@@ -224,22 +259,14 @@ class PodGroupCycle:
                 unschedulable_plugins=frozenset(attempt.framework.placing.generators),
             )
         for member in tried.members:
-            if member.assumed is None:
-                self._fail(member, member.status)
-            elif not tried.is_enough:
-                self._fail_fitting(member, tried.waits(), member.expected, tried.plugin)
-            elif member.needs_room:
-                self._fail(member, member.status)
+            status = tried.status_of(member)
+            if status is member.status:
+                self._fail(member, status)
             else:
-                reason = f"{UNSCHEDULABLE}, {WAITING}"
-                self._fail_fitting(member, reason, member.assumed.node_name, tried.plugin)
-        reasons = [tried.refusal.message]
-        if tried.is_enough:
-            reasons.append(WAITING)
-        if room.message:
-            reasons.append(room.message)
-        result = "waiting_on_preemption" if room.is_success else "unschedulable"
-        return Status.unschedulable(*reasons), result
+                assert member.assumed is not None
+                node = member.assumed.node_name if tried.is_enough else member.expected
+                self._fail_fitting(member, status, node, tried.plugin)
+        return tried.result(room)
 
     def _fail(self, member: Member, status: Status) -> None:
         """Bring a member back that found no place."""
@@ -253,12 +280,12 @@ class PodGroupCycle:
         )
 
     def _fail_fitting(
-        self, member: Member, reason: str, nominated_node_name: str, plugin: PodGroupPlugin
+        self, member: Member, status: Status, nominated_node_name: str, plugin: PodGroupPlugin
     ) -> None:
         """Bring a member back that waits for the others of its group."""
         self._failures.handle(
             member.attempt,
-            Status.unschedulable(reason),
+            status,
             nominated_node_name=nominated_node_name,
             unschedulable_plugins=frozenset({plugin.name}),
         )

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
     from scheduler.cycle.pod_cycle import PodCycle
     from scheduler.framework.group_plugins import PodGroupPlugin
+    from scheduler.framework.placements import Placement
     from scheduler.framework.pod_groups import PodGroup
+    from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot
     from scheduler.state.cache import Cache
     from scheduler.state.nominator import Nominator
@@ -60,6 +62,23 @@ class Member:
 
 
 @dataclass(slots=True)
+class SeenPlacement:
+    """What was found out about one of the places where a group may go.
+
+    Attributes:
+        placement: which.
+        room: so many members it could hold at most, going by the least that any of them asks for.
+        total: what it scores, or would if it held all members; None if that is not known.
+        fits: how many members found a node there; None if that was not tried.
+    """
+
+    placement: Placement
+    room: int
+    total: int | None = None
+    fits: int | None = None
+
+
+@dataclass(slots=True)
 class Pass:
     """What a pass came to.
 
@@ -71,6 +90,10 @@ class Pass:
         refusal: why the group as a whole is not placed, if it is not.
         is_taken_back: whether the cluster is as it was before.
         places: the nodes within which the members may go together, most promising first; None for all nodes.
+        placements: what is known of all such places, in the order in which they are worth a try; None without a choice.
+        searched: how many decisions it took to look for other orders.
+        victims: who has to leave so that the group fits.
+        room: of one that was explored: what was done to make room; None if all that is needed is there.
     """
 
     group: PodGroup
@@ -80,6 +103,10 @@ class Pass:
     refusal: Status = _UNSCHEDULABLE
     is_taken_back: bool = False
     places: Sequence[Rows | None] = (None,)
+    placements: Sequence[SeenPlacement] | None = None
+    searched: int = 0
+    victims: Sequence[PodInfo] = ()
+    room: Status | None = None
 
     @property
     def kept(self) -> list[Member]:
@@ -105,7 +132,34 @@ class Pass:
 
     def waits(self) -> str:
         """Return why a member that fits is not placed."""
+        if self.is_enough:
+            return f"{UNSCHEDULABLE}, {WAITING}"
         return f"{UNSCHEDULABLE}, {self.plugin.waiting}, {_ASKED_TO_WAIT}"
+
+    def status_of(self, member: Member) -> Status:
+        """Return what a member is told if the group is not placed."""
+        if member.assumed is None or (self.is_enough and member.needs_room):
+            return member.status
+        return Status.unschedulable(self.waits())
+
+    def rejectors(self, member: Member) -> frozenset[str]:
+        """Return the plugins whose events get a member that is brought back another try."""
+        status = self.status_of(member)
+        if status is not member.status:
+            return frozenset({self.plugin.name})
+        return frozenset({status.plugin} - {""}) or frozenset(member.decision.diagnosis.unschedulable_plugins)
+
+    def result(self, room: Status) -> tuple[Status, str]:
+        """Return what it means for the group that room is made, or cannot be, and the metric's word for it."""
+        if not self.error.is_success:
+            told = f"failed to schedule other pod from a pod group: {self.error.message}"
+            return Status.failed(told), "error"
+        reasons = [self.refusal.message]
+        if self.is_enough:
+            reasons.append(WAITING)
+        if room.message:
+            reasons.append(room.message)
+        return Status.unschedulable(*reasons), "waiting_on_preemption" if room.is_success else "unschedulable"
 
 
 class GroupPasses:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from scheduler.cycle.group_pass import UNSCHEDULABLE, Pass
+from scheduler.cycle.group_pass import UNSCHEDULABLE, Pass, SeenPlacement
 from scheduler.framework.status import Status
 from scheduler.objects.resource_names import PODS
 from scheduler.runtime.calls import PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from random import Random
 
     from scheduler.cycle.attempt import Attempt
@@ -42,11 +42,20 @@ class _Candidates:
         worth_a_try: those whose free room might hold enough members.
         others: those whose room does not.
         totals: of the first ones, if they held all members; None if that cannot be told.
+        seen: what is known of each, in that order.
     """
 
     worth_a_try: list[Placement]
     others: list[Placement]
     totals: list[int] | None = field(default=None)
+    seen: dict[Placement, SeenPlacement] = field(default_factory=dict)
+
+    def note(self, rooms: Mapping[int, int]) -> _Candidates:
+        """Take down the room of each, by its id, and what it is expected to score."""
+        self.seen = {each: SeenPlacement(each, rooms[id(each)]) for each in (*self.worth_a_try, *self.others)}
+        for each, total in zip(self.worth_a_try, self.totals or (), strict=False):
+            self.seen[each].total = total
+        return self
 
 
 class GroupPlacements:
@@ -78,11 +87,13 @@ class GroupPlacements:
             if placements is None:
                 return await self._passes.run(group, plugin, attempts, **options)
             if not placements:
-                return Pass(group, plugin, refusal=Status.unschedulable(NOWHERE))
+                return Pass(group, plugin, refusal=Status.unschedulable(NOWHERE), placements=())
             candidates = self._candidates(group, attempts, placements, snapshot)
-            return await self._first_or_best(group, plugin, attempts, candidates, options)
+            tried = await self._first_or_best(group, plugin, attempts, candidates, options)
         except PluginError as error:
             return Pass(group, plugin, error=error.status)
+        tried.placements = list(candidates.seen.values())
+        return tried
 
     def _candidates(
         self,
@@ -104,11 +115,12 @@ class GroupPlacements:
         totals = attempts[0].framework.placing.foresee(group, worth, members, snapshot) if worth else None
         if totals is None:
             worth.sort(key=lambda each: -min(rooms[id(each)], len(members)))
-            return _Candidates(worth, others)
+            return _Candidates(worth, others).note(rooms)
         by_total = sorted(
             range(len(worth)), key=lambda place: (-(rooms[id(worth[place])] >= len(members)), -totals[place])
         )
-        return _Candidates([worth[at] for at in by_total], others, [totals[at] for at in by_total])
+        best_first = [worth[at] for at in by_total]
+        return _Candidates(best_first, others, [totals[at] for at in by_total]).note(rooms)
 
     async def _first_or_best(
         self,
@@ -128,6 +140,7 @@ class GroupPlacements:
             makes_room = asks_for_room and first is None
             within = {**options, "within": placement.rows, "makes_room": makes_room}
             tried = await self._passes.run(group, plugin, attempts, **within)
+            candidates.seen[placement].fits = len(tried.kept)
             if not tried.error.is_success:
                 return tried
             if tried.is_enough and not tried.needs_room:
@@ -137,7 +150,7 @@ class GroupPlacements:
             self._passes.take_back(tried)
             first = first or tried
         if enough:
-            return await self._best(group, plugin, attempts, enough, options)
+            return await self._best(group, plugin, attempts, enough, candidates.seen, options)
         assert first is not None
         first.refusal = Status.unschedulable(
             f"0/{count} placements are available, first placement status: {UNSCHEDULABLE}"
@@ -151,11 +164,14 @@ class GroupPlacements:
         plugin: PodGroupPlugin,
         attempts: Sequence[Attempt],
         enough: Sequence[tuple[Placement, Sequence[PodInfo]]],
+        seen: Mapping[Placement, SeenPlacement],
         options: dict[str, Any],
     ) -> Pass:
         totals: Sequence[int] = [0]
         if len(enough) > 1:
             totals = attempts[0].framework.placing.totals(group, enough, self._cache.snapshot())
+            for (each, _), total in zip(enough, totals, strict=True):
+                seen[each].total = total
         best = max(totals)
         rows = self._random.choice(
             [each.rows for (each, _), total in zip(enough, totals, strict=True) if total == best]

@@ -20,6 +20,7 @@ from scheduler.queue.places import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import Any
 
     from scheduler.cycle.binding import BindingCycle
@@ -299,6 +300,42 @@ class NoPreemptions:
 
     def is_for_group(self, uid: str) -> bool:
         return False
+
+
+class GroupPreemptions(Protocol):
+    """What the cycle of groups does for those that need room; fulfilled by `PreemptionExecutor`."""
+
+    def held(self) -> AbstractContextManager[list[Preemption]]: ...
+
+    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None: ...
+
+    def start_for_group(
+        self, group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str
+    ) -> None: ...
+
+
+class NotedPreemptions(NoPreemptions):
+    """Fulfils `GroupPreemptions` where no decision is carried out: what plugins begin meanwhile is noted."""
+
+    def __init__(self) -> None:
+        self._held: list[Preemption] | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[list[Preemption]]:
+        held = self._held = []
+        try:
+            yield held
+        finally:
+            self._held = None
+
+    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+        if self._held is not None:
+            self._held.append((preemptor, node_name, victims, plugin))
+
+    def start_for_group(
+        self, group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str
+    ) -> None:
+        return
 
 
 class ExtenderReview:

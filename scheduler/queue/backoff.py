@@ -64,6 +64,10 @@ class BackoffQueue:
             return -inf
         return _window(queued.timestamp + self.duration(queued))
 
+    def leaves_at(self, queued: QueuedPodInfo) -> float:
+        """Return when `finished` has a pod at the latest."""
+        return self.ends_in(queued) + WINDOW_SECONDS
+
     def is_backing_off(self, queued: QueuedPodInfo, now: float) -> bool:
         """Say whether a pod has to wait; it has until the window is over in which its backoff ends."""
         return self.ends_in(queued) >= _window(now)

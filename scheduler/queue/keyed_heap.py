@@ -59,6 +59,11 @@ class KeyedHeap:
         del self._entries[first[1]]
         return first[1]
 
+    def turn_of(self, uid: str) -> int | None:
+        """Return how many come before a pod; None if it is not there."""
+        entry = self._entries.get(uid)
+        return None if entry is None else sum(each < entry for each in self._entries.values())
+
     def __len__(self) -> int:
         return len(self._entries)
 

@@ -44,6 +44,15 @@ class QueueView:
         """Return a pod of the queue, in flight or not."""
         return self._contents.pods.get(uid)
 
+    def turn_of(self, uid: str) -> int | None:
+        """Return how many pods of activeQ are tried before this one; None for a pod that is elsewhere."""
+        return self._contents.active.turn_of(uid)
+
+    def backoff_left(self, uid: str, now: float) -> float | None:
+        """Return how many seconds a pod of backoffQ still waits there; None for a pod that is elsewhere."""
+        backoff = self._contents.backoff
+        return max(0.0, backoff.leaves_at(self._contents.pods[uid]) - now) if uid in backoff else None
+
     def holds(self, uid: str) -> bool:
         """Say whether a pod is whole where `place_of` says it is; false is a mistake of ours."""
         return self._contents.holds(uid)

@@ -61,6 +61,7 @@ def application(
     pods: Callable[[], Iterable[PodInfo]] | None = None,
     is_leading: Callable[[], bool] = lambda: True,
     explain: Callable[[str], Mapping[str, Any] | None] | None = None,
+    explain_group: Callable[[str], Mapping[str, Any] | None] | None = None,
     process: Process | None = None,
     access: Guard | None = None,
     more: Sequence[Page] = (),
@@ -78,6 +79,7 @@ def application(
         pods: what /metrics/resources shows; None is no such page.
         is_leading: whether /metrics/resources shows anything: several schedulers would all show the same.
         explain: tells of a pod by `namespace/name`, None if it is unknown; None is no such page.
+        explain_group: the same of a group.
         process: what /statusz and /flagz tell of; None is no such pages.
         access: who may see what; None is everybody everything.
         more: further pages.
@@ -97,7 +99,9 @@ def application(
     if pods is not None:
         pages.append(Page("/metrics/resources", _pod_resources(pods, is_leading)))
     if explain is not None:
-        pages.append(Page("/debug/explain/{namespace}/{name}", _explanation(explain)))
+        pages.append(Page("/debug/explain/{namespace}/{name}", _explanation(explain, "pod")))
+    if explain_group is not None:
+        pages.append(Page("/debug/explain/groups/{namespace}/{name}", _explanation(explain_group, "group")))
     pages += more
     if process is not None:
         pages += zpages(process, pages)
@@ -201,12 +205,12 @@ def _metrics(metrics: Metrics) -> Handler:
     return answer
 
 
-def _explanation(explain: Callable[[str], Mapping[str, Any] | None]) -> Handler:
+def _explanation(explain: Callable[[str], Mapping[str, Any] | None], what: str) -> Handler:
     async def answer(request: Request) -> Answer:
         key = f"{request.parts['namespace']}/{request.parts['name']}"
         told = explain(key)
         if told is None:
-            return Answer(f"pod {key} is unknown here, or was placed long ago\n".encode(), 404)
+            return Answer(f"{what} {key} is unknown here, or was placed long ago\n".encode(), 404)
         return Answer(msgspec.json.encode(told) + b"\n", content_type=JSON)
 
     return answer

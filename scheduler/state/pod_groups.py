@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
@@ -40,6 +40,12 @@ class PodGroups:
         """Return the uids of a group's pods in the queue, in the order they came."""
         members = self._groups.get(key)
         return () if members is None else members.pending.keys()
+
+    def all_pending(self) -> Iterator[tuple[GroupKey, Collection[str]]]:
+        """Yield each group that has pods in the queue, with their uids."""
+        for key, members in self._groups.items():
+            if members.pending:
+                yield key, members.pending.keys()
 
     def placed(self, key: GroupKey) -> Collection[PodInfo]:
         members = self._groups.get(key)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.cycle.explanation import explain_gated
+from scheduler.cycle.explanation import explain, explain_gated
+from scheduler.cycle.group_explanation import brief
 from scheduler.cycle.hypothetical import judge, unplaced
 from scheduler.cycle.refusal_details import RefusalDetails
 from scheduler.cycle.scheduling import nominated_others
+from scheduler.whatif.group_judging import GroupJudge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
+    from scheduler.whatif.group_judging import JudgedGroup
     from scheduler.whatif.offline import OfflineScheduler
 
 
@@ -45,34 +50,68 @@ class Judged(NamedTuple):
     diagnosis: Diagnosis | None
 
 
+class _Groups:
+    """The groups of the pods that are judged; each is judged once.
+
+    Args:
+        places: whether the members of a group that fits are on their nodes for those after it.
+    """
+
+    def __init__(self, scheduler: OfflineScheduler, *, places: bool) -> None:
+        self._scheduler = scheduler
+        self._judge: GroupJudge | None = None
+        self._places = places
+        self._judged: dict[GroupKey, JudgedGroup] = {}
+
+    def of(self, pod: PodInfo) -> JudgedGroup | None:
+        """Return what is said of a pod's group; None of one that is on a node, or is scheduled by itself."""
+        key = None if pod.node_name else self._scheduler.parts.profiles.group_of(pod)
+        if key is None:
+            return None
+        if key not in self._judged:
+            self._judge = self._judge or GroupJudge(self._scheduler)
+            judged = self._judged[key] = self._judge.judge(key)
+            if self._places and judged.tried is not None and judged.status.is_success:
+                for member in judged.tried.kept:
+                    assert member.assumed is not None
+                    place(self._scheduler, member.decision, member.assumed.node_name)
+        return self._judged[key]
+
+
 def judge_each(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Judged]:
     """Judge every pod against the cluster as it is; nothing changes in between.
 
     One that is on a node is judged as if it were not, and what is said of it has `node`, where it is.
     """
+    groups = _Groups(scheduler, places=False)
     for pod in pods:
-        yield _judge(scheduler, pod)[0]
+        yield _judge(scheduler, pod, groups)[0]
 
 
 def judge_sequence(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Judged]:
     """Judge pods by priority, then in the order given; each one that fits is on its node for those after it.
 
     Ties go to the smallest node name. What is said of a pod that fits has `chosen`. One that a Reserve plugin refuses at
-    the end takes no room.
+    the end takes no room. The members of a group are placed together, when it is the turn of the first of them.
     """
+    groups = _Groups(scheduler, places=True)
     for pod in sorted(pods, key=lambda pod: -pod.priority):
-        judged, decision = _judge(scheduler, pod)
+        judged, decision = _judge(scheduler, pod, groups)
         if decision is not None and decision.scores is not None:
             reserved = _place(scheduler, decision, judged.explanation)
             judged = judged._replace(status=reserved, diagnosis=None)
         yield judged
 
 
-def _judge(scheduler: OfflineScheduler, pod: PodInfo) -> tuple[Judged, Decision | None]:
+def _judge(scheduler: OfflineScheduler, pod: PodInfo, groups: _Groups) -> tuple[Judged, Decision | None]:
     framework = scheduler.frameworks[pod.scheduler_name]
     gate = framework.run_pre_enqueue(pod)
+    group = groups.of(pod)
     if not gate.is_success:
-        return Judged(pod, explain_gated(pod, gate), gate, None), None
+        explanation = explain_gated(pod, gate)
+        if group is not None:
+            explanation["group"] = brief(group.explanation)
+        return Judged(pod, explanation, gate, None), None
     snapshot, node_name = scheduler.cache.snapshot(), pod.node_name
     if node_name:
         pod, snapshot = unplaced(pod, snapshot)
@@ -83,10 +122,36 @@ def _judge(scheduler: OfflineScheduler, pod: PodInfo) -> tuple[Judged, Decision 
         budget=scheduler.parts.budget,
     )
     nominated = nominated_others(scheduler.nominator, pod, snapshot)
+    if group is not None:
+        judged = _as_member(pod, group)
+        before = snapshot.overlay(add=group.before(pod.uid, snapshot))
+        details.add_to(judged.explanation, pod, before, nominated)
+        return judged, None
     decision, explanation = judge(framework, pod, snapshot, nominated=nominated, details=details)
     if node_name:
         explanation["node"] = node_name
     return Judged(pod, explanation, decision.status, decision.diagnosis), decision
+
+
+def _as_member(pod: PodInfo, group: JudgedGroup) -> Judged:
+    """Tell of a member what became of it when its group was tried."""
+    member, told = group.member(pod.uid), brief(group.explanation)
+    if member is None or group.tried is None:  # the group could not be tried, or not as far as this one
+        status = group.status if group.tried is None else group.tried.refusal
+        result = "unschedulable" if status.is_rejected else "error"
+        return Judged(pod, {**explain_gated(pod, status), "result": result, "group": told}, status, None)
+    explanation = explain(member.decision, member.snapshot.names)
+    status = member.status if group.status.is_success else group.tried.status_of(member)
+    explanation["result"] = (
+        "schedulable" if status.is_success else "unschedulable" if status.is_rejected else "error"
+    )
+    explanation["message"] = None if status.is_success else status.message
+    if member.assumed is not None and status.is_success:
+        explanation["chosen"] = member.assumed.node_name
+    explanation["group"] = told
+    if status is member.status:
+        return Judged(pod, explanation, status, member.decision.diagnosis)
+    return Judged(pod, explanation, replace(status, plugin=group.tried.plugin.name), None)
 
 
 def _place(scheduler: OfflineScheduler, decision: Decision, explanation: Explanation) -> Status:

@@ -14,9 +14,11 @@ from scheduler.clock import SystemClock
 from scheduler.cycle.event_handlers import NodeHandler
 from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.pod_handlers import QueueingPodHandler
+from scheduler.cycle.preemption import NotedPreemptions
 from scheduler.cycle.refusal_details import NODES_OF_A_KIND
 from scheduler.cycle.reporting import Reporter
 from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
+from scheduler.framework.preemption import Preemptions
 from scheduler.whatif.typed_items import NODES, PODS, decoded_object
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class OfflineScheduler:
         queue: the pending pods of these profiles.
         parts: all of it.
         nominator: the pods that are expected somewhere.
+        preemptions: that would be begun.
         needs: what the plugins read beyond the usual.
         nodes_of_a_kind: about how many nodes that were refused alike details are told.
 
@@ -66,10 +69,13 @@ class OfflineScheduler:
         self.parts.budget.seconds = configuration.settings.attempt_budget.seconds
         if stops_plugins:
             self.parts.budget.take_clock()
-        api_server = NoApiServer()
+        api_server, self.preemptions = NoApiServer(), NotedPreemptions()
         self.frameworks = self.parts.build_frameworks(
             configuration,
-            lambda _profile: dict.fromkeys((ApiGet, ApiWrite, Background, PodBinder, PodEvents), api_server),
+            lambda _profile: {
+                **dict.fromkeys((ApiGet, ApiWrite, Background, PodBinder, PodEvents), api_server),
+                Preemptions: self.preemptions,
+            },
         )
         self.parts.profiles.swap(self.frameworks)
         self.cache, self.nominator, self.queue = self.parts.cache, self.parts.nominator, self.parts.queue

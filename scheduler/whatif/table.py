@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from scheduler.whatif.group_table import member_of
 from scheduler.whatif.lines import filled, some
 from scheduler.whatif.ranking_table import ranking
 from scheduler.whatif.refusals import detailed, refusals
@@ -41,6 +42,8 @@ def show(console: Console, explanation: Explanation, *, all_nodes: bool, drawn: 
         _print(console, [filled(where, width, hanging=2)])
     # In one line for whoever searches it; a terminal would break it within words.
     console.print(_verdict(explanation, len(feasible)), soft_wrap=not console.is_terminal)
+    if "group" in explanation:
+        _print(console, [filled(member_of(explanation["group"]), width, hanging=2)])
     if "wakes" in explanation:
         console.print("The event wakes it." if explanation["wakes"] else "It sleeps on after the event.")
     if explanation["message"]:
@@ -85,6 +88,8 @@ def _verdict(explanation: Explanation, feasible: int) -> Text:
 
 def _goes(explanation: Explanation, *, drawn: bool) -> str:
     """Say where a pod goes, and whether by chance."""
+    if "group" in explanation and explanation["result"] != "schedulable":
+        return ""  # a node would do, and the others of its group are waited for
     chosen, best = explanation.get("chosen"), explanation.get("best", [])
     if chosen is None and len(best) > 1:
         return (

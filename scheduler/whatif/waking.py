@@ -85,7 +85,14 @@ def _woken_by(scheduler: OfflineScheduler, event: WatchEvent) -> frozenset[str]:
     queue = scheduler.queue
     waiting = [each.pod.uid for each in queue.pods() if queue.place_of(each.pod.uid) in _WAITING]
     _let_happen(scheduler, event)
-    return frozenset(uid for uid in waiting if queue.place_of(uid) in _RETRIED)
+    woken = {uid for uid in waiting if queue.place_of(uid) in _RETRIED}
+    groups = scheduler.parts.cache.groups
+    keys = {scheduler.parts.profiles.group_of(each.pod) for each in queue.pods() if each.pod.uid in woken}
+    for key in keys:  # who is tried first takes the others of its group along
+        if key is None:
+            continue
+        woken |= {uid for uid in groups.pending(key) if queue.place_of(uid) is not Place.GATED}
+    return frozenset(woken)
 
 
 def _let_happen(scheduler: OfflineScheduler, event: WatchEvent) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from scheduler.app.live_explain import live_explanation, live_groups
+from scheduler.queue.places import Place
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
 from tests.virtually import virtually
@@ -227,3 +229,48 @@ async def test_room_that_was_made_for_a_gang_is_kept_for_it(tmp_path: Path) -> N
         assert it.node_of("thief") == ""
         await it.until(lambda: {"g-0", "g-1"} <= placed(it), seconds=90)
         assert "thief" not in placed(it)
+
+
+@virtually
+async def test_a_daemon_tells_of_a_group_what_its_last_attempt_came_to_and_where_it_waits(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        it.add_nodes(*racks(a="2", b="1"))
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 3))
+        it.add_pods(*members("g", 2))
+        await it.until(lambda: daemon.parts.queue.count(Place.GATED) == 2)
+        (gated,) = live_groups(daemon, "default/g")["groups"]  # type: ignore[index]
+        assert (gated["result"], gated["place"], gated["placed"]) == ("gated", "gated", 0)
+        assert gated["message"] == "waiting for minCount pods from a gang to appear in scheduling queue"
+
+        it.add_pods(member("g", "g-2"))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        (found,) = live_groups(daemon, "default/g")["groups"]  # type: ignore[index]
+        assert (found["result"], found["fits"], found["message"]) == (
+            "unschedulable",
+            2,
+            condition(it, "g")[2],
+        )
+        assert {each["pod"]: each["message"] for each in found["members"]} == {
+            f"default/g-{number}": told(it, f"g-{number}") for number in range(3)
+        }
+        assert [(each["name"], each["room"]) for each in found["placements"]] == [("a", 2), ("b", 1)]
+        assert (found["place"], found["waitingGroups"]) == ("unschedulable", 1)
+        assert "Node" in found["wakes"]["NodeResourcesFit"]
+        pod = live_explanation(daemon, "default/g-0", daemon.parts.clock)
+        assert pod is not None
+        assert (pod["group"]["result"], pod["group"]["fits"], pod["group"]["members"]) == (
+            "unschedulable",
+            2,
+            3,
+        )
+        text = daemon.metrics.text("")[0].decode()
+        assert 'custom_scheduler_pending_podgroups{queue="unschedulable"} 1.0' in text
+        assert live_groups(daemon, "default/nobody") is None
+
+        it.add_nodes(*racks(c="3"))
+        await it.until(lambda: len(placed(it)) == 3)
+        (found,) = live_groups(daemon, "default/g")["groups"]  # type: ignore[index]
+        assert (found["result"], found["place"], found["placed"]) == ("schedulable", None, 3)
+        assert [each["name"] for each in found["placements"] if each["chosen"]] == ["c"]

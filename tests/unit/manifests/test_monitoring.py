@@ -21,7 +21,7 @@ MONITORING = MANIFESTS / "monitoring"
 METRIC = re.compile(
     r"\b((?:custom_)?scheduler_\w+|rest_client_\w+|workqueue_\w+|process_\w+|leader_election_\w+)"
 )
-OF_THE_DAEMON = re.compile(r'"((?:scheduler|leader_election)_\w+)"')
+OF_THE_DAEMON = re.compile(r'"((?:(?:custom_)?scheduler|leader_election)_\w+)"')
 GROUPS = one(rendered(MONITORING), "PrometheusRule")["spec"] if (MONITORING / "alerts.yaml").exists() else {}
 ALERTS = {rule["alert"]: rule for group in GROUPS["groups"] for rule in group["rules"]}
 

@@ -1,0 +1,93 @@
+"""Where a group stands in the queue, and what would wake it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from scheduler.framework.event_words import changes_in_words
+from scheduler.queue.places import Place
+from scheduler.state.pod_states import PodState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scheduler.app.assembly import Parts
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod_group import GroupKey
+
+_NEXT = (Place.IN_FLIGHT, Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
+"""All of a group are tried with the first of them whose turn comes."""
+
+
+def standing(parts: Parts, key: GroupKey) -> dict[str, Any]:
+    """Tell of a group's pods in the queue.
+
+    Returns:
+        As JSON values: `place`, that of the pod whose turn comes first, null if none waits; `places`, how many are in each;
+        `before`, how many pods are tried before the group, and null where it has no turn; `backoffSeconds` that are left;
+        `waitingSeconds` since it was to be tried first; `waitingGroups`, how many groups wait, with it; `placed`, how many of
+        its pods are on nodes; `wakes`, as of `wakes`.
+    """
+    queue, now = parts.queue, parts.clock.monotonic()
+    members = _members(parts, parts.cache.groups.pending(key))
+    places = Counter(queue.place_of(each.pod.uid) for each in members)
+    place = next((each for each in _NEXT if places[each]), None)
+    turns = [turn for each in members if (turn := queue.turn_of(each.pod.uid)) is not None]
+    backoffs = [left for each in members if (left := queue.backoff_left(each.pod.uid, now)) is not None]
+    return {
+        "place": None if place is None else place.value,
+        "places": {each.value: places[each] for each in _NEXT if places[each]},
+        "before": min(turns, default=None),
+        "backoffSeconds": round(min(backoffs), 3) if backoffs and place is Place.BACKOFF else None,
+        "waitingSeconds": round(now - _since(members), 3) if members else None,
+        "waitingGroups": sum(1 for _ in waiting_groups(parts)),
+        "placed": len({pod.uid for pod in parts.cache.groups.placed(key)}),
+        "wakes": wakes(
+            parts,
+            {
+                (each.pod.scheduler_name, plugin)
+                for each in members
+                for plugin in each.unschedulable_plugins | frozenset({each.gating_plugin} - {""})
+            },
+        ),
+    }
+
+
+def waiting_groups(parts: Parts) -> Iterable[tuple[GroupKey, Place, float]]:
+    """Yield each group that waits, where in the queue, and since when: seconds of the monotonic clock."""
+    for key, uids in parts.cache.groups.all_pending():
+        members = _members(parts, uids)
+        if not members or parts.profiles.group_of(members[0].pod) is None:
+            continue
+        places = {parts.queue.place_of(each.pod.uid) for each in members}
+        yield key, next(each for each in _NEXT if each in places), _since(members)
+
+
+def _members(parts: Parts, uids: Iterable[str]) -> list[QueuedPodInfo]:
+    """Return those in the queue whose node is still to be found."""
+    return [
+        queued
+        for uid in uids
+        if (queued := parts.queue.get(uid)) is not None and parts.cache.state_of(uid) is PodState.OUTSIDE
+    ]
+
+
+def _since(members: Iterable[QueuedPodInfo]) -> float:
+    return min(
+        each.timestamp if each.initial_attempt_timestamp is None else each.initial_attempt_timestamp
+        for each in members
+    )
+
+
+def wakes(parts: Parts, rejectors: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
+    """Return plugin -> kind of object -> the changes that it is asked about whether they help.
+
+    Args:
+        parts: of the scheduler.
+        rejectors: profiles and plugins.
+    """
+    return {
+        plugin: changes_in_words(parts.profiles.events(profile).get(plugin, ()))
+        for profile, plugin in sorted(rejectors)
+    }

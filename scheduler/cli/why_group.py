@@ -1,0 +1,91 @@
+"""Why a group of pods waits: what the daemon that leads says, or what is decided here."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.text import Text
+
+from scheduler.app.leader import NoLeaderError, at_url, leader
+from scheduler.cli.why_output import console_for_people, write_json
+from scheduler.cli.why_pod import token_of
+from scheduler.client.resources import PODS
+from scheduler.errors import SchedulerError
+from scheduler.objects.decode import decode_pod
+from scheduler.whatif.group_judging import GroupJudge
+from scheduler.whatif.group_table import show_group
+from scheduler.whatif.judging import is_pending
+from scheduler.whatif.live_cluster import read_objects
+
+if TYPE_CHECKING:
+    from scheduler.cli.why_look import Look
+    from scheduler.cli.why_pod import Ask
+    from scheduler.client.connection import ApiConnection
+
+
+class NoSuchGroupError(SchedulerError):
+    """No pod of a group of that name waits."""
+
+
+async def look_at_group(look: Look, name: str, ask: Ask | None) -> None:
+    """Show why a group waits.
+
+    Args:
+        look: where.
+        name: the group's, or `namespace/name`.
+        ask: the daemon; None asks none.
+
+    Raises:
+        SchedulerError: the cluster cannot be read, or no pod of such a group waits.
+    """
+    token = token_of(ask)
+    async with look.connect() as (connection, namespace):
+        key = name if "/" in name else f"{namespace}/{name}"
+        found, who = await _asked(connection, ask, token, key)
+        if found is None:
+            found, who = await _decided(look, connection, key), None
+    if look.as_json:
+        write_json({"decidedBy": who or look.plugins, "groups": found})
+        return
+    console = console_for_people()
+    told = f"As {who} tells it:" if who else f"Decided here and now, with {look.plugins}:"
+    console.print(Text(told, style="italic"))
+    for explanation in found:
+        show_group(console, explanation, all_nodes=look.all_nodes)
+
+
+async def _asked(
+    connection: ApiConnection, ask: Ask | None, token: str, key: str
+) -> tuple[list[dict[str, Any]] | None, str | None]:
+    """Return what the daemon that leads now says of a group, and its name; None of both if it says nothing."""
+    if ask is None:
+        return None, None
+    reached = at_url(ask.server, token) if ask.server is not None else leader(connection, ask.lease, token)
+    try:
+        async with reached as daemon:
+            answer = await daemon.explain_group(key)
+            return (None, None) if answer is None else (answer["groups"], daemon.name)
+    except NoLeaderError as error:
+        click.echo(f"no daemon tells: {error}", err=True)
+        return None, None
+
+
+async def _decided(look: Look, connection: ApiConnection, key: str) -> list[dict[str, Any]]:
+    namespace = key.partition("/")[0]
+    pods = await read_objects(connection, PODS, decode_pod, namespace=namespace)
+    names = [
+        pod.scheduler_name
+        for pod in pods.values()
+        if is_pending(pod) and pod.group is not None and pod.group.key == key
+    ]
+    if not names:
+        raise NoSuchGroupError(f"no pod of a group {key} waits")
+    scheduler, _ = await look.scheduler(connection, names)
+
+    def judged() -> list[dict[str, Any]]:
+        judge = GroupJudge(scheduler)
+        return [judge.judge(each).explanation for each in judge.named(key)]
+
+    return await asyncio.to_thread(judged)

@@ -1,0 +1,129 @@
+"""One decision about a group in the words and numbers that made it, as plain JSON values.
+
+    {"group": "ns/name", "kind": "scheduling.k8s.io/v1alpha2/podgroups", "minCount": number, "topologyKey": label | null,
+     "result": "schedulable" | "unschedulable" | "waiting_on_preemption" | "error" | "gated", "message": text | null,
+     "fits": number (of members), "members": [{"pod": "ns/name", "fits": true | false, "node": name | null,
+         "message": text | null (what the member is told), "plugin": name (who refused it, whatever the node)}],
+     "placements": [{"name": domain, "nodes": number, "room": number, "fits": number | null, "total": number | null,
+         "chosen": true | false}] | null, "searched": number, "victims": ["ns/name"]}
+
+`fits` says that a member found a node while those before it were placed; it may have to wait for the others all the same.
+`placements` are there where a group has to go to one domain, most promising first: `room` is how many members the domain
+could hold at most, `fits` how many found a node in it, null where that was not tried. `searched` is how many decisions it
+took to look for other orders. `victims` would have to leave for the group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scheduler.cycle.group_pass import Member, Pass, SeenPlacement
+    from scheduler.framework.pod_groups import PodGroup
+    from scheduler.framework.status import Status
+    from scheduler.objects.pod_group import GroupKey
+
+    GroupExplanation = dict[str, Any]
+
+_RESULTS = {"scheduled": "schedulable"}
+
+
+def explain_pass(tried: Pass, status: Status, result: str) -> GroupExplanation:
+    """Tell of an attempt at a group.
+
+    Args:
+        tried: what became of its members.
+        status: what that means for the group.
+        result: the same, in the metric's word.
+    """
+    is_placed = status.is_success
+    return {
+        **about(tried.group.key, tried.group),
+        "result": _RESULTS.get(result, result),
+        "message": None if is_placed else status.message,
+        "fits": len(tried.kept),
+        "members": [_member(tried, member, is_placed=is_placed) for member in tried.members],
+        "placements": _placements(tried),
+        "searched": tried.searched,
+        "victims": [pod.key for pod in tried.victims],
+    }
+
+
+def explain_untried(
+    key: GroupKey, group: PodGroup | None, result: str, message: str | None, members: Mapping[str, str]
+) -> GroupExplanation:
+    """Tell of a group that is not tried; `members` are `namespace/name` -> why each is kept back."""
+    return {
+        **about(key, group),
+        "result": result,
+        "message": message,
+        "fits": 0,
+        "members": [
+            {"pod": pod, "fits": False, "node": None, "message": told} for pod, told in members.items()
+        ],
+        "placements": None,
+        "searched": 0,
+        "victims": [],
+    }
+
+
+def about(key: GroupKey, group: PodGroup | None) -> dict[str, Any]:
+    """Tell which group it is, and what its object asks for."""
+    return {
+        "group": key.key,
+        "kind": key.kind,
+        "minCount": None if group is None else group.min_count,
+        "topologyKey": (group.topology_key or None) if group is not None else None,
+    }
+
+
+def brief(explanation: GroupExplanation) -> dict[str, Any]:
+    """Return of a group's explanation what is told with each of its members: how many there are, and how they fare."""
+    told = ("group", "kind", "minCount", "topologyKey", "result", "message", "fits")
+    return {**{name: explanation[name] for name in told}, "members": len(explanation["members"])}
+
+
+def _member(tried: Pass, member: Member, *, is_placed: bool) -> dict[str, Any]:
+    fits = member.assumed is not None
+    told: dict[str, Any] = {
+        "pod": member.attempt.queued.pod.key,
+        "fits": fits and not member.needs_room,
+        "node": member.expected or (member.assumed.node_name if member.assumed is not None else None),
+    }
+    status = member.status if is_placed and not fits else tried.status_of(member)
+    told["message"] = None if is_placed and fits else status.message
+    rejection = member.decision.diagnosis.pre_filter_status
+    if rejection is not None and rejection.plugin:
+        told["plugin"] = rejection.plugin
+    return told
+
+
+def _placements(tried: Pass) -> list[dict[str, Any]] | None:
+    if tried.placements is None:
+        return None
+    chosen = _chosen(tried, tried.placements)
+    return [
+        {
+            "name": seen.placement.name,
+            "nodes": len(seen.placement.rows),
+            "room": seen.room,
+            "fits": seen.fits,
+            "total": seen.total,
+            "chosen": seen is chosen,
+        }
+        for seen in tried.placements
+    ]
+
+
+def _chosen(tried: Pass, placements: Iterable[SeenPlacement]) -> SeenPlacement | None:
+    """Return the place that the members go to, if the group fits."""
+    if not tried.is_enough:
+        return None
+    first = tried.kept[0]
+    assert first.assumed is not None
+    row = first.snapshot.row_of(first.assumed.node_name)
+    return next((seen for seen in placements if np.any(seen.placement.rows == row)), None)

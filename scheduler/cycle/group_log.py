@@ -1,0 +1,67 @@
+"""The last attempt at each group, so that one can ask afterwards why it waits."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler.cycle.group_explanation import explain_pass
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from scheduler.clock import Clock
+    from scheduler.cycle.group_pass import Pass
+    from scheduler.framework.status import Status
+    from scheduler.objects.pod_group import GroupKey
+
+_MOST_MEMBERS: Final = 20_000
+"""Of all groups together, some hundred bytes each; the group that was tried longest ago goes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastGroupAttempt:
+    """One attempt at a group.
+
+    Attributes:
+        at: when it was decided.
+        seconds: how long it took.
+        explanation: of it, as `explain_pass` gives it.
+    """
+
+    at: datetime
+    seconds: float
+    explanation: dict[str, Any]
+
+
+class GroupLog:
+    """The last attempts, by group."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[GroupKey, PastGroupAttempt] = OrderedDict()
+        self._members = 0
+
+    def note(self, tried: Pass, status: Status, result: str, *, seconds: float) -> None:
+        """Keep an attempt, which is from now on the last one at its group."""
+        key = tried.group.key
+        self._drop(key)
+        told = explain_pass(tried, status, result)
+        self._kept[key] = PastGroupAttempt(self._clock.utc_now(), seconds, told)
+        self._members += len(told["members"])
+        while self._members > _MOST_MEMBERS and len(self._kept) > 1:
+            self._drop(next(iter(self._kept)))
+
+    def last(self, key: GroupKey) -> PastGroupAttempt | None:
+        """Return the last attempt at a group; None if there was none or it is long ago."""
+        return self._kept.get(key)
+
+    def called(self, key: str) -> list[GroupKey]:
+        """Return the groups called `namespace/name` of which there is one."""
+        return [group for group in self._kept if group.key == key]
+
+    def _drop(self, key: GroupKey) -> None:
+        found = self._kept.pop(key, None)
+        if found is not None:
+            self._members -= len(found.explanation["members"])
