@@ -1,7 +1,6 @@
 """What must hold of groups: judged by slow and obvious rules, at each decision, once a second, and in the end.
 
-That a placement exists is judged by putting the largest member on the first node that holds it, then the next; where
-that finds one, there is one.
+That a group fits is judged by trying all ways to place its members, one after another.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from tests.faults.pod_facts import has_ended, is_pending
 from tests.faults.witness import problems
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from scheduler.cycle.attempt import AssumedPod
     from scheduler.framework import PodGroup
@@ -41,6 +40,8 @@ class Key(NamedTuple):
 
     namespace: str
     name: str
+_STEPS = 3000
+"""So many members are put somewhere at most, to see whether a group fits."""
 
 
 @dataclass(slots=True)
@@ -306,7 +307,7 @@ class Groups:
         for group, pods in self._all():
             least = group["spec"]["schedulingPolicy"].get("gang", {}).get("minCount", 1)
             waiting = [pod for pod in pods if is_pending(pod)]
-            if waiting and len(pods) >= least and self._placed_can_be_joined(group, pods):
+            if waiting and len(pods) >= least and self._would_fit(group, pods):
                 names = sorted(pod["metadata"]["name"] for pod in waiting)
                 self._stage.find(
                     f"{group['metadata']['name']} has room, and {names} wait", waiting[0]["metadata"]["uid"]
@@ -335,7 +336,7 @@ def _fit(
     topology_key: str,
     placed: Sequence[PodInfo],
 ) -> bool:
-    """Whether enough members find room at the first attempt, the largest first; within one domain where that is asked for."""
+    """Whether enough members find room; within one domain where that is asked for."""
     domains: set[str | None] = {None}
     if topology_key:
         domains = {node.labels.get(topology_key) for node in nodes.values()} - {None}
@@ -347,29 +348,43 @@ def _fit(
             domains = domains & theirs if len(theirs) == 1 else set()
     return any(
         _fill(
-            members,
+            sorted(members, key=lambda pod: (-pod.resources.requests.get("cpu", 0), pod.name)),
+            needed,
             {
                 name: node
                 for name, node in nodes.items()
                 if domain is None or node.labels.get(topology_key) == domain
             },
-            there,
+            {name: list(pods) for name, pods in there.items()},
+            [_STEPS],
         )
-        >= needed
         for domain in domains
     )
 
 
-def _fill(members: Sequence[PodInfo], nodes: dict[str, NodeObject], there: dict[str, list[PodInfo]]) -> int:
-    on = {name: list(there.get(name, ())) for name in nodes}
-    count = 0
-    for pod in sorted(members, key=lambda pod: (-pod.resources.requests.get("cpu", 0), pod.name)):
-        for name, node in nodes.items():
-            if not any(problems(pod, node, on[name])):
-                on[name].append(pod)
-                count += 1
-                break
-    return count
+def _fill(
+    members: Sequence[PodInfo],
+    needed: int,
+    nodes: Mapping[str, NodeObject],
+    on: dict[str, list[PodInfo]],
+    steps: list[int],
+) -> bool:
+    """Whether so many members find room, tried in all ways, the first member on each node, or left out; if in doubt, no."""
+    if needed <= 0:
+        return True
+    if len(members) < needed or steps[0] <= 0:
+        return False
+    steps[0] -= 1
+    first, rest = members[0], members[1:]
+    for name, node in nodes.items():
+        there = on.setdefault(name, [])
+        if any(problems(first, node, there)):
+            continue
+        there.append(first)
+        if _fill(rest, needed - 1, nodes, on, steps):
+            return True
+        there.pop()
+    return _fill(rest, needed, nodes, on, steps)
 
 
 def _decoded(pod: dict[str, Any]) -> PodInfo:
