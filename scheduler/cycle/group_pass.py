@@ -133,7 +133,7 @@ class Pass:
     @property
     def is_placed_apart(self) -> bool:
         """Whether the members may go to some nodes only, to keep together."""
-        return tuple(self.places) != (None,)
+        return not any(rows is None for rows in self.places)
 
     def waits(self) -> str:
         """Return why a member that fits is not placed."""

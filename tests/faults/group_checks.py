@@ -40,6 +40,8 @@ class Key(NamedTuple):
 
     namespace: str
     name: str
+
+
 _STEPS = 3000
 """So many members are put somewhere at most, to see whether a group fits."""
 
@@ -92,10 +94,14 @@ class Groups:
             key = members[0].pod.group
             assert key is not None
             self._of(Key(key.namespace, key.name)).attempts.append(self._stage.now)
+            before = self._moved()
             assumed = await schedule(members)
+            is_as_it_was = (
+                self._moved() == before
+            )  # else watches tell by now what the decision could not know
             for each in assumed:
-                life.ledger.chosen(each.pod, each.node_name)
-            if assumed:
+                life.ledger.chosen(each.pod, each.node_name, is_to_be_judged=is_as_it_was)
+            if assumed and is_as_it_was:
                 self._judge_domain(life, assumed)
                 self._judge_quota(life, assumed)
             return assumed
@@ -109,6 +115,11 @@ class Groups:
 
         cycle.schedule = judged  # type: ignore[method-assign]
         preemptions.start_for_group = judged_start  # type: ignore[method-assign]
+
+    def _moved(self) -> int:
+        """Return how often nodes and pods have changed."""
+        self._stage.story.catch_up()
+        return sum(line.who in {"node", "pod"} for line in self._stage.story.lines)
 
     def _of(self, key: Key) -> Followed:
         return self._groups.setdefault(key, Followed())

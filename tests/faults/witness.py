@@ -52,11 +52,11 @@ class Ledger:
         if pod.group is None:  # of a group, many ways are tried before one is chosen
             self.chosen(pod, node_name)
 
-    def chosen(self, pod: PodInfo, node_name: str) -> None:
+    def chosen(self, pod: PodInfo, node_name: str, *, is_to_be_judged: bool = True) -> None:
         """Judge what has been reserved and is to be carried out."""
         # While an extender is waited for, the cluster is kept as it was: what watches bring meanwhile counts later. A
-        # group keeps it as it was too, but no time passes.
-        if pod.group is not None or not self._life.is_waiting_for_extender:
+        # group keeps it as it was too; whether something came is for its judge to say.
+        if is_to_be_judged and (pod.group is not None or not self._life.is_waiting_for_extender):
             self._judge(pod, node_name)
         self._chosen.setdefault(pod.uid, []).append((self._stage.now, node_name))
         self._stage.reached("assumed", pod)
