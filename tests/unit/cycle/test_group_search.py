@@ -152,7 +152,9 @@ def most(sizes: Sequence[int], rooms: Sequence[int]) -> int:
 
 @settings(max_examples=150, deadline=None)
 @given(sizes=SIZES, rooms=ROOMS, data=st.data())
-def test_a_gang_that_fits_in_any_way_is_found(sizes: list[int], rooms: list[int], data: st.DataObject) -> None:
+def test_a_gang_that_fits_in_any_way_is_found(
+    sizes: list[int], rooms: list[int], data: st.DataObject
+) -> None:
     min_count = data.draw(st.integers(1, len(sizes)))
     it = Scene(sizes, rooms, min_count)
 

@@ -39,9 +39,7 @@ def test_those_leave_who_cannot_be_given_back_one_by_one(
     async def fits_without(away: Sequence[PodInfo]) -> frozenset[str] | None:
         return frozenset({"n"}) if fits(away) else None
 
-    found = asyncio.run(
-        choose_victims(units, [pod("m")], snapshot_of(), DisruptionBudgets(), fits_without)
-    )
+    found = asyncio.run(choose_victims(units, [pod("m")], snapshot_of(), DisruptionBudgets(), fits_without))
 
     staying = sorted(units, key=lambda unit: unit.importance)
     if not units or not fits(pods):

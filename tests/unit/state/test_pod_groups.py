@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from scheduler.objects.pod import PodInfo
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from scheduler.state.pod_groups import PodGroups
 from tests.builders import pod
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
 
 NAMES = st.sampled_from([f"p{number}" for number in range(5)])
 GROUPS = st.sampled_from(["", "a", "b"])
