@@ -96,9 +96,8 @@ class Groups:
             self._of(Key(key.namespace, key.name)).attempts.append(self._stage.now)
             before = self._moved()
             assumed = await schedule(members)
-            is_as_it_was = (
-                self._moved() == before
-            )  # else watches tell by now what the decision could not know
+            # Else watches tell by now what the decision could not know.
+            is_as_it_was = self._moved() == before and all(each.node_name in life.nodes for each in assumed)
             for each in assumed:
                 life.ledger.chosen(each.pod, each.node_name, is_to_be_judged=is_as_it_was)
             if assumed and is_as_it_was:
