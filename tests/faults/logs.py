@@ -35,6 +35,7 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
         "Status(code=<Code.UNSCHEDULABLE",
         "preempted",
         "is not bound, since too few of it can be",
+        "failed to get podGroup",  # which was deleted meanwhile
         "cannot determine domain for already scheduled pods",  # it is gone, or was made another
         # A guest that goes wrong.
         "wasm: ",
