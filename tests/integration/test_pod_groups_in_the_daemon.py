@@ -276,6 +276,7 @@ async def test_a_daemon_tells_of_a_group_what_its_last_attempt_came_to_and_where
         assert [each["name"] for each in found["placements"] if each["chosen"]] == ["c"]
 
 
+@virtually
 async def test_a_gang_that_keeps_to_one_rack_waits_for_racks_to_come(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.server.store.create(POD_GROUPS, in_one_rack("g", 2))
