@@ -56,6 +56,8 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         if isinstance(domain, Status):
             return domain
         codes, values = labels.codes, labels.values
+        if not len(codes):
+            return []
         order = np.argsort(codes, kind="stable")
         found, begins = np.unique(codes[order], return_index=True)
         return [

@@ -223,7 +223,7 @@ class PodGroupCycle:
         assumed = []
         for member in tried.members:
             if member.assumed is None:
-                self._fail(member, member.status)
+                self._fail(member, member.status, _wakers(tried, ()))
                 continue
             if not isinstance(member.permitted, Status):  # those after it may be what it waited for
                 member.permitted = self._pods.permit(member.assumed)
@@ -252,42 +252,40 @@ class PodGroupCycle:
                 status = member.status if is_own else failed
                 self._failures.handle(attempt, status)
             return failed, result
+        wakers = _wakers(tried, attempts)
         for attempt in attempts[len(tried.members) :]:
-            self._failures.handle(
-                attempt,
-                tried.refusal,
-                unschedulable_plugins=frozenset(attempt.framework.placing.generators),
-            )
+            self._failures.handle(attempt, tried.refusal, unschedulable_plugins=wakers)
         for member in tried.members:
             status = tried.status_of(member)
             if status is member.status:
-                self._fail(member, status)
+                self._fail(member, status, wakers)
             else:
                 assert member.assumed is not None
                 node = member.assumed.node_name if tried.is_enough else member.expected
-                self._fail_fitting(member, status, node, tried.plugin)
+                self._fail_fitting(member, status, node, wakers)
         return tried.result(room)
 
-    def _fail(self, member: Member, status: Status) -> None:
+    def _fail(self, member: Member, status: Status, wakers: frozenset[str]) -> None:
         """Bring a member back that found no place."""
-        diagnosis, plugins = member.decision.diagnosis, frozenset({status.plugin} - {""})
+        diagnosis = member.decision.diagnosis
+        plugins = frozenset({status.plugin} - {""}) or diagnosis.unschedulable_plugins
         self._failures.handle(
             member.attempt,
             status,
             nominated_node_name=member.expected or member.decision.nominated_node_name,
-            unschedulable_plugins=plugins or diagnosis.unschedulable_plugins,
+            unschedulable_plugins=plugins | wakers if plugins else plugins,
             pending_plugins=diagnosis.pending_plugins,
         )
 
     def _fail_fitting(
-        self, member: Member, status: Status, nominated_node_name: str, plugin: PodGroupPlugin
+        self, member: Member, status: Status, nominated_node_name: str, wakers: frozenset[str]
     ) -> None:
         """Bring a member back that waits for the others of its group."""
         self._failures.handle(
             member.attempt,
             status,
             nominated_node_name=nominated_node_name,
-            unschedulable_plugins=frozenset({plugin.name}),
+            unschedulable_plugins=wakers,
         )
 
     def _group_of(self, attempts: Sequence[Attempt]) -> tuple[PodGroup, PodGroupPlugin] | Status:
@@ -306,3 +304,18 @@ class PodGroupCycle:
         if group is None:
             return Status.failed(f'failed to get podGroup {key.key}: podgroup "{key.name}" not found')
         return group, plugin
+
+
+def _wakers(tried: Pass, attempts: Sequence[Attempt]) -> frozenset[str]:
+    """Return whose events may help a group, whichever of its members they reach.
+
+    What one member lacks may come to be where another is now, or in a placement of which nothing is kept but that it
+    holds too few.
+    """
+    found = {tried.plugin.name}
+    for member in tried.members:
+        if member.assumed is None:
+            found |= {member.status.plugin} - {""} or member.decision.diagnosis.unschedulable_plugins
+    if attempts and tried.is_placed_apart:
+        found.update(each.name for each in attempts[0].framework.plugins.all())
+    return frozenset(found)

@@ -130,6 +130,11 @@ class Pass:
         """Whether pods have to leave before the group fits."""
         return any(member.needs_room for member in self.kept)
 
+    @property
+    def is_placed_apart(self) -> bool:
+        """Whether the members may go to some nodes only, to keep together."""
+        return not any(rows is None for rows in self.places)
+
     def waits(self) -> str:
         """Return why a member that fits is not placed."""
         if self.is_enough:

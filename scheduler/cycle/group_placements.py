@@ -87,7 +87,7 @@ class GroupPlacements:
             if placements is None:
                 return await self._passes.run(group, plugin, attempts, **options)
             if not placements:
-                return Pass(group, plugin, refusal=Status.unschedulable(NOWHERE), placements=())
+                return Pass(group, plugin, refusal=Status.unschedulable(NOWHERE), placements=(), places=())
             candidates = self._candidates(group, attempts, placements, snapshot)
             tried = await self._first_or_best(group, plugin, attempts, candidates, options)
         except PluginError as error:

@@ -66,7 +66,14 @@ _LONGEST_PERMIT_SECONDS = 15 * 60.0
 """Source: kube-scheduler v1.36, framework/runtime/framework.go, maxTimeout."""
 
 
-_REJECTING = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
+_REJECTING = (
+    PreEnqueuePlugin,
+    PlacementGeneratePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    ReservePlugin,
+    PermitPlugin,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import sys
 import time
+from functools import partial
 
 import click
 
@@ -32,26 +33,33 @@ class _Seeds(click.ParamType):
 )
 @click.option("--seeds", type=_Seeds(), help="Play all of these, and tell of those that break a promise.")
 @click.option(
+    "--kind",
+    type=click.Choice(["pods", "groups"]),
+    default="pods",
+    show_default=True,
+    help="What campaigns are about.",
+)
+@click.option(
     "--jobs", default=os.cpu_count() or 1, show_default=True, help="With --seeds: so many at a time."
 )
-def main(seed: int | None, pods: tuple[str, ...], seeds: range | None, jobs: int) -> None:
+def main(seed: int | None, pods: tuple[str, ...], seeds: range | None, kind: str, jobs: int) -> None:
     """Play one campaign and tell its story, or many. The exit status is 1 if a promise was broken."""
     logging.basicConfig(level=logging.WARNING, handlers=[logging.NullHandler()])
     if (seed is None) == (seeds is None):
         raise click.UsageError("give a SEED, or --seeds FROM-TO")
     if seeds is not None:
-        sys.exit(_soak(seeds, jobs))
+        sys.exit(_soak(seeds, kind, jobs))
     assert seed is not None
-    report = run(seed)
+    report = run(seed, kind)
     for line in whole(report, pods):
         sys.stdout.write(f"{line}\n")
     sys.exit(1 if report.findings else 0)
 
 
-def _soak(seeds: range, jobs: int) -> int:
+def _soak(seeds: range, kind: str, jobs: int) -> int:
     began, failed = time.monotonic(), 0
     with multiprocessing.Pool(jobs, maxtasksperchild=50) as pool:
-        for number, (seed, story) in enumerate(pool.imap_unordered(_play, seeds), start=1):
+        for number, (seed, story) in enumerate(pool.imap_unordered(partial(_play, kind), seeds), start=1):
             if story:
                 failed += 1
                 click.echo(f"seed {seed} failed{story}")
@@ -62,10 +70,10 @@ def _soak(seeds: range, jobs: int) -> int:
     return 1 if failed else 0
 
 
-def _play(seed: int) -> tuple[int, str]:
+def _play(kind: str, seed: int) -> tuple[int, str]:
     """Return the seed, and what there is to tell of it: nothing if all was well."""
     try:
-        report = run(seed)
+        report = run(seed, kind)
     except Exception as error:
         logging.getLogger(__name__).exception("Campaign ended", extra={"seed": seed})
         return seed, f"\nit did not come to its end: {type(error).__name__}: {error}"

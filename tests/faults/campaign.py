@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import re
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -20,24 +21,25 @@ from tests.faults.actors.devices import Devices
 from tests.faults.actors.extenders import Extenders
 from tests.faults.actors.faulty_api import FaultyApi
 from tests.faults.actors.foreigners import Foreigners
+from tests.faults.actors.gangs import GATES, Gangs, make_room
 from tests.faults.actors.garbling import Garbling
 from tests.faults.actors.guests import Guests
 from tests.faults.actors.kubelets import Kubelets
 from tests.faults.actors.machine import Stalls, WallClocks
 from tests.faults.actors.monsters import Monsters
-from tests.faults.actors.nodes import Nodes
+from tests.faults.actors.nodes import Machines, Nodes
 from tests.faults.actors.restarts import DaemonRestarts, Restores, ServerRestarts
 from tests.faults.actors.volumes import Volumes
 from tests.faults.actors.workload import Workload
 from tests.faults.checks import check_always, check_drift, check_in_the_end, check_state, check_stopped
 from tests.faults.logs import watching_logs
 from tests.faults.stage import Stage
-from tests.faults.troubles import TROUBLES, TroubledBind
+from tests.faults.troubles import TROUBLES, TROUBLES_OF_GROUPS, TroubledBind
 from tests.faults.witness import NAME as WITNESS
 from tests.virtual_time import LoopClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tests.faults.actors.actor import Actor
     from tests.faults.story import Story
@@ -58,6 +60,16 @@ _SOMETIMES: tuple[tuple[float, type[Actor]], ...] = (
     (0.4, Configurations),
     (0.3, Extenders),
 )
+_SOMETIMES_WITH_GROUPS: tuple[tuple[float, type[Actor]], ...] = (
+    (0.5, Workload),
+    (0.4, Deletions),
+    (0.3, Foreigners),
+    (0.7, FaultyApi),
+    (0.3, ServerRestarts),
+    (0.6, DaemonRestarts),
+    (0.3, Stalls),
+    (0.2, Configurations),
+)
 _DRAWN_LAST: tuple[tuple[float, type[Actor]], ...] = ((0.08, Restores), (0.08, Guests))
 """So that what else a seed means does not change by them."""
 SHORT_SEEDS = 500
@@ -69,6 +81,8 @@ _LOOK_SHARE = 0.2
 """At how many of the moments a second apart daemons look at themselves."""
 _IDENTITY = re.compile(r'(?<="holderIdentity":")[^"]*')
 """Another every time: no two daemons may ever be called the same."""
+_GENEROUS_SECONDS = 60.0
+"""Before that, all who wait have backed off, and have been tried."""
 _LONGEST_TURN_SECONDS = 1.0
 """Of the processor: for so long, nothing may keep the lease, the watches and the pages waiting."""
 _CALM_SECONDS = 15 * 60.0 + 37.0
@@ -95,6 +109,9 @@ class Plan:
         guest: the file of a WebAssembly guest; "" for none.
         guest_limit: how long it may take.
         broken: a plugin of the last profile that cannot be built; "" for none.
+        kind: what it is about: "pods" or "groups".
+        quotas: whether namespaces have quotas.
+        gates: feature gate -> whether it is on, of those that are named.
     """
 
     seed: int
@@ -111,10 +128,15 @@ class Plan:
     guest: str = ""
     guest_limit: str = "1s"
     broken: str = ""
+    kind: str = "pods"
+    quotas: bool = False
+    gates: Mapping[str, bool] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, seed: int) -> Plan:
+    def of(cls, seed: int, kind: str = "pods") -> Plan:
         """Draw a plan."""
+        if kind == "groups":
+            return cls._of_groups(seed)
         random = Random(seed)
         actors = [*_ALWAYS, *(actor for share, actor in _SOMETIMES if random.random() < share)]
         troubled = random.random() < 0.6
@@ -137,18 +159,48 @@ class Plan:
         actors += [actor for share, actor in _DRAWN_LAST if random.random() < share]
         return plan
 
+    @classmethod
+    def _of_groups(cls, seed: int) -> Plan:
+        """Draw a plan with groups of pods: fewer other faults, so that groups have a chance."""
+        random = Random(f"{seed}/groups")
+        elects = random.random() < 0.5
+        troubled = random.random() < 0.25
+        churn = [Nodes] if random.random() < 0.8 else [Machines]
+        return cls(
+            seed=seed,
+            n_nodes=random.randint(2, 8),
+            storm_seconds=random.choice(_SHORT_STORMS if seed <= SHORT_SEEDS else _LONG_STORMS),
+            actors=[
+                *churn,
+                Gangs,
+                Kubelets,
+                *(actor for share, actor in _SOMETIMES_WITH_GROUPS if random.random() < share),
+            ],
+            troubles=[plugin.name for plugin in TROUBLES_OF_GROUPS if troubled and random.random() < 0.4],
+            trouble_rate=random.choice((0.03, 0.1)),
+            scheduler_names=["custom-scheduler", "second-scheduler"][: random.choice((1, 1, 2))],
+            replicas=random.choice((1, 2)) if elects else 1,
+            elects=elects,
+            flushes=random.random() < 0.3,
+            kind="groups",
+            quotas=random.random() < 0.3,
+            gates={gate: False for gate in GATES if random.random() < 0.2},
+        )
+
     @property
     def configuration(self) -> str:
         """The daemon's, as YAML."""
         names = [name for name in self.troubles if name != TroubledBind.name]
         guest = ["guest"] if self.guest else []
-        multi_point = "".join(f"\n      - name: {name}" for name in [*names, *guest, WITNESS])
+        quotas = ["CapacityScheduling"] if self.quotas else []
+        multi_point = "".join(f"\n      - name: {name}" for name in [*names, *guest, *quotas, WITNESS])
         limits = f"{{guestURL: '{self.guest}', timeLimit: {self.guest_limit}, memoryLimit: 1Mi}}"
         arguments = f"\n  pluginConfig:\n  - name: guest\n    args: {limits}" if self.guest else ""
         bind = f"\n    bind:\n      enabled:\n      - name: {TroubledBind.name}"
+        preempting = "\n    postFilter:\n      enabled:\n      - name: CapacityScheduling\n      disabled:\n      - name: '*'"
         profiles = "".join(
             f"\n- schedulerName: {name}\n  plugins:\n    multiPoint:\n      enabled:{multi_point}"
-            f"{bind if TroubledBind.name in self.troubles else ''}{arguments}"
+            f"{bind if TroubledBind.name in self.troubles else ''}{preempting if quotas else ''}{arguments}"
             for name in self.scheduler_names
         )
         if self.broken:
@@ -159,6 +211,8 @@ class Plan:
         head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration"
         # Renewed less often than by default: fifteen minutes of renewals are most of what a campaign costs.
         election = f"leaderElection:\n  leaderElect: {str(self.elects).lower()}\n  retryPeriod: 6s"
+        if self.gates:
+            head += f"\nfeatureGates: {json.dumps(dict(self.gates))}"
         extenders = ""
         if self.extender is not None:
             url, is_ignorable = self.extender
@@ -176,6 +230,7 @@ class Plan:
             f"profiles {', '.join(self.scheduler_names)}; "
             f"plugins {', '.join(self.troubles) or 'none'} that go wrong {self.trouble_rate:.0%} of the time; "
             f"{'with' if self.flushes else 'without'} flushes"
+            f"{', with quotas' if self.quotas else ''}{f', gates {dict(self.gates)}' if self.gates else ''}"
         )
 
 
@@ -198,14 +253,14 @@ class Report:
     queue_stories: dict[str, list[str]]
 
 
-def run(seed: int) -> Report:
+def run(seed: int, kind: str = "pods") -> Report:
     """Play a seed."""
     # Looking for garbage among all that the tests hold may take a second, which is no daemon's fault.
     gc.freeze()
     gc.disable()
     try:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-            return virtual_time.run(_play(Plan.of(seed), Path(folder)))
+            return virtual_time.run(_play(Plan.of(seed, kind), Path(folder)))
     finally:
         gc.enable()
         gc.collect()
@@ -242,6 +297,10 @@ async def _storm_and_calm(stage: Stage) -> None:
     stage.story.tell("campaign", "all should be well")
     check_in_the_end(stage)
     await check_drift(stage)
+    if stage.plan.kind == "groups":
+        make_room(stage)
+        await asyncio.sleep(_GENEROUS_SECONDS)
+        stage.groups.check_all_run()
     leader = stage.lives.leader
     for life in list(stage.lives.running):
         await stage.lives.end(life, gracefully=True)
@@ -290,6 +349,7 @@ def _checking(stage: Stage) -> Iterator[None]:
         while True:
             await asyncio.sleep(1.0)
             await stage.lives.tend()
+            stage.groups.look()
             if not stage.is_calm:
                 check_always(stage)
                 if chance.random() < _LOOK_SHARE:

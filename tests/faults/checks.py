@@ -19,7 +19,7 @@ from tests.faults.actors.configurations import Configurations
 from tests.faults.actors.guests import Guests
 from tests.faults.actors.machine import WallClocks
 from tests.faults.picture import cache_from, differences
-from tests.faults.stage import has_ended, is_pending
+from tests.faults.pod_facts import has_ended, is_pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -119,6 +119,7 @@ def check_in_the_end(stage: Stage) -> None:
     _check_bindings(stage)
     _check_reports(stage)
     _check_pending(stage, life)
+    stage.groups.check_in_the_end(life)
     _check_queue(stage, life)
     for each in stage.lives.running:
         _check_picture(stage, each)
@@ -264,6 +265,8 @@ def _check_pending(stage: Stage, life: Life) -> None:
             if place is not Place.GATED:
                 stage.find(f"{_key(pod)} is gated, and {place.value}", uid)
             continue
+        if "schedulingGroup" in pod["spec"]:
+            continue  # waits for others, and is judged with them
         places = _PLACES_IN_THE_END if judge.cache.table.n_nodes else _PLACES_WITHOUT_NODES
         if place not in places:
             stage.find(f"{_key(pod)} is pending, and {place.value}", uid)

@@ -75,6 +75,7 @@ class Life:
         endpoint = Endpoint("http://localhost", unix_socket=stage.server.socket_path)
         self.connection = Wire(endpoint, stage, self.name)
         self.daemon = self._build(stage.random_of(self.name), self._plugins())
+        stage.groups.follow(self)
         self._task: asyncio.Task[None] | None = None
 
     def judge(self) -> Daemon:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.simulator.faults import binds
 from tests.daemon_harness import Cluster
+from tests.faults.group_checks import Groups
 from tests.faults.lives import Lives
+from tests.faults.pod_facts import has_ended
 from tests.faults.story import Story
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class Stage:
         cluster: helps to create them.
         story: what happened.
         lives: the daemons.
+        groups: follows groups of pods.
         garbled: what arrives at daemons as something else: sent -> received.
         repetition: how probable it is that what a watch brings comes twice.
         is_calm: whether the storm is over.
@@ -68,6 +71,7 @@ class Stage:
         self.findings: list[Finding] = []
         self.story = Story(self.store)
         self.lives = Lives(self)
+        self.groups = Groups(self)
         self._watchers: list[Callable[[str, PodInfo], None]] = []
         self._spy_on_bindings()
 
@@ -145,13 +149,3 @@ class Stage:
     def our_pods(self) -> list[dict[str, Any]]:
         """Return the pods of ours that have not ended."""
         return [pod for pod in self.store.list("pods") if self.is_ours(pod) and not has_ended(pod)]
-
-
-def has_ended(pod: dict[str, Any]) -> bool:
-    """Whether a pod holds nothing any more."""
-    return pod["status"].get("phase") in {"Succeeded", "Failed"}
-
-
-def is_pending(pod: dict[str, Any]) -> bool:
-    """Whether a pod is on no node and may yet come on one."""
-    return not (pod["spec"].get("nodeName") or has_ended(pod) or "deletionTimestamp" in pod["metadata"])

@@ -19,7 +19,7 @@ def told(report: Report) -> str:
         [
             "",
             str(report.plan),
-            f"Replay it with: python -m tests.faults {report.plan.seed}",
+            f"Replay it with: python -m tests.faults --kind {report.plan.kind} {report.plan.seed}",
             *(f"FINDING {finding.what}" for finding in report.findings),
             *_pods(report, uids),
         ]

@@ -1,4 +1,4 @@
-"""Campaigns: what a storm of faults must not break, on five hundred seeds; `make soak` plays more."""
+"""Campaigns: what a storm of faults must not break, on hundreds of seeds; `make soak` plays more."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from tests.faults.campaign import SHORT_SEEDS, run
 from tests.faults.telling import told
 
 SEEDS = range(1, SHORT_SEEDS + 1)
+SEEDS_OF_GROUPS = range(1, 21)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_storm_breaks_no_promise(seed: int) -> None:
     report = run(seed)
+
+    assert not report.findings, told(report)
+
+
+@pytest.mark.parametrize("seed", SEEDS_OF_GROUPS)
+def test_a_storm_breaks_no_promise_to_groups(seed: int) -> None:
+    report = run(seed, "groups")
 
     assert not report.findings, told(report)

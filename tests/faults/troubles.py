@@ -308,3 +308,5 @@ TROUBLES = (
     TroubledBind,
     TroubledPostBind,
 )
+TROUBLES_OF_GROUPS = (TroubledReserve, TroubledPermit, TroubledPreBind, TroubledBind, TroubledPostBind)
+"""Those after the choice: they part members of a group that were placed together."""

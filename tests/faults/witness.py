@@ -48,10 +48,16 @@ class Ledger:
         if pod.uid in self.held:
             self._stage.find(f"{pod.key} is reserved twice", pod.uid)
         self._stage.story.tell("witness", f"reserve {pod.key} {pod.uid[:8]} on {node_name}")
-        # While an extender is waited for, the cluster is kept as it was: what watches bring meanwhile counts later.
-        if not self._life.is_waiting_for_extender:
-            self._judge(pod, node_name)
         self.held[pod.uid] = (pod, node_name)
+        if pod.group is None:  # of a group, many ways are tried before one is chosen
+            self.chosen(pod, node_name)
+
+    def chosen(self, pod: PodInfo, node_name: str, *, is_to_be_judged: bool = True) -> None:
+        """Judge what has been reserved and is to be carried out."""
+        # While an extender is waited for, the cluster is kept as it was: what watches bring meanwhile counts later. A
+        # group keeps it as it was too; whether something came is for its judge to say.
+        if is_to_be_judged and (pod.group is not None or not self._life.is_waiting_for_extender):
+            self._judge(pod, node_name)
         self._chosen.setdefault(pod.uid, []).append((self._stage.now, node_name))
         self._stage.reached("assumed", pod)
 
@@ -72,14 +78,18 @@ class Ledger:
         own = any(at <= bound_at and name == node for at, name in self._chosen.get(record.uid, ()))
         return own or bound_at < self._life.began_at
 
+    def there(self, node_name: str) -> Mapping[str, PodInfo]:
+        """Return the pods that a daemon has to know to be on a node: uid -> pod."""
+        return {pod.uid: pod for pod in self._there(node_name)}
+
     def _judge(self, pod: PodInfo, node_name: str) -> None:
         node = self._life.nodes.get(node_name)
         if node is None:
             self._stage.find(f"{pod.key} goes to {node_name}, which is not known", pod.uid)
             return
-        others = {other.uid: other for other in self._there(node_name)}
+        others = dict(self.there(node_name))
         others.pop(pod.uid, None)
-        for problem in (*_lacks(pod, node, others.values()), *_refusals(pod, node)):
+        for problem in problems(pod, node, others.values()):
             there = ", ".join(f"{other.key} {other.uid[:8]}" for other in others.values())
             self._stage.find(f"{pod.key} goes to {node_name}: {problem}; there: {there}", pod.uid)
 
@@ -114,6 +124,12 @@ class Ledger:
         if key not in self._decoded:
             self._decoded[key] = decode_pod(msgspec.json.encode(found))
         return self._decoded[key]
+
+
+def problems(pod: PodInfo, node: NodeObject, others: Iterable[PodInfo]) -> Iterator[str]:
+    """Yield why a pod may not be on a node, beside others there."""
+    yield from _lacks(pod, node, others)
+    yield from _refusals(pod, node)
 
 
 def _lacks(pod: PodInfo, node: NodeObject, others: Iterable[PodInfo]) -> Iterator[str]:

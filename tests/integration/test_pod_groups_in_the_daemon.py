@@ -274,3 +274,49 @@ async def test_a_daemon_tells_of_a_group_what_its_last_attempt_came_to_and_where
         (found,) = live_groups(daemon, "default/g")["groups"]  # type: ignore[index]
         assert (found["result"], found["place"], found["placed"]) == ("schedulable", None, 3)
         assert [each["name"] for each in found["placements"] if each["chosen"]] == ["c"]
+
+
+@virtually
+async def test_a_gang_that_keeps_to_one_rack_waits_for_racks_to_come(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 2))
+        it.add_pods(*members("g", 2))
+        await it.until(lambda: condition(it, "g")[2].startswith("no feasible placements found"))
+        it.add_nodes(node_object("outside", cpu="4"))
+        await asyncio.sleep(60)
+        assert not placed(it)
+
+        it.add_nodes(*racks(a="4"))
+        await it.until(lambda: len(placed(it)) == 2)
+        assert {it.node_of(f"g-{number}") for number in range(2)} == {"a"}
+
+
+@virtually
+async def test_room_in_another_rack_than_the_first_wakes_a_gang(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon():
+        it.add_nodes(
+            node_object("a", cpu="9", labels={RACK: "a"}, taints=["dedicated=other:NoSchedule"]),
+            node_object("b", cpu="2", labels={RACK: "b"}),
+        )
+        it.add_pods(pod_object("full", cpu="1", priority=5000))
+        await it.until(lambda: len(placed(it)) == 1)
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 2))
+        it.add_pods(*members("g", 2))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        await asyncio.sleep(30)
+        it.server.store.delete("pods", "full", grace_period_seconds=0)
+        await it.until(lambda: {"g-0", "g-1"} <= placed(it), seconds=30)
+
+
+@virtually
+async def test_another_object_of_its_name_wakes_a_gang(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(*racks(a="1", b="1"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(*members("g", 3))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        await asyncio.sleep(30)
+        it.server.store.delete(POD_GROUPS, "g", "default")
+        it.server.store.patch(POD_GROUPS, "g", {"metadata": {"finalizers": None}}, "default")
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        await it.until(lambda: len(placed(it)) == 2, seconds=30)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.builders import pod_object
 from tests.faults.actors.actor import Actor
-from tests.faults.stage import is_pending
+from tests.faults.pod_facts import is_pending
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

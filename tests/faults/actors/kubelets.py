@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from scheduler.simulator.kubelet.kubelet import Kubelet, KubeletOptions
 from tests.faults.actors.actor import Actor
-from tests.faults.stage import has_ended
+from tests.faults.pod_facts import has_ended
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
@@ -37,7 +37,8 @@ class Kubelets(Actor):
             phase = self.random.choice(("Succeeded", "Failed"))
             self.tell(f"{pod['metadata']['name']} has {phase.lower()}")
             patch = {"status": {"phase": phase}}
-            self.stage.store.patch("pods", pod["metadata"]["name"], patch, subresource="status")
+            name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+            self.stage.store.patch("pods", name, patch, namespace, subresource="status")
 
     def _clear_ended(self) -> None:
         pod = self.one_of([pod for pod in self.stage.store.list("pods") if has_ended(pod)])
@@ -53,4 +54,5 @@ class Kubelets(Actor):
 
     def _remove(self, pod: Object) -> None:
         self.tell(f"clear {pod['metadata']['name']} away")
-        self.stage.store.delete("pods", pod["metadata"]["name"], grace_period_seconds=0)
+        metadata = pod["metadata"]
+        self.stage.store.delete("pods", metadata["name"], metadata["namespace"], grace_period_seconds=0)

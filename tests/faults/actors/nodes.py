@@ -144,3 +144,16 @@ class Nodes(Actor):
 
     def _patch(self, node: Object, patch: dict[str, Any], subresource: str = "") -> None:
         self.stage.store.patch("nodes", node["metadata"]["name"], patch, subresource=subresource)
+
+
+class Machines(Nodes):
+    """Nodes that stay as they are."""
+
+    name = "machines"
+
+    def begin(self) -> None:
+        for number in range(self.stage.plan.n_nodes):
+            self._create(f"n{number}")
+
+    async def act(self) -> None:
+        self._heartbeat()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tests.builders import pod_object
 from tests.faults.actors.actor import Actor
 from tests.faults.actors.nodes import DEDICATED, ZONES
-from tests.faults.stage import ODD_POD_CPU, is_pending
+from tests.faults.pod_facts import is_pending
+from tests.faults.stage import ODD_POD_CPU
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
@@ -77,7 +78,11 @@ class Workload(Actor):
     def _recreate(self) -> None:
         """Delete a pod, and make another by its name at once, or when it is gone."""
         pod = self.one_of(
-            [pod for pod in self.stage.our_pods() if "deletionTimestamp" not in pod["metadata"]]
+            [
+                pod
+                for pod in self.stage.our_pods()
+                if "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["namespace"] == "default"
+            ]
         )
         if pod is None:
             return

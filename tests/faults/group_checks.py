@@ -1,0 +1,405 @@
+"""What must hold of groups: judged by slow and obvious rules, at each decision, once a second, and in the end.
+
+That a group fits is judged by trying all ways to place its members, one after another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from scheduler.objects.decode import decode_node, decode_pod
+from tests.faults.pod_facts import has_ended, is_pending
+from tests.faults.witness import problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from scheduler.cycle.attempt import AssumedPod
+    from scheduler.framework import PodGroup
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from tests.faults.lives import Life
+    from tests.faults.stage import Stage
+
+POD_GROUPS = "podgroups.scheduling.k8s.io"
+_PARTLY_SECONDS = 60.0
+"""So long a gang may be partly running: a Binding that is not answered is given up after 30 seconds, then the pod is read,
+and the member is tried again at once."""
+_BACKOFF_SECONDS = 1.0
+_QUIET_SECONDS = 600.0
+_QUIET_ATTEMPTS = 5
+"""When nothing happens, so many attempts at a group in ten minutes: one every five minutes, and what came before."""
+
+
+class Key(NamedTuple):
+    """Whose group."""
+
+    namespace: str
+    name: str
+
+
+_STEPS = 3000
+"""So many members are put somewhere at most, to see whether a group fits."""
+
+
+@dataclass(slots=True)
+class Followed:
+    """What is known of one group.
+
+    Attributes:
+        seen_placed: the uids of its pods that were on nodes.
+        partly_since: since when fewer than enough of its pods run, though some do; None if not so.
+        is_excused: whether somebody else took a member that ran.
+        attempts: when it was tried.
+        made_room_at: when pods were told to leave for it, with which daemon.
+    """
+
+    seen_placed: set[str] = field(default_factory=set)
+    partly_since: float | None = None
+    is_excused: bool = False
+    attempts: list[float] = field(default_factory=list)
+    made_room_at: float | None = None
+
+
+class Groups:
+    """Follows all groups of a campaign.
+
+    Attributes:
+        partly: how often a gang was found partly running.
+        troubled_at: when something last happened after which a binding may not come to its end.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._groups: dict[Key, Followed] = {}
+        self._requests = 0
+        self._lines = 0
+        self._ended = 0
+        self.troubled_at = float("-inf")
+        self.partly = 0
+
+    # Each decision.
+
+    def follow(self, life: Life) -> None:
+        """Be told what a daemon decides of groups."""
+        cycle = life.daemon.cycles.scheduler._groups
+        preemptions = life.daemon.cycles.preemptions
+        schedule, start = cycle.schedule, preemptions.start_for_group
+
+        async def judged(members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
+            key = members[0].pod.group
+            assert key is not None
+            self._of(Key(key.namespace, key.name)).attempts.append(self._stage.now)
+            before = self._moved()
+            assumed = await schedule(members)
+            # Else watches tell by now what the decision could not know.
+            is_as_it_was = self._moved() == before and all(each.node_name in life.nodes for each in assumed)
+            for each in assumed:
+                life.ledger.chosen(each.pod, each.node_name, is_to_be_judged=is_as_it_was)
+            if assumed and is_as_it_was:
+                self._judge_domain(life, assumed)
+                self._judge_quota(life, assumed)
+            return assumed
+
+        def judged_start(
+            group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str
+        ) -> None:
+            self._of(Key(group.key.namespace, group.key.name)).made_room_at = self._stage.now
+            self._judge_room(life, group, members, victims)
+            start(group, members, victims, plugin)
+
+        cycle.schedule = judged  # type: ignore[method-assign]
+        preemptions.start_for_group = judged_start  # type: ignore[method-assign]
+
+    def _moved(self) -> int:
+        """Return how often nodes and pods have changed."""
+        self._stage.story.catch_up()
+        return sum(line.who in {"node", "pod"} for line in self._stage.story.lines)
+
+    def _of(self, key: Key) -> Followed:
+        return self._groups.setdefault(key, Followed())
+
+    def _judge_domain(self, life: Life, assumed: Sequence[AssumedPod]) -> None:
+        """All members of one attempt go to one domain."""
+        group = self._object(Key(assumed[0].pod.namespace, str(_group_name(assumed[0].pod))))
+        if group is None or self._stage.plan.gates.get("TopologyAwareWorkloadScheduling") is False:
+            return
+        keys = [each["key"] for each in group["spec"].get("schedulingConstraints", {}).get("topology", ())]
+        for key in keys:
+            domains = {life.nodes[each.node_name].labels.get(key) for each in assumed}
+            if len(domains) > 1 or None in domains:
+                self._stage.find(
+                    f"{group['metadata']['name']} goes to several domains {domains}", assumed[0].pod.uid
+                )
+
+    def _judge_quota(self, life: Life, assumed: Sequence[AssumedPod]) -> None:
+        """No quota's max is exceeded by a decision."""
+        namespace = assumed[0].pod.namespace
+        known = life.daemon.parts.cache.table.objects("scheduling.x-k8s.io/v1alpha1/elasticquotas") or {}
+        quota = known.get(f"{namespace}/{namespace}")
+        if quota is None:
+            return
+        there = {uid: pod for name in life.nodes for uid, pod in life.ledger.there(name).items()}
+        used = sum(pod.resources.taken.get("cpu", 0) for pod in there.values() if pod.namespace == namespace)
+        most = 1000 * int(quota["spec"]["max"]["cpu"])
+        if used > most:
+            self._stage.find(f"{namespace} has {used} milliCPU, and may have {most}", assumed[0].pod.uid)
+
+    def _judge_room(
+        self, life: Life, group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo]
+    ) -> None:
+        """Who has to leave makes room for the whole gang; nobody has to who need not be looked at again at once."""
+        gone = {pod.uid for pod in victims}
+        there = {
+            name: [pod for pod in life.ledger.there(name).values() if pod.uid not in gone]
+            for name in life.nodes
+        }
+        placed = [
+            pod
+            for pod in life.pods.values()
+            if pod.node_name and not pod.is_terminal and pod.group == group.key and pod.uid not in gone
+        ]
+        needed = max(1, group.min_count - len(placed))
+        domain = group.topology_key
+        if not _fit(members, needed, life.nodes, there, domain, placed):
+            self._stage.find(
+                f"{sorted(pod.name for pod in victims)} have to leave, and {group.key.key} does not fit then"
+            )
+
+    # Once a second.
+
+    def look(self) -> None:
+        """See which gangs run in part."""
+        if self._stage.plan.kind != "groups":
+            return
+        self._note_troubles()
+        now = self._stage.now
+        for group, pods in self._all():
+            key = Key(group["metadata"]["namespace"], group["metadata"]["name"])
+            known = self._of(key)
+            placed = [pod for pod in pods if pod["spec"].get("nodeName")]
+            least = group["spec"]["schedulingPolicy"].get("gang", {}).get("minCount", 0)
+            uids = {pod["metadata"]["uid"] for pod in placed}
+            lost = known.seen_placed - uids
+            if not uids:
+                known.seen_placed.clear()
+                known.is_excused = False
+            known.seen_placed |= uids
+            known.is_excused = (
+                known.is_excused or bool(lost and uids) or bool(uids & self._stage.story.foreign)
+            )
+            if not 0 < len(placed) < least <= len(pods):
+                known.partly_since = None
+                continue
+            if known.partly_since is None:
+                known.partly_since = now
+                self.partly += 1
+            self._judge_partly(key, known, group, pods)
+
+    def _judge_partly(
+        self, key: Key, known: Followed, group: dict[str, Any], pods: Sequence[dict[str, Any]]
+    ) -> None:
+        assert known.partly_since is not None
+        seconds = self._stage.now - known.partly_since
+        if seconds <= _PARTLY_SECONDS or known.is_excused or self._stage.plan.troubles:
+            return
+        told = f"{key.name} runs in part since {known.partly_since:.0f}"
+        if self.troubled_at < known.partly_since - 2.0:
+            self._stage.find(f"{told}, though nothing went wrong", pods[0]["metadata"]["uid"])
+            return
+        is_long_calm = self._stage.is_calm and self._stage.now - self.troubled_at > _PARTLY_SECONDS
+        if is_long_calm and self._would_fit(group, pods):
+            self._stage.find(f"{told}, though the others fit", pods[0]["metadata"]["uid"])
+
+    def _note_troubles(self) -> None:
+        stage = self._stage
+        stage.story.catch_up()
+        lines, requests = stage.story.lines, stage.server.requests
+        ended = len(stage.lives.past)
+        for line in lines[self._lines :]:
+            if line.who in {"node", "server", "operator", "tuning"}:
+                self.troubled_at = line.at_seconds
+        self._lines = len(lines)
+        all_requests = list(requests)
+        for request in all_requests[self._requests :]:
+            if request.method == "POST" and request.path.endswith("/binding") and request.status != 201:
+                self.troubled_at = stage.now
+        self._requests = len(all_requests)
+        if ended != self._ended or stage.lives.leader is None:
+            self._ended, self.troubled_at = ended, stage.now
+
+    # In the end.
+
+    def check_in_the_end(self, life: Life) -> None:
+        """Who waits does so because it does not fit, and is left in peace."""
+        if self._stage.plan.kind != "groups":
+            return
+        stage = self._stage
+        nominated = life.daemon.parts.nominator._nodes
+        for group, pods in self._all():
+            key = Key(group["metadata"]["namespace"], group["metadata"]["name"])
+            least = group["spec"]["schedulingPolicy"].get("gang", {}).get("minCount", 1)
+            waiting = [pod for pod in pods if is_pending(pod)]
+            quiet = [at for at in self._of(key).attempts if at > stage.now - _QUIET_SECONDS]
+            if len(quiet) > _QUIET_ATTEMPTS and self._placed_can_be_joined(group, pods) and life.nodes:
+                stage.find(f"{key.name} was tried {len(quiet)} times in ten minutes, though nothing happened")
+            if (
+                waiting
+                and len(pods) >= least
+                and not nominated
+                and key.namespace == "default"
+                and self._would_fit(group, pods)
+            ):
+                stage.find(f"{key.name} would fit, and waits", waiting[0]["metadata"]["uid"])
+        self._check_attempts()
+
+    def _check_attempts(self) -> None:
+        """Attempts follow events and backoff, and no closer."""
+        for key, known in self._groups.items():
+            seconds = self._stage.now
+            written = sum(
+                1 for record in self._stage.story.pods.values() if record.key.startswith(f"{key.namespace}/")
+            )
+            most = 10 + written + seconds / _BACKOFF_SECONDS
+            if len(known.attempts) > most:
+                self._stage.find(f"{key.name} was tried {len(known.attempts)} times in {seconds:.0f} s")
+            crowd = max(
+                (sum(1 for other in known.attempts if at <= other < at + 1.0) for at in known.attempts),
+                default=0,
+            )
+            if crowd > 20:
+                self._stage.find(f"{key.name} was tried {crowd} times within a second")
+
+    def _would_fit(self, group: dict[str, Any], pods: Sequence[dict[str, Any]]) -> bool:
+        """Whether the pods of a group that wait would find room for enough of them, by the server's account."""
+        store = self._stage.store
+        nodes = {
+            each["metadata"]["name"]: decode_node(msgspec.json.encode(each)) for each in store.list("nodes")
+        }
+        there: dict[str, list[PodInfo]] = {name: [] for name in nodes}
+        for each in store.list("pods"):
+            node = each["spec"].get("nodeName")
+            if node in there and not has_ended(each):
+                there[node].append(_decoded(each))
+        placed = [_decoded(pod) for pod in pods if pod["spec"].get("nodeName")]
+        waiting = [_decoded(pod) for pod in pods if is_pending(pod)]
+        if len({pod.scheduler_name for pod in waiting}) > 1:
+            return False
+        least = group["spec"]["schedulingPolicy"].get("gang", {}).get("minCount", 1)
+        return bool(waiting) and _fit(
+            waiting, max(1, least - len(placed)), nodes, there, self._topology_key(group), placed
+        )
+
+    def _topology_key(self, group: dict[str, Any]) -> str:
+        if self._stage.plan.gates.get("TopologyAwareWorkloadScheduling") is False:
+            return ""
+        keys = [each["key"] for each in group["spec"].get("schedulingConstraints", {}).get("topology", ())]
+        return keys[0] if keys else ""
+
+    def _placed_can_be_joined(self, group: dict[str, Any], pods: Sequence[dict[str, Any]]) -> bool:
+        """Whether those that run are in one domain: where they are not, members are errors, tried after backoff."""
+        key = self._topology_key(group)
+        if not key:
+            return True
+        domains = set()
+        for pod in pods:
+            if pod["spec"].get("nodeName"):
+                node = self._stage.store.find("nodes", pod["spec"]["nodeName"])
+                domains.add(None if node is None else node["metadata"]["labels"].get(key))
+        return len(domains) <= 1 and None not in domains
+
+    def check_all_run(self) -> None:
+        """Every group that has enough pods runs, now that there is room for all."""
+        for group, pods in self._all():
+            least = group["spec"]["schedulingPolicy"].get("gang", {}).get("minCount", 1)
+            waiting = [pod for pod in pods if is_pending(pod)]
+            if waiting and len(pods) >= least and self._would_fit(group, pods):
+                names = sorted(pod["metadata"]["name"] for pod in waiting)
+                self._stage.find(
+                    f"{group['metadata']['name']} has room, and {names} wait", waiting[0]["metadata"]["uid"]
+                )
+
+    def _object(self, key: Key) -> dict[str, Any] | None:
+        return self._stage.store.find(POD_GROUPS, key.name, key.namespace)
+
+    def _all(self) -> Iterable[tuple[dict[str, Any], list[dict[str, Any]]]]:
+        """Yield each group's object and its pods that have not ended."""
+        by_group: dict[Key, list[dict[str, Any]]] = {}
+        for pod in self._stage.our_pods():
+            name = pod["spec"].get("schedulingGroup", {}).get("podGroupName")
+            if name and "deletionTimestamp" not in pod["metadata"]:
+                by_group.setdefault(Key(pod["metadata"]["namespace"], name), []).append(pod)
+        for group in self._stage.store.list(POD_GROUPS):
+            key = Key(group["metadata"]["namespace"], group["metadata"]["name"])
+            yield group, by_group.get(key, [])
+
+
+def _fit(
+    members: Sequence[PodInfo],
+    needed: int,
+    nodes: Any,
+    there: dict[str, list[PodInfo]],
+    topology_key: str,
+    placed: Sequence[PodInfo],
+) -> bool:
+    """Whether enough members find room; within one domain where that is asked for."""
+    domains: set[str | None] = {None}
+    if topology_key:
+        domains = {node.labels.get(topology_key) for node in nodes.values()} - {None}
+        if placed:
+            theirs = {
+                nodes[pod.node_name].labels.get(topology_key) if pod.node_name in nodes else None
+                for pod in placed
+            }
+            domains = domains & theirs if len(theirs) == 1 else set()
+    return any(
+        _fill(
+            sorted(members, key=lambda pod: (-pod.resources.requests.get("cpu", 0), pod.name)),
+            needed,
+            {
+                name: node
+                for name, node in nodes.items()
+                if domain is None or node.labels.get(topology_key) == domain
+            },
+            {name: list(pods) for name, pods in there.items()},
+            [_STEPS],
+        )
+        for domain in domains
+    )
+
+
+def _fill(
+    members: Sequence[PodInfo],
+    needed: int,
+    nodes: Mapping[str, NodeObject],
+    on: dict[str, list[PodInfo]],
+    steps: list[int],
+) -> bool:
+    """Whether so many members find room, tried in all ways, the first member on each node, or left out; if in doubt, no."""
+    if needed <= 0:
+        return True
+    if len(members) < needed or steps[0] <= 0:
+        return False
+    steps[0] -= 1
+    first, rest = members[0], members[1:]
+    for name, node in nodes.items():
+        there = on.setdefault(name, [])
+        if any(problems(first, node, there)):
+            continue
+        there.append(first)
+        if _fill(rest, needed - 1, nodes, on, steps):
+            return True
+        there.pop()
+    return _fill(rest, needed, nodes, on, steps)
+
+
+def _decoded(pod: dict[str, Any]) -> PodInfo:
+    return decode_pod(msgspec.json.encode(pod))
+
+
+def _group_name(pod: PodInfo) -> str | None:
+    return None if pod.group is None else pod.group.name

@@ -1,0 +1,204 @@
+"""Looking for a way to place a group, and for the best of its placements, against trying all."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from itertools import product
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
+from scheduler.cycle.group_pass import GroupPasses
+from scheduler.cycle.group_placements import GroupPlacements
+from scheduler.cycle.group_search import GroupSearch
+from scheduler.framework import CycleState, Diagnosis, Status
+from scheduler.framework.placements import Placement
+from scheduler.framework.pod_groups import PodGroup
+from scheduler.framework.queued_pod import QueuedPodInfo
+from scheduler.framework.status import SUCCESS
+from scheduler.objects.pod_group import POD_GROUPS, GroupKey
+from scheduler.state.cache import Cache
+from scheduler.state.nominator import Nominator
+from tests.builders import node, pod
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scheduler.framework.pod_groups import PodGroup as Group
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows, Snapshot
+
+KEY = GroupKey(POD_GROUPS, "default", "g")
+SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=4)
+ROOMS = st.lists(st.integers(1, 8), min_size=1, max_size=3)
+
+
+class Gangs:
+    """Says how many of a group must be placed."""
+
+    name = "Gangs"
+    waiting = "waiting"
+
+
+@dataclass
+class Profile:
+    """Counts members in a placement."""
+
+    @property
+    def placing(self) -> Profile:
+        return self
+
+    racks: int = 1
+
+    def run_unreserve(self, *_: Any) -> None:
+        """Nothing was reserved."""
+
+    def generate(self, group: Group, members: Sequence[PodInfo], snapshot: Snapshot) -> list[Placement]:
+        parts = [snapshot.all_rows[place :: self.racks] for place in range(self.racks)]
+        return [Placement(str(place), rows) for place, rows in enumerate(parts) if rows.size]
+
+    def foresee(
+        self, group: Group, placements: Sequence[Placement], members: Sequence[PodInfo], snapshot: Snapshot
+    ) -> list[int]:
+        return [len(members)] * len(placements)
+
+    def totals(
+        self, group: Group, assigned: Sequence[tuple[Placement, Sequence[PodInfo]]], snapshot: Snapshot
+    ) -> list[int]:
+        return [len(pods) for _, pods in assigned]
+
+
+class Pods:
+    """Puts each pod on the node with most room, by cpu alone; a gang waits until enough of it are placed."""
+
+    def __init__(self, cache: Cache, min_count: int) -> None:
+        self._cache, self._min_count = cache, min_count
+
+    async def decide(
+        self, attempt: Attempt, *, choose: Any = None, within: Rows | None = None, **_: Any
+    ) -> tuple[Decision, Snapshot]:
+        snapshot, asking = self._cache.snapshot(), attempt.queued.pod
+        rows = snapshot.all_rows if within is None else within
+        free = snapshot.allocatable["cpu"] - snapshot.requested["cpu"]
+        feasible = np.array(
+            [row for row in rows.tolist() if free[row] >= asking.resources.requests["cpu"]], dtype=np.intp
+        )
+        row = None
+        if feasible.size:
+            row = (
+                int(feasible[int(free[feasible].argmax())])
+                if choose is None
+                else choose(asking, feasible, snapshot)
+            )
+        blank = Diagnosis.blank(snapshot.n_nodes)
+        if row is None:
+            return Decision(asking, CycleState(), blank, status=Status.unschedulable("full")), snapshot
+        return Decision(asking, CycleState(), blank, snapshot.name_of(row)), snapshot
+
+    def assume(self, attempt: Attempt, decision: Decision) -> AssumedPod:
+        placed = self._cache.assume(decision.pod, decision.node_name)
+        return AssumedPod(attempt, decision.state, placed, decision.node_name)
+
+    def reserve(self, assumed: AssumedPod) -> Status:
+        return SUCCESS
+
+    def permit(self, assumed: AssumedPod) -> Status | Mapping[str, float]:
+        return SUCCESS if len(self._cache.groups.placed(KEY)) >= self._min_count else {Gangs.name: 300.0}
+
+
+class Scene:
+    """A cluster, and a group to be placed there."""
+
+    def __init__(self, sizes: Sequence[int], rooms: Sequence[int], min_count: int, racks: int = 1) -> None:
+        self.cache = Cache()
+        for number, cpus in enumerate(rooms):
+            self.cache.add_node(node(f"n{number}", cpu=str(cpus)))
+        profile: Any = Profile(racks)
+        self.attempts = [
+            Attempt(
+                profile,
+                QueuedPodInfo(pod(f"m{number}", cpu=str(cpus), schedulingGroup={"podGroupName": "g"}), 0.0),
+                0.0,
+            )
+            for number, cpus in enumerate(sizes)
+        ]
+        self.group = PodGroup(KEY, "uid", min_count=min_count)
+        self.plugin: Any = Gangs()
+        pods: Any = Pods(self.cache, min_count)
+
+        async def on() -> None:
+            """Nobody else wants a turn."""
+
+        self.passes = GroupPasses(pods, self.cache, Nominator(), on)
+
+
+def most(sizes: Sequence[int], rooms: Sequence[int]) -> int:
+    """Return how many of some pods fit at most, by trying all ways: each on any node, or on none."""
+    best = 0
+    for ways in product(range(-1, len(rooms)), repeat=len(sizes)):
+        used = [0] * len(rooms)
+        for size, row in zip(sizes, ways, strict=True):
+            if row >= 0:
+                used[row] += size
+        if all(taken <= room for taken, room in zip(used, rooms, strict=True)):
+            best = max(best, sum(row >= 0 for row in ways))
+    return best
+
+
+@settings(max_examples=150, deadline=None)
+@given(sizes=SIZES, rooms=ROOMS, data=st.data())
+def test_a_gang_that_fits_in_any_way_is_found(
+    sizes: list[int], rooms: list[int], data: st.DataObject
+) -> None:
+    min_count = data.draw(st.integers(1, len(sizes)))
+    it = Scene(sizes, rooms, min_count)
+
+    async def look() -> tuple[bool, int]:
+        tried = await it.passes.run(it.group, it.plugin, it.attempts)
+        it.passes.take_back(tried)
+        if tried.is_enough:
+            return True, 0
+        found, spent = await GroupSearch(it.passes, it.cache).run(tried, it.attempts)
+        if found is not None:
+            assert len(found.kept) >= min_count
+            it.passes.take_back(found)
+        return found is not None, spent
+
+    found, spent = asyncio.run(look())
+    assert found == (most(sizes, rooms) >= min_count)
+    assert spent <= 600
+    assert not it.cache.counts()["assumed_pods"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    size=st.integers(1, 3),
+    count=st.integers(1, 5),
+    rooms=st.lists(st.integers(1, 6), min_size=1, max_size=6),
+    data=st.data(),
+)
+def test_of_placements_that_hold_enough_the_best_is_taken(
+    size: int, count: int, rooms: list[int], data: st.DataObject
+) -> None:
+    """Members alike are placed as many as there is room for, so what a placement holds needs no search."""
+    racks = data.draw(st.integers(1, 3))
+    min_count = data.draw(st.integers(1, count))
+    it = Scene([size] * count, rooms, min_count, racks)
+    placements = GroupPlacements(it.passes, it.cache, Random(data.draw(st.integers(0, 9))))
+    tried = asyncio.run(placements.run(it.group, it.plugin, it.attempts))
+
+    holds = [
+        min(count, sum(room // size for room in part))
+        for part in (rooms[place::racks] for place in range(racks))
+        if part
+    ]
+    enough = [each for each in holds if each >= min_count]
+    assert tried.is_enough == bool(enough)
+    if enough:
+        assert len(tried.kept) == max(enough)
+        assert len({int(each.node_name[1:]) % racks for each in tried.assumed}) == 1

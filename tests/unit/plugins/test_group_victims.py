@@ -1,0 +1,55 @@
+"""Who has to leave for a group, against giving units back one after another."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugins.preemption.disruption_budgets import DisruptionBudgets
+from plugins.preemption.group_victims import NO_VICTIMS, STILL_UNSCHEDULABLE, choose_victims
+from plugins.preemption.units import Unit
+from scheduler.framework import Status
+from tests.builders import pod
+from tests.snapshots import snapshot_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.objects.pod import PodInfo
+
+
+@given(
+    priorities=st.lists(st.integers(0, 5), max_size=12),
+    enough=st.lists(st.frozensets(st.integers(0, 11), max_size=5), max_size=4),
+)
+def test_those_leave_who_cannot_be_given_back_one_by_one(
+    priorities: list[int], enough: list[frozenset[int]]
+) -> None:
+    """The group fits where one of some sets of pods has left, whoever else has left too."""
+    pods = [pod(f"v{number}", priority=each, node="n") for number, each in enumerate(priorities)]
+    units = [Unit((each,), each.priority) for each in pods]
+
+    def fits(away: Sequence[PodInfo]) -> bool:
+        gone = {each.name for each in away}
+        return any({f"v{number}" for number in some} <= gone for some in enough)
+
+    async def fits_without(away: Sequence[PodInfo]) -> frozenset[str] | None:
+        return frozenset({"n"}) if fits(away) else None
+
+    found = asyncio.run(choose_victims(units, [pod("m")], snapshot_of(), DisruptionBudgets(), fits_without))
+
+    staying = sorted(units, key=lambda unit: unit.importance)
+    if not units or not fits(pods):
+        assert isinstance(found, Status)
+        assert found.message == (STILL_UNSCHEDULABLE if units else NO_VICTIMS)
+        return
+    left = list(staying)
+    for unit in staying:  # the most important is given back first
+        others = [each for each in left if each is not unit]
+        if fits([each.pods[0] for each in others]):
+            left = others
+    assert not isinstance(found, Status)
+    assert {each.name for each in found} == {each.pods[0].name for each in left}
