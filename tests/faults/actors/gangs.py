@@ -195,7 +195,9 @@ class Gangs(Actor):
     def _delete_group(self, namespace: str, name: str) -> None:
         if self._find(namespace, name) is not None:
             self.stage.store.delete(POD_GROUPS, name, namespace)
-        if self._find(namespace, name) is not None and self.random.random() < 0.5:  # it waits for its pods to end
+        if (
+            self._find(namespace, name) is not None and self.random.random() < 0.5
+        ):  # it waits for its pods to end
             patch = {"metadata": {"finalizers": None}}
             self.stage.store.patch(POD_GROUPS, name, patch, namespace)
 
