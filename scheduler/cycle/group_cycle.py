@@ -223,7 +223,7 @@ class PodGroupCycle:
         assumed = []
         for member in tried.members:
             if member.assumed is None:
-                self._fail(member, member.status, _wakers(tried, ()))
+                self._fail(member, member.status, _wakers(tried))
                 continue
             if not isinstance(member.permitted, Status):  # those after it may be what it waited for
                 member.permitted = self._pods.permit(member.assumed)
@@ -252,7 +252,7 @@ class PodGroupCycle:
                 status = member.status if is_own else failed
                 self._failures.handle(attempt, status)
             return failed, result
-        wakers = _wakers(tried, attempts)
+        wakers = _wakers(tried)
         for attempt in attempts[len(tried.members) :]:
             self._failures.handle(attempt, tried.refusal, unschedulable_plugins=wakers)
         for member in tried.members:
@@ -306,16 +306,9 @@ class PodGroupCycle:
         return group, plugin
 
 
-def _wakers(tried: Pass, attempts: Sequence[Attempt]) -> frozenset[str]:
+def _wakers(tried: Pass) -> frozenset[str]:
     """Return whose events may help a group, whichever of its members they reach.
 
-    What one member lacks may come to be where another is now, or in a placement of which nothing is kept but that it
-    holds too few.
+    What one member lacks may come to be where another is now, or in another placement.
     """
-    found = {tried.plugin.name}
-    for member in tried.members:
-        if member.assumed is None:
-            found |= {member.status.plugin} - {""} or member.decision.diagnosis.unschedulable_plugins
-    if attempts and tried.is_placed_apart:
-        found.update(each.name for each in attempts[0].framework.plugins.all())
-    return frozenset(found)
+    return tried.refused_by | tried.refused_elsewhere | {tried.plugin.name}

@@ -91,6 +91,7 @@ class Pass:
         is_taken_back: whether the cluster is as it was before.
         places: the nodes within which the members may go together, most promising first; None for all nodes.
         placements: what is known of all such places, in the order in which they are worth a try; None without a choice.
+        refused_elsewhere: the plugins for whose sake members found no place in others of them.
         searched: how many decisions it took to look for other orders.
         victims: who has to leave so that the group fits.
         room: of one that was explored: what was done to make room; None if all that is needed is there.
@@ -104,6 +105,7 @@ class Pass:
     is_taken_back: bool = False
     places: Sequence[Rows | None] = (None,)
     placements: Sequence[SeenPlacement] | None = None
+    refused_elsewhere: frozenset[str] = frozenset()
     searched: int = 0
     victims: Sequence[PodInfo] = ()
     room: Status | None = None
@@ -131,9 +133,13 @@ class Pass:
         return any(member.needs_room for member in self.kept)
 
     @property
-    def is_placed_apart(self) -> bool:
-        """Whether the members may go to some nodes only, to keep together."""
-        return not any(rows is None for rows in self.places)
+    def refused_by(self) -> frozenset[str]:
+        """The plugins for whose sake members found no place."""
+        found: set[str] = set()
+        for member in self.members:
+            if member.assumed is None:
+                found |= {member.status.plugin} - {""} or member.decision.diagnosis.unschedulable_plugins
+        return frozenset(found)
 
     def waits(self) -> str:
         """Return why a member that fits is not placed."""

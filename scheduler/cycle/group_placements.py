@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Int64s, Snapshot
     from scheduler.state.cache import Cache
 
+_JUDGES_ROOM: Final = "NodeResourcesFit"
+"""Who would refuse members in the placements that are not tried: `room_for` is what it goes by."""
 _SEARCHED: Final = 4
 """In so many placements, those that score best, other orders are tried where none holds the group at once."""
 NOWHERE: Final = "no feasible placements found"
@@ -87,7 +89,8 @@ class GroupPlacements:
             if placements is None:
                 return await self._passes.run(group, plugin, attempts, **options)
             if not placements:
-                return Pass(group, plugin, refusal=Status.unschedulable(NOWHERE), placements=(), places=())
+                who, refusal = frozenset(framework.placing.generators), Status.unschedulable(NOWHERE)
+                return Pass(group, plugin, refusal=refusal, refused_elsewhere=who, placements=(), places=())
             candidates = self._candidates(group, attempts, placements, snapshot)
             tried = await self._first_or_best(group, plugin, attempts, candidates, options)
         except PluginError as error:
@@ -133,6 +136,9 @@ class GroupPlacements:
         """Try placements until one holds all members, if what the others score cannot be more; else all, and take the best."""
         enough: list[tuple[Placement, Sequence[PodInfo]]] = []
         first: Pass | None = None
+        refused_by = {*attempts[0].framework.placing.generators}
+        if candidates.others:
+            refused_by.add(_JUDGES_ROOM)
         asks_for_room = options.get("makes_room", True)
         count = len(candidates.worth_a_try) + len(candidates.others)
         for placement in candidates.worth_a_try or candidates.others[:1]:
@@ -148,6 +154,7 @@ class GroupPlacements:
                     return tried
                 enough.append((placement, [member.decision.pod for member in tried.kept]))
             self._passes.take_back(tried)
+            refused_by |= tried.refused_by
             first = first or tried
         if enough:
             return await self._best(group, plugin, attempts, enough, candidates.seen, options)
@@ -155,6 +162,7 @@ class GroupPlacements:
         first.refusal = Status.unschedulable(
             f"0/{count} placements are available, first placement status: {UNSCHEDULABLE}"
         )
+        first.refused_elsewhere = frozenset(refused_by)
         first.places = [placement.rows for placement in candidates.worth_a_try[:_SEARCHED]]
         return first
 
@@ -190,7 +198,9 @@ def room_for(members: Sequence[PodInfo], snapshot: Snapshot) -> Int64s:
             least[resource] = min(least[resource], pod.resources.requests.get(resource, 0))
     for resource, amount in least.items():
         if amount > 0:
-            free = snapshot.allocatable[resource] - snapshot.requested[resource]
-            slots = np.minimum(slots, free // amount)
+            allocatable = snapshot.allocatable[resource]
+            held = (allocatable - snapshot.requested[resource]) // amount
+            # What a node does not offer may be a device that a claim is made for; that is for filters to say.
+            slots = np.where(allocatable > 0, np.minimum(slots, held), slots)
     found: Int64s = np.maximum(slots, 0)
     return found
