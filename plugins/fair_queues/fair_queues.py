@@ -233,7 +233,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             report = state.read(REPORT, PreemptionReport)
             row = snapshot.row_of(result.nominated_node_name or "")
             if row is not None and row in report.candidates:
-                self._told[pod.uid] = report.candidates[row][0]
+                self._told[pod.uid] = self.leaving_with(report.candidates[row][0])
                 self._ledger.told.update({victim.uid: victim for victim in self._told[pod.uid]})
         elif ATTEMPT in state and pod.uid in self._pending:
             self._note_failure(state.read(ATTEMPT, Attempt), pod, snapshot, diagnosis)
@@ -279,9 +279,15 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             budgets=self._budgets,
             nominated=state.nominated,
             enough=len(rows),
-            choice=Reclaim(state.read(ATTEMPT, Attempt), pod.priority).choice(snapshot, self._budgets),
+            choice=Reclaim(state.read(ATTEMPT, Attempt), pod.priority).choice(
+                snapshot, self._budgets, self._units.together
+            ),
             limit=WithinShares(),
         )
+
+    def leaving_with(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo]:
+        """Return pods and all of the groups that leave whole with them: half a gang is of no use to its queue."""
+        return [pod for unit in self._units.together(victims) for pod in unit]
 
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
