@@ -241,7 +241,7 @@ def _choice(accounts: Accounts, pod: PodInfo, snapshot: Snapshot, units: VictimU
 
     def choose(row: int) -> Sequence[PodInfo] | Status:
         gone: dict[str, dict[str, int]] = {}
-        victims = []
+        victims: list[PodInfo] = []
         there = snapshot.pods_on(row)
         uids = {other.uid for other in there}
         for unit in units.together(reversed(by_importance(there))):

@@ -64,7 +64,12 @@ async def test_how_queues_stand_is_shown_and_written_only_when_it_changes(tmp_pa
         await it.until(lambda: status(it, "a")["fairShare"] == {"cpu": "9"})
         for pod in placed(it, "a"):
             it.server.store.delete("pods", pod, "a")
-        await it.until(lambda: status(it, "root")["pending"] == 0)
+        for pod in placed(it, "b") | {"b0", "b1", "b2", "b3"}:
+            it.server.store.delete("pods", pod, "b")
+        await asyncio.sleep(5)
+        for pod in placed(it, "a"):
+            it.server.store.delete("pods", pod, "a")
+        await it.until(lambda: status(it, "root") == nothing)
 
 
 @virtually
