@@ -44,11 +44,11 @@ WHOLE = {"disruptionMode": "PodGroup"}
 
 @virtually
 async def test_a_gang_beyond_the_max_of_its_queue_is_not_placed_at_all(tmp_path: Path) -> None:
-    async with teams(tmp_path, queue("a", max={"cpu": 2})) as it:
-        gang(it, "a", 3)
-        await never_more(it, "a", 0, seconds=180)
-        it.server.store.patch(QUEUES, "a", {"spec": {"max": {"cpu": 3}}})
-        await it.until(lambda: most_in_gang(it, "a") == 3)
+    async with teams(tmp_path, queue("a", max={"cpu": 3})) as it:
+        gang(it, "a", 2, cpu="2")
+        await never_more(it, "a", 0, seconds=180)  # also when it is overdue, and its share in its way no more
+        it.server.store.patch(QUEUES, "a", {"spec": {"max": {"cpu": 4}}})
+        await it.until(lambda: most_in_gang(it, "a") == 2)
 
 
 @virtually
@@ -66,17 +66,17 @@ async def test_a_gang_takes_back_its_share_and_no_more_than_that(tmp_path: Path)
 
 @virtually
 async def test_a_gang_that_is_made_room_for_never_exceeds_max(tmp_path: Path) -> None:
-    async with teams(tmp_path, queue("a", max={"cpu": 3}), queue("b")) as it:
+    async with teams(tmp_path, queue("a", max={"cpu": 4}), queue("b")) as it:
         it.add_pods(*several("b", 14))
         await it.until(lambda: len(placed(it, "b")) == 12)
         it.add_pods(*several("a", 1))
         await it.until(lambda: len(placed(it, "a")) == 1)
-        gang(it, "a", 3)
+        gang(it, "a", 2, cpu="2")
         await never_more(it, "a", 1, seconds=180)
         assert len(placed(it, "b")) == 11
         it.server.store.delete("pods", "a0", "a")
-        await it.until(lambda: most_in_gang(it, "a") == 3)
-        assert len(placed(it, "b")) == 9
+        await it.until(lambda: most_in_gang(it, "a") == 2)
+        assert len(placed(it, "b")) == 8
 
 
 @virtually
