@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+from scheduler.configuration.load import parse
 from tests.builders import node_object
 from tests.daemon_harness import cluster
+from tests.integration import test_quotas_in_the_daemon as quotas
 from tests.integration.test_fair_queues_in_the_daemon import (
+    CRDS,
+    DEFINITION,
+    EXAMPLE,
     QUEUES,
     placed,
     queue,
@@ -19,6 +25,8 @@ from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from tests.daemon_harness import Cluster
 
@@ -121,3 +129,45 @@ async def test_the_longest_wait_of_a_queue_is_a_metric(tmp_path: Path) -> None:
         assert shown("used_share", "a") == shown("fair_share", "a") == 2 / 12
         it.server.store.delete("pods", min(placed(it, "a")), "a")
         await it.until(lambda: shown("longest_wait_seconds", "a") == 0)
+
+
+@virtually
+async def test_only_the_leader_writes_and_shows_how_queues_stand(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = (EXAMPLE / "scheduler.yaml").read_text()
+    async with cluster(tmp_path) as it, AsyncExitStack() as leading:
+        it.server.store.create(CRDS, DEFINITION)
+        await asyncio.sleep(0.1)
+        leader = await leading.enter_async_context(it.daemon(leader_elect=True))
+        await it.until(leader.leadership.is_leading)
+        async with it.daemon(text, leader_elect=True) as follower:
+            it.server.store.create(QUEUES, queue("a"))
+            await asyncio.sleep(30)
+            assert not writes(it)
+            assert "could not be written" not in caplog.text  # it is not even tried
+            shown = follower.metrics.registry.get_sample_value
+            series = "custom_scheduler_queue_used_share", {"queue": "a"}
+            assert shown(*series) is None
+            await leading.aclose()
+            await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
+            assert shown(*series) == 0
+
+
+@virtually
+async def test_nothing_is_written_of_quotas_once_the_plugin_is_in_force_no_more(tmp_path: Path) -> None:
+    text = (quotas.EXAMPLE / "scheduler.yaml").read_text()
+    async with cluster(tmp_path, kubelet=True) as it:
+        it.server.store.create(CRDS, quotas.DEFINITION)
+        await asyncio.sleep(0.1)
+        async with it.daemon(text) as daemon:
+            it.server.store.create(quotas.QUOTAS, quotas.quota("default", 1, 1))
+            await it.until(lambda: it.server.store.get(quotas.QUOTAS, "default", "default").get("status"))
+            await daemon.reload(parse((EXAMPLE / "scheduler.yaml").read_text(), "a test"))
+            await asyncio.sleep(5)
+            it.add_nodes(node_object("n"))
+            it.add_pods(*several("default", 1))
+            await it.until(lambda: placed(it, "default"))
+            await asyncio.sleep(30)
+            said = it.server.store.get(quotas.QUOTAS, "default", "default")["status"]
+            assert said["used"] == {"cpu": "0"}
