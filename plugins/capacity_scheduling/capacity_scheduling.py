@@ -183,9 +183,13 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
             budgets=self._budgets,
             nominated=state.nominated,
             enough=len(rows),
-            choice=_choice(state.read(_ACCOUNTS, Accounts), pod, snapshot),
+            choice=_choice(state.read(_ACCOUNTS, Accounts), pod, snapshot, self._units),
             limit=_WithinQuotas(pod.namespace),
         )
+
+    def leaving_with(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo]:
+        """Return pods and all of the groups that leave whole with them: half a gang is of no use to its namespace."""
+        return [pod for unit in self._units.together(victims) for pod in unit]
 
 
 def _borrows(accounts: Accounts, pod: PodInfo) -> bool:
@@ -228,18 +232,24 @@ def _may_leave(
     return quota.over_min(used)
 
 
-def _choice(accounts: Accounts, pod: PodInfo, snapshot: Snapshot) -> Choice:
-    """Return who may have to leave a node: of a namespace that has borrowed no more than that, least important first."""
+def _choice(accounts: Accounts, pod: PodInfo, snapshot: Snapshot, units: VictimUnits) -> Choice:
+    """Return who may have to leave a node: of a namespace that has borrowed no more than that, least important first.
+
+    Those who leave with them elsewhere are counted, and not returned.
+    """
     borrows = _borrows(accounts, pod)
 
     def choose(row: int) -> Sequence[PodInfo] | Status:
         gone: dict[str, dict[str, int]] = {}
-        victims = []
-        for other in reversed(by_importance(snapshot.pods_on(row))):
-            its = gone.setdefault(other.namespace, {})
-            if _may_leave(accounts, pod, other, borrows=borrows, gone=its):
-                victims.append(other)
-                add(its, other.resources.taken)
+        victims: list[PodInfo] = []
+        there = snapshot.pods_on(row)
+        uids = {other.uid for other in there}
+        for unit in units.together(reversed(by_importance(there))):
+            its = gone.setdefault(unit[0].namespace, {})  # a group is of one namespace
+            if all(_may_leave(accounts, pod, other, borrows=borrows, gone=its) for other in unit):
+                victims.extend(other for other in unit if other.uid in uids)
+                for other in unit:
+                    add(its, other.resources.taken)
         if victims:
             return victims
         told = f"No victims found on node {snapshot.name_of(row)} for preemptor pod {pod.name}"

@@ -13,7 +13,8 @@ import numpy as np
 
 from plugins.fair_queues.attempt import Attempt
 from plugins.fair_queues.ledger import Ledger
-from plugins.fair_queues.queues import QUEUES
+from plugins.fair_queues.queues import QUEUES, STATUS_RIGHT
+from plugins.fair_queues.report import report
 from plugins.fair_queues.turns import Turns
 from plugins.fair_queues.victims import ATTEMPT, Reclaim, WithinShares
 from plugins.preemption.candidates import rows_to_try, search, why_not_eligible
@@ -52,9 +53,10 @@ from scheduler.framework.preemption import (  # the constructor's types are read
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Hashable, Iterable, Sequence
+    from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 
     from plugins.fair_queues.ledger import Standing
+    from plugins.fair_queues.report import QueueReport
     from plugins.preemption.candidates import Search
     from plugins.preemption.units import Unit
     from scheduler.framework import CycleState, Diagnosis, PodGroup, PostFilterResult
@@ -93,7 +95,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
     api_version = 1
     Args = FairQueuesArgs
     keeps_rows_apart = True
-    needs = Needs(kinds=NEEDS.kinds | {QUEUES}, rights=NEEDS.rights)
+    needs = Needs(kinds=NEEDS.kinds | {QUEUES}, rights=NEEDS.rights | {STATUS_RIGHT})
     refresh_seconds = 1.0
 
     def __init__(
@@ -115,7 +117,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         super().__init__(review, preemptions, work, VictimUnits(members, groups))
         self._dry_run = dry_run
         self._nominated = nominated
-        self._queued, self._cluster, self._activator = queued, cluster, activator
+        self._clock, self._queued, self._cluster, self._activator = clock, queued, cluster, activator
         self._ledger = Ledger()
         self._told: dict[str, Sequence[PodInfo]] = {}  # uid of a preemptor -> who has to leave for it
         self._pending = self._ledger.pending
@@ -231,7 +233,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             report = state.read(REPORT, PreemptionReport)
             row = snapshot.row_of(result.nominated_node_name or "")
             if row is not None and row in report.candidates:
-                self._told[pod.uid] = report.candidates[row][0]
+                self._told[pod.uid] = self.leaving_with(report.candidates[row][0])
                 self._ledger.told.update({victim.uid: victim for victim in self._told[pod.uid]})
         elif ATTEMPT in state and pod.uid in self._pending:
             self._note_failure(state.read(ATTEMPT, Attempt), pod, snapshot, diagnosis)
@@ -277,9 +279,15 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             budgets=self._budgets,
             nominated=state.nominated,
             enough=len(rows),
-            choice=Reclaim(state.read(ATTEMPT, Attempt), pod.priority).choice(snapshot, self._budgets),
+            choice=Reclaim(state.read(ATTEMPT, Attempt), pod.priority).choice(
+                snapshot, self._budgets, self._units.together
+            ),
             limit=WithinShares(),
         )
+
+    def leaving_with(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo]:
+        """Return pods and all of the groups that leave whole with them: half a gang is of no use to its queue."""
+        return [pod for unit in self._units.together(victims) for pod in unit]
 
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
@@ -328,6 +336,10 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         if told:
             told.append(f"the pod has waited for {self._turns.waited_seconds(pod):.0f}s")
         return told
+
+    def report(self) -> Mapping[str, QueueReport]:
+        """Return how queues stand, by name."""
+        return report(self._ledger, self._cluster.snapshot(), self._clock.monotonic())
 
     # Helpers.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from plugins.capacity_scheduling.quotas import add
 from plugins.capacity_scheduling.usage import Usage
-from plugins.fair_queues.queues import QUEUES, Queues, Tree
+from plugins.fair_queues.queues import QUEUES, Fault, Queues, Tree
 from plugins.fair_queues.shares import FairShares
 from scheduler.objects.resource_names import PODS
 
@@ -78,9 +78,12 @@ class Pending:
     Attributes:
         by_queue: leaf -> uid -> pod.
         demand: leaf -> resource -> what they ask for together.
+        waits_since: leaf -> when the one that waits longest began to, by the monotonic clock, when it was last swept;
+            those that could run nowhere are left out.
     """
 
     def __init__(self) -> None:
+        self.waits_since: dict[str, float] = {}
         self.by_queue: dict[str, dict[str, PodInfo]] = {}
         self.demand: dict[str, dict[str, int]] = {}
         self._queue_of: dict[str, str] = {}
@@ -149,12 +152,16 @@ class Pending:
 
     def sweep(self, queued: QueuedPods, plugin: str) -> None:
         """Let go of pods that wait no longer, or for another gate than a plugin's, and take over new versions."""
+        self.waits_since = {}
         for uid in list(self._queue_of):
             found = queued.get(uid)
             if found is None or found.gating_plugin not in {"", plugin}:
                 self.drop(uid)
-            else:
-                self.put(found.pod)
+                continue
+            self.put(found.pod)
+            began, leaf = found.initial_attempt_timestamp, self._queue_of[uid]
+            if leaf and began is not None and uid not in self._hopeless:
+                self.waits_since[leaf] = min(began, self.waits_since.get(leaf, began))
 
 
 class Ledger:
@@ -173,6 +180,11 @@ class Ledger:
         self._usage = Usage(_account_of(self._counted_for))
         self._shares = FairShares(Tree(), ())
         self._made_for: tuple[Tree, tuple[str, ...]] | None = None
+
+    @property
+    def wrong(self) -> Mapping[str, Fault]:
+        """What is wrong with queues, by name."""
+        return self._queues.wrong
 
     def standing(self, snapshot: Snapshot, also: PodInfo | None = None) -> Standing:
         """Return how queues stand in a snapshot; a pod that waits unknown to us may be counted as well."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -28,11 +28,24 @@ logger = logging.getLogger(__name__)
 
 GROUP: Final = "custom-scheduler.io"
 QUEUES: Final = f"{GROUP}/v1alpha1/queues"
+STATUS_RIGHT: Final = f"patch {QUEUES}/status"
+"""The daemon tells there how a queue stands."""
 QUEUE_NAME: Final = f"{GROUP}/queue-name"
 """The label by which a pod names its queue."""
 
-Fault = tuple[str, str]
-"""The field that is wrong, and what is wrong with it."""
+
+class Fault(NamedTuple):
+    """What is wrong with a queue.
+
+    Attributes:
+        field: where.
+        text: what.
+        reason: in one word.
+    """
+
+    field: str
+    text: str
+    reason: str = "Invalid"
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -162,13 +175,14 @@ class Queues:
 
     Attributes:
         tree: another object after every change.
+        wrong: name -> what is wrong, the gravest of each queue.
     """
 
     def __init__(self) -> None:
         self.tree = Tree()
         self._objects = Objects()
         self._changes = 0
-        self._told: Mapping[str, Fault] = {}
+        self.wrong: Mapping[str, Fault] = {}
 
     def look_at(self, objects: Objects) -> None:
         """Read the objects, if any changed; what is wrong is logged once."""
@@ -176,17 +190,17 @@ class Queues:
             return
         self._objects, self._changes = objects, objects.changes
         self.tree, wrong = read(objects)
-        for name, (path, text) in wrong.items():
-            if self._told.get(name) != (path, text):
+        for name, fault in wrong.items():
+            if self.wrong.get(name) != fault:
                 logger.warning(
                     "Queue is wrong; what is wrong of it is left out",
-                    extra={"queue": name, "field": path, "error": text},
+                    extra={"queue": name, "field": fault.field, "error": fault.text},
                 )
-        self._told = wrong
+        self.wrong = wrong
 
 
 def faults(queues: Mapping[str, Mapping[str, Any]]) -> dict[str, Fault]:
-    """Return what is wrong with queues, name -> (field, text), the gravest of each; `queues` is name -> object."""
+    """Return what is wrong with queues by name, the gravest of each; `queues` is name -> object."""
     return read(queues)[1]
 
 
@@ -206,7 +220,8 @@ def read(objects: Mapping[str, Mapping[str, Any]]) -> tuple[Tree, dict[str, Faul
         queue = in_force[name]
         if queue.claims:
             told = "it has children, and only queues without any hold pods: they are left to others"
-            wrong.setdefault(name, ("spec.namespaces" if queue.namespaces else "spec.podSelector", told))
+            path = "spec.namespaces" if queue.namespaces else "spec.podSelector"
+            wrong.setdefault(name, Fault(path, told, "HasChildren"))
             in_force[name] = replace(queue, namespaces=(), rule=None)
     _settle_claims(in_force, wrong)
     _settle_amounts(in_force, wrong)
@@ -217,25 +232,25 @@ def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | Fault:
     try:
         found = typed_object(obj, _Queue)
     except ObjectError as error:
-        return error.path or "spec", error.problem
+        return Fault(error.path or "spec", error.problem)
     spec = found.spec
     if spec.weight < 1:
-        return "spec.weight", f"at least 1 is expected, was {spec.weight}"
+        return Fault("spec.weight", f"at least 1 is expected, was {spec.weight}")
     amounts: dict[str, dict[str, int]] = {"min": {}, "max": {}}
     for kind, given in (("min", spec.min), ("max", spec.max)):
         for resource, amount in (given or {}).items():
             try:
                 quantity = parse_quantity(str(amount))
             except ValueError as error:
-                return f"spec.{kind}.{resource}", str(error)
+                return Fault(f"spec.{kind}.{resource}", str(error))
             number = quantity.milli_value() if resource == CPU else quantity.value()
             if number < 0:
-                return f"spec.{kind}.{resource}", f"at least 0 is expected, was {amount}"
+                return Fault(f"spec.{kind}.{resource}", f"at least 0 is expected, was {amount}")
             amounts[kind][resource] = number
     try:
         rule = None if spec.pod_selector is None else parse_label_selector(spec.pod_selector)
     except SelectorError as error:
-        return "spec.podSelector", str(error)
+        return Fault("spec.podSelector", str(error))
     return Queue(
         name,
         spec.parent,
@@ -259,15 +274,15 @@ def _with_parents(known: Mapping[str, Queue], wrong: dict[str, Fault]) -> dict[s
             in_force[name] = queue
         elif parent in known:
             told = " is part of ".join([*line[line.index(parent) :], parent])
-            wrong[name] = "spec.parent", f"no root is found: {told}"
+            wrong[name] = Fault("spec.parent", f"no root is found: {told}", "ParentCycle")
         elif len(line) == 1:
-            why = "is wrong itself" if parent in wrong else "does not exist"
-            wrong[name] = "spec.parent", f"queue {parent} {why}"
+            is_there = parent in wrong
+            why = "is wrong itself" if is_there else "does not exist"
+            reason = "ParentNotInForce" if is_there else "UnknownParent"
+            wrong[name] = Fault("spec.parent", f"queue {parent} {why}", reason)
         else:
-            wrong[name] = (
-                "spec.parent",
-                f"queue {queue.parent} is left out, since of {line[-1]} the parent is",
-            )
+            told = f"queue {queue.parent} is left out, since of {line[-1]} the parent is"
+            wrong[name] = Fault("spec.parent", told, "ParentNotInForce")
     return in_force
 
 
@@ -281,7 +296,8 @@ def _settle_claims(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> None:
             holder = holders.setdefault(namespace, queue.name)
             if holder != queue.name:
                 told = f"queue {holder} has namespace {namespace} already"
-                wrong.setdefault(queue.name, (f"spec.namespaces[{number}]", told))
+                fault = Fault(f"spec.namespaces[{number}]", told, "NamespaceTaken")
+                wrong.setdefault(queue.name, fault)
         left = tuple(each for each in queue.namespaces if holders[each] == queue.name)
         if left != queue.namespaces:
             # Without any it would take pods of every namespace that name it.
@@ -297,13 +313,14 @@ def _settle_amounts(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> None
             if resource in queue.min and total > queue.min[resource]:
                 sums_up, least = written(resource, total), written(resource, queue.min[resource])
                 told = f"its children are sure of {sums_up} together, it of {least}: they get less"
-                wrong.setdefault(queue.name, (f"spec.min.{resource}", told))
+                fault = Fault(f"spec.min.{resource}", told, "ChildrenMinAboveMin")
+                wrong.setdefault(queue.name, fault)
         settled = {**sums, **queue.min}
         for resource, amount in settled.items():
             if amount > queue.max.get(resource, amount):
                 most = written(resource, queue.max[resource])
                 told = f"{written(resource, amount)} is more than its max, {most}: max holds"
-                wrong.setdefault(queue.name, (f"spec.min.{resource}", told))
+                wrong.setdefault(queue.name, Fault(f"spec.min.{resource}", told, "MinAboveMax"))
                 settled[resource] = queue.max[resource]
         in_force[queue.name] = replace(queue, min=settled)
         if queue.parent:

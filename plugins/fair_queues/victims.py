@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Int64s, Snapshot
 
     Units = Callable[[Sequence[PodInfo]], Iterable[Sequence[PodInfo]]]
-    """Pods in the order in which they would rather leave -> those that leave together or not at all, in that order."""
+    """Pods in the order in which they would rather leave -> those that leave together or not at all, in that order, also
+    those of them that are on other nodes."""
 
 ATTEMPT: Final = "FairQueues"
 _NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -65,17 +66,22 @@ class Reclaim:
         return True
 
     def choice(self, snapshot: Snapshot, budgets: DisruptionBudgets, units: Units = one_by_one) -> Choice:
-        """Return who may have to leave a node: rather those whom no budget protects, then the least important."""
+        """Return who may have to leave a node: rather those whom no budget protects, then the least important.
+
+        Those who leave with them elsewhere are counted, and not returned.
+        """
 
         def choose(row: int) -> Sequence[PodInfo] | Status:
             gone: dict[int, Int64s] = {}
             victims: list[PodInfo] = []
-            protected, others = split(by_importance(snapshot.pods_on(row)), budgets)
+            there = snapshot.pods_on(row)
+            uids = {pod.uid for pod in there}
+            protected, others = split(by_importance(there), budgets)
             for unit in units([*reversed(others), *reversed(protected)]):
                 with_unit = dict(gone)
                 if all(self.may_leave(other, with_unit) for other in unit):
                     gone = with_unit
-                    victims.extend(unit)
+                    victims.extend(other for other in unit if other.uid in uids)
             if victims:
                 return victims
             told = f"No pods on node {snapshot.name_of(row)} may be evicted for a pod of its queue"

@@ -115,8 +115,12 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         if not chosen:
             return _nothing("no candidate node for preemption")
         node_name = snapshot.name_of(chosen[0].row)
-        self._preemptions.start(pod, node_name, chosen[0].victims, self.name)
+        self._preemptions.start(pod, node_name, self.leaving_with(chosen[0].victims), self.name)
         return PostFilterResult(SUCCESS, node_name)
+
+    def leaving_with(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo]:
+        """Return those who are told to leave when a pod takes the place of some; it is them alone unless a plugin says more."""
+        return victims
 
     async def _reviewed(
         self, pod: PodInfo, snapshot: Snapshot, candidates: Sequence[Candidate]

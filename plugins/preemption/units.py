@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from plugins.preemption.ranking import started
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scheduler.framework import PodGroup, PodGroupMembers, PodGroupObjects
     from scheduler.objects.pod import PodInfo
@@ -69,6 +69,18 @@ class VictimUnits:
                         yield Unit(pods, priority_of(whole[key], pods), is_group=True)
                 if whole[key] is None:
                     yield Unit((pod,), pod.priority)
+
+    def together(self, pods: Iterable[PodInfo]) -> Iterator[Sequence[PodInfo]]:
+        """Yield pods in their order, each with all that leave with it, wherever those are; nobody twice."""
+        seen: set[str] = set()
+        for pod in pods:
+            if pod.uid in seen:
+                continue
+            key = pod.group
+            is_whole = key is not None and self._leaving_whole(key) is not None
+            unit = tuple(self._members.placed(key)) if key is not None and is_whole else (pod,)
+            seen.update(each.uid for each in unit)
+            yield unit
 
     def _leaving_whole(self, key: GroupKey) -> PodGroup | None:
         group = self._groups.pod_group(key)

@@ -17,8 +17,11 @@ from scheduler.app.generation import Generation
 from scheduler.app.generations import Generations
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of, together
+from scheduler.app.object_statuses import ObjectStatuses
 from scheduler.app.pod_group_statuses import PodGroupStatuses
+from scheduler.app.queue_statuses import QueueStatuses
 from scheduler.app.quota_statuses import QuotaStatuses
+from scheduler.app.share_gauges import show_shares
 from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
 from scheduler.client.events import CONTROLLER, EventRecorders
@@ -156,14 +159,17 @@ class Daemon:
             metrics=self.metrics.consistency,
             random=Random(hash(random.getstate()[1])),  # its own: nobody's ties are broken otherwise for it
         )
-        self._quota_statuses = QuotaStatuses(
-            self.parts,
-            self.watches.pods.store,
-            requests=writes,
-            is_leading=self.leadership.is_leading,
-            recorder=self._recorders.of(CONTROLLER),
-            aside=aside,
-        )
+        quotas = QuotaStatuses(self.watches.pods.store, aside)
+        self._statuses = [
+            ObjectStatuses(
+                source,
+                self.parts,
+                requests=writes,
+                is_leading=self.leadership.is_leading,
+                recorder=self._recorders.of(CONTROLLER),
+            )
+            for source in (quotas, QueueStatuses(self.parts))
+        ]
         self._pod_group_statuses = PodGroupStatuses(
             self.parts,
             self.watches.pods.store,
@@ -175,6 +181,7 @@ class Daemon:
         show_state(self.metrics, self.parts, lambda: self.generations.in_force)
         show_queue(self.metrics, self.parts, self.cycles)
         show_groups(self.metrics, self.parts)
+        show_shares(self.metrics, self.parts, quotas, self.leadership.is_leading)
 
     @property
     def configuration(self) -> Configuration:
@@ -258,7 +265,8 @@ class Daemon:
                 self._tasks.spawn(self._recorders.run(), "events")
                 self._tasks.spawn(self.cycles.rejections.run(), "kubelet rejections")
                 self._tasks.spawn(self.consistency.run(), "consistency")
-                self._tasks.spawn(self._quota_statuses.run(), "status of quotas")
+                for statuses in self._statuses:
+                    self._tasks.spawn(statuses.run(), f"status of {statuses.kind}")
                 self._tasks.spawn(self._pod_group_statuses.run(), "status of pod groups")
                 is_lost = await self._lead_until(stop)
         if is_lost:

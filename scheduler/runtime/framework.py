@@ -160,8 +160,10 @@ class Framework:
             self._at(ExtensionPoint.PLACEMENT_SCORE, PlacementScorePlugin),
             plugins.placement_weights,
         )
+        # Who is enabled elsewhere only, as DefaultPreemption beside a plugin in its place, has no say in who leaves.
+        after_filter = self._at(ExtensionPoint.POST_FILTER, PostFilterPlugin)
         self.group_post_filter = next(
-            (each for each in plugins.all() if isinstance(each, PodGroupPostFilterPlugin)), None
+            (each for each in after_filter if isinstance(each, PodGroupPostFilterPlugin)), None
         )
         self._reserve = self._at(ExtensionPoint.RESERVE, ReservePlugin)
         self._permit = self._at(ExtensionPoint.PERMIT, PermitPlugin)

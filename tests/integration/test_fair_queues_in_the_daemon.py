@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from scheduler.app.daemon import Daemon
     from tests.daemon_harness import Cluster
 
 EXAMPLE = MANIFESTS / "examples" / "fair-queues"
@@ -41,6 +42,17 @@ async def teams(
     folder: Path, *queues: dict[str, Any], nodes: int = 3, longest_wait_seconds: int = 60
 ) -> AsyncIterator[Cluster]:
     """A cluster with queues, each of a namespace, and nodes of 4 cpus."""
+    async with teams_and_daemon(
+        folder, *queues, nodes=nodes, longest_wait_seconds=longest_wait_seconds
+    ) as found:
+        yield found[0]
+
+
+@asynccontextmanager
+async def teams_and_daemon(
+    folder: Path, *queues: dict[str, Any], nodes: int = 3, longest_wait_seconds: int = 60
+) -> AsyncIterator[tuple[Cluster, Daemon]]:
+    """The same, and the daemon that serves it."""
     async with cluster(folder, kubelet=True) as it:
         it.server.store.create(CRDS, DEFINITION)
         await asyncio.sleep(0.1)
@@ -54,7 +66,7 @@ async def teams(
         text = text.replace("longestWaitSeconds: 60", f"longestWaitSeconds: {longest_wait_seconds}")
         async with it.daemon(text) as daemon:
             await it.until(lambda: daemon.has_synced)
-            yield it
+            yield it, daemon
 
 
 def placed(it: Cluster, namespace: str) -> set[str]:

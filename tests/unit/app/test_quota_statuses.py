@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plugins.capacity_scheduling.quotas import Quota
-from scheduler.app.quota_statuses import judged, used_by_running, written
+from scheduler.app.object_statuses import named, written
+from scheduler.app.quota_statuses import judged, part_of_max, used_by_running
 from tests.builders import pod
 
 GI = 2**30
@@ -23,7 +24,7 @@ GI = 2**30
 def test_amounts_are_written_as_quantities(
     used: dict[str, int], spec: object, expected: dict[str, str]
 ) -> None:
-    assert written(used, spec) == expected  # type: ignore[arg-type]
+    assert written(used, named(spec)) == expected  # type: ignore[arg-type]
 
 
 def test_running_pods_of_namespaces_with_a_quota_count() -> None:
@@ -63,3 +64,17 @@ def test_the_verdict_names_the_field(
     key: str, holder: str, quota: Quota | None, expected: tuple[str, str]
 ) -> None:
     assert judged(key, holder, quota) == expected
+
+
+@pytest.mark.parametrize(
+    ("used", "most", "expected"),
+    [
+        ({"cpu": 500, "memory": 3 * GI}, {"cpu": 1000, "memory": 4 * GI}, 0.75),
+        ({}, {"cpu": 1000}, 0.0),
+        ({"cpu": 1}, {"cpu": 0}, 0.0),
+        ({"cpu": 1}, {}, 0.0),
+    ],
+    ids=["the greatest", "nothing used", "nothing allowed", "no limit"],
+)
+def test_the_part_of_max_that_is_used(used: dict[str, int], most: dict[str, int], expected: float) -> None:
+    assert part_of_max(used, Quota({}, most)) == expected

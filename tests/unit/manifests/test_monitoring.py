@@ -69,7 +69,7 @@ def known() -> set[str]:
     process = re.findall(r"^# TYPE (\w+)", metrics.text()[0].decode(), re.MULTILINE)
     shown = [
         name
-        for file in ("daemon.py", "gauges.py")
+        for file in ("daemon.py", "gauges.py", "share_gauges.py")
         for name in OF_THE_DAEMON.findall((ROOT / "scheduler" / "app" / file).read_text())
     ]
     return names | {*process} | {*shown}

@@ -125,6 +125,44 @@ def test_what_is_wrong_is_told_at_its_field(
 
 
 @pytest.mark.parametrize(
+    ("queues", "reason"),
+    [
+        pytest.param([queue("it", parent="it")], "ParentCycle", id="a cycle"),
+        pytest.param([queue("it", parent="none")], "UnknownParent", id="no such parent"),
+        pytest.param(
+            [queue("p", weight=0), queue("it", parent="p")], "ParentNotInForce", id="a parent that is wrong"
+        ),
+        pytest.param(
+            [queue("p", parent="none"), queue("it", parent="p")],
+            "ParentNotInForce",
+            id="a parent that is left out",
+        ),
+        pytest.param([queue("it", min={"cpu": "many"})], "Invalid", id="no quantity"),
+        pytest.param(
+            [queue("it", namespaces=["x"]), queue("b", parent="it")],
+            "HasChildren",
+            id="a parent that claims pods",
+        ),
+        pytest.param(
+            [queue("it", namespaces=["x"], created=LATE), queue("b", namespaces=["x"])],
+            "NamespaceTaken",
+            id="two of one namespace",
+        ),
+        pytest.param(
+            [queue("it", min={"cpu": 1}), queue("b", parent="it", min={"cpu": 2})],
+            "ChildrenMinAboveMin",
+            id="children are sure of more",
+        ),
+        pytest.param(
+            [queue("it", min={"cpu": 2}, max={"cpu": 1})], "MinAboveMax", id="sure of more than it may have"
+        ),
+    ],
+)
+def test_what_is_wrong_has_a_reason(queues: list[tuple[str, dict[str, Any]]], reason: str) -> None:
+    assert faults(dict(queues))["it"].reason == reason
+
+
+@pytest.mark.parametrize(
     ("namespace", "labels", "whose"),
     [
         pytest.param("x", {}, "all-of-x", id="by namespace"),

@@ -1,0 +1,211 @@
+"""Keeps the status of objects that a plugin reads, while it is in force: how they stand, and whether they count."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
+
+import msgspec
+
+from scheduler.client.http.request import MERGE_PATCH, Request
+from scheduler.client.recorded_event import ObjectReference
+from scheduler.clock import rfc3339
+from scheduler.errors import ApiError
+from scheduler.objects.amounts import amount_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from scheduler.app.assembly import Parts
+    from scheduler.client.events import EventRecorder
+    from scheduler.client.requests import Requests
+    from scheduler.client.resources import Resource
+    from scheduler.framework.interface import Plugin
+    from scheduler.snapshot import Objects
+
+logger = logging.getLogger(__name__)
+
+_EVERY_SECONDS: Final = 1.0
+_SHARE: Final = 0.01
+"""Of the time that counting may take: where there are many pods it is done less often."""
+_ACTION: Final = "Counting"
+
+
+class Verdict(NamedTuple):
+    """Whether an object counts as it stands: the reason of its condition Accepted, and what is wrong, with its field."""
+
+    reason: str
+    message: str = ""
+
+    @property
+    def is_accepted(self) -> bool:
+        return self.reason == "Valid"
+
+    def condition(self) -> dict[str, str]:
+        """Return the condition, without times."""
+        return {
+            "type": "Accepted",
+            "status": str(self.is_accepted),
+            "reason": self.reason,
+            "message": self.message,
+        }
+
+
+class Wanted(NamedTuple):
+    """What the status of an object should say."""
+
+    fields: Mapping[str, Any]
+    verdict: Verdict
+
+    def status(self) -> dict[str, Any]:
+        """Return the status, without times."""
+        return {**self.fields, "conditions": [self.verdict.condition()]}
+
+
+class Source(Protocol):
+    """One kind of objects, and what is to be said of each.
+
+    Attributes:
+        resource: the kind.
+        kind: as the cluster's state names it.
+        plugin: the name of the plugin that reads it.
+    """
+
+    resource: Resource
+    kind: str
+    plugin: str
+
+    async def wanted(self, objects: Objects) -> Mapping[str, Wanted]:
+        """Return what is to be said: key -> status, of those objects that something is to be said of."""
+        ...
+
+
+class ObjectStatuses:
+    """Writes the status of each object of a kind when it changes; only the leader does.
+
+    Args:
+        source: what is to be said.
+        parts: the objects, and the profiles in force.
+        requests: for writes.
+        is_leading: whether anything may be written now.
+        recorder: of events about the objects.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        parts: Parts,
+        *,
+        requests: Requests,
+        is_leading: Callable[[], bool],
+        recorder: EventRecorder,
+    ) -> None:
+        self._source = source
+        self._parts = parts
+        self._requests = requests
+        self._is_leading = is_leading
+        self._recorder = recorder
+        self._clock = parts.clock
+        self._written: dict[str, dict[str, Any]] = {}  # uid -> what was written last, without times
+
+    @property
+    def kind(self) -> str:
+        """The objects' kind."""
+        return self._source.kind
+
+    async def run(self) -> NoReturn:
+        """Look once a second, or less often, until cancelled."""
+        while True:
+            began = self._clock.monotonic()
+            if self._is_leading() and any(True for _ in in_force(self._parts, self._source.plugin)):
+                await self._look()
+            took = self._clock.monotonic() - began
+            await asyncio.sleep(max(_EVERY_SECONDS, took / _SHARE))
+
+    async def _look(self) -> None:
+        objects = self._parts.cache.table.watch_kind(self._source.kind)
+        if not objects:
+            return
+        wanted = await self._source.wanted(objects)
+        known = {obj["metadata"]["uid"] for obj in objects.values()}
+        self._written = {uid: status for uid, status in self._written.items() if uid in known}
+        for key, obj in list(objects.items()):
+            its = wanted.get(key)
+            if its is None:
+                continue
+            status = its.status()
+            seen = self._written.get(obj["metadata"]["uid"])
+            if status != (seen or _timeless(obj.get("status") or {}, status)):
+                await self._write(key, obj, its)
+
+    async def _write(self, key: str, obj: Mapping[str, Any], wanted: Wanted) -> None:
+        namespace, _, name = key.rpartition("/")
+        resource, before = self._source.resource, obj.get("status") or {}
+        old: Mapping[str, Any] = next(iter(before.get("conditions") or ()), {})
+        condition = wanted.verdict.condition()
+        is_same = old.get("status") == condition["status"]
+        at = old["lastTransitionTime"] if is_same else rfc3339(self._clock.utc_now())
+        status = {field: _merging(before.get(field), value) for field, value in wanted.fields.items()}
+        status["conditions"] = [{**condition, "lastTransitionTime": at}]
+        path = resource.path(namespace, name, "status")
+        body = msgspec.json.encode({"status": status})
+        try:
+            await self._requests.send(Request("PATCH", path, body, MERGE_PATCH))
+        except ApiError as error:
+            if error.status != 404:
+                fields = {"kind": resource.kind, "object": key, "error": str(error)}
+                logger.warning("Status could not be written", extra=fields)
+            return
+        self._written[obj["metadata"]["uid"]] = wanted.status()
+        if not wanted.verdict.is_accepted and (old.get("reason"), old.get("message")) != wanted.verdict:
+            self._tell(namespace, name, obj, wanted.verdict)
+
+    def _tell(self, namespace: str, name: str, obj: Mapping[str, Any], verdict: Verdict) -> None:
+        about = ObjectReference(
+            kind=self._source.resource.kind,
+            namespace=namespace,
+            name=name,
+            uid=obj["metadata"]["uid"],
+            api_version=self._source.resource.api_version,
+        )
+        self._recorder.record(
+            about,
+            type_="Warning",
+            reason=verdict.reason,
+            action=_ACTION,
+            note=verdict.message,
+            is_unique=True,
+        )
+
+
+def in_force(parts: Parts, plugin: str) -> Iterable[Plugin]:
+    """Yield the plugins of a name, of all profiles in force."""
+    for framework in parts.profiles.frameworks.values():
+        yield from (each for each in framework.plugins.all() if each.name == plugin)
+
+
+def written(amounts: Mapping[str, int], also: Iterable[str] = ()) -> dict[str, str]:
+    """Return amounts as quantities; of resources that are also named, 0 too."""
+    return {name: amount_text(name, amounts.get(name, 0)) for name in sorted({*amounts, *also})}
+
+
+def named(spec: Mapping[str, Any]) -> set[str]:
+    """Return the resources that an object's min and max name."""
+    return {name for amounts in (spec.get("min"), spec.get("max")) for name in amounts or ()}
+
+
+def _merging(before: object, wanted: object) -> object:
+    """Return a field as a merge patch sets it: of a mapping, what is no more is taken away."""
+    if isinstance(before, dict) and isinstance(wanted, dict):
+        return {**dict.fromkeys(before.keys() - wanted.keys()), **wanted}
+    return wanted
+
+
+def _timeless(status: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    """Return a status as it is compared: some fields, and when a condition changed does not matter."""
+    conditions = [
+        {name: value for name, value in each.items() if name != "lastTransitionTime"}
+        for each in status.get("conditions") or ()
+    ]
+    return {**{field: status.get(field) for field in fields}, "conditions": conditions}

@@ -1,0 +1,71 @@
+"""What Queues say of themselves while the plugin FairQueues is in force: how they stand, and whether they are in force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from plugins.fair_queues.fair_queues import FairQueues
+from plugins.fair_queues.queues import QUEUES as KIND
+from scheduler.app.object_statuses import Verdict, Wanted, in_force, named, written
+from scheduler.client.resources import QUEUES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plugins.fair_queues.report import QueueReport
+    from scheduler.app.assembly import Parts
+    from scheduler.snapshot import Objects
+
+
+class QueueStatuses:
+    """Says how queues stand.
+
+    Args:
+        parts: the profiles in force.
+    """
+
+    resource = QUEUES
+    kind = KIND
+    plugin = FairQueues.name
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def wanted(self, objects: Objects) -> Mapping[str, Wanted]:
+        reports = queue_reports(self._parts)
+        return {
+            name: told(reports[name], objects[name].get("spec") or {}) for name in objects if name in reports
+        }
+
+
+def queue_reports(parts: Parts) -> Mapping[str, QueueReport]:
+    """Return how queues stand, by name; nothing where the plugin is not in force.
+
+    Pods wait in their profile: of several with the plugin all who wait are counted, and the fair shares are the first's.
+    """
+    found: dict[str, QueueReport] = {}
+    for plugin in in_force(parts, FairQueues.name):
+        assert isinstance(plugin, FairQueues), "the name is its own"
+        for name, its in plugin.report().items():
+            known = found.get(name)
+            if known is None:
+                found[name] = its
+                continue
+            longest = max(known.longest_wait_seconds, its.longest_wait_seconds)
+            pending = known.pending + its.pending
+            found[name] = replace(known, pending=pending, longest_wait_seconds=longest)
+    return found
+
+
+def told(report: QueueReport, spec: Mapping[str, object]) -> Wanted:
+    """Return a queue's status."""
+    fault = report.fault
+    verdict = Verdict("Valid") if fault is None else Verdict(fault.reason, f"{fault.field}: {fault.text}")
+    fields = {
+        "used": written(report.used, named(spec)),
+        "fairShare": written(report.fair_share, named(spec)),
+        "pending": report.pending,
+        "dominantShare": f"{100 * report.used_share:.1f}%",
+    }
+    return Wanted(fields, verdict)

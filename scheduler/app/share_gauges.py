@@ -1,0 +1,58 @@
+"""Numbers of queues and quotas that are read when somebody looks at the leader's metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.app.object_statuses import in_force
+from scheduler.app.queue_statuses import queue_reports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from plugins.fair_queues.report import QueueReport
+    from scheduler.app.assembly import Parts
+    from scheduler.app.quota_statuses import QuotaStatuses
+    from scheduler.metrics import Metrics
+
+
+def show_shares(
+    metrics: Metrics, parts: Parts, quotas: QuotaStatuses, is_leading: Callable[[], bool]
+) -> None:
+    """Show how queues and quotas stand: one number for each queue or namespace, and nothing from those that stand by."""
+
+    def of_queues(read: Callable[[QueueReport], float]) -> Callable[[], Mapping[str, float]]:
+        return lambda: {name: read(its) for name, its in queue_reports(parts).items()} if is_leading() else {}
+
+    def of_quotas() -> Mapping[str, float]:
+        counts = is_leading() and any(True for _ in in_force(parts, quotas.plugin))
+        return quotas.parts_of_max if counts else {}
+
+    shown: Iterable[tuple[str, str, str, Callable[[], Mapping[str, float]]]] = (
+        (
+            "custom_scheduler_queue_longest_wait_seconds",
+            "For how long the pod of a queue has waited that has waited longest, those left out that no node could run.",
+            "queue",
+            of_queues(lambda its: its.longest_wait_seconds),
+        ),
+        (
+            "custom_scheduler_queue_used_share",
+            "The greatest part of the cluster that a queue's pods take of any resource, in [0, 1].",
+            "queue",
+            of_queues(lambda its: its.used_share),
+        ),
+        (
+            "custom_scheduler_queue_fair_share",
+            "The greatest part of the cluster that fairness gives a queue of any resource, in [0, 1].",
+            "queue",
+            of_queues(lambda its: its.fair_part),
+        ),
+        (
+            "custom_scheduler_quota_used_ratio",
+            "The greatest part of its quota's max that a namespace uses of any resource.",
+            "namespace",
+            of_quotas,
+        ),
+    )
+    for name, text, label, read in shown:
+        metrics.watch_gauge(name, text, label, read)
