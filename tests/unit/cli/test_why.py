@@ -28,7 +28,9 @@ def test_the_package_installs_what_kubectl_looks_for() -> None:
     ("arguments", "problem"),
     [
         pytest.param([], "one of POD, --group, --pending and -f FILE is needed", id="nothing"),
-        pytest.param(["web", "--pending"], "one of POD, --group, --pending and -f FILE is needed", id="two at once"),
+        pytest.param(
+            ["web", "--pending"], "one of POD, --group, --pending and -f FILE is needed", id="two at once"
+        ),
         pytest.param(["web", "--replicas", "2"], "--replicas is not for this", id="replicas of a pod"),
         pytest.param(["--pending", "--watch"], "--watch is not for this", id="a watch of all"),
         pytest.param(["-f", "x", "--node", "n"], "--node is not for this", id="a node of a file"),
