@@ -63,6 +63,8 @@ class Attempt:
         is_overdue: whether the pod has waited for so long that its queue may go beyond its share with it.
         changed: row -> (len(path), n_resources), what pods that came there take more of those queues, or those that
             left less.
+        with_it: (n_resources,), what others of the pod's group take that are placed in the same attempt: of a group that
+            is overdue the share is in the way as of one pod.
     """
 
     standing: Standing
@@ -72,6 +74,7 @@ class Attempt:
     promised: Int64s
     is_overdue: bool
     changed: dict[int, Int64s] = field(default_factory=dict)
+    with_it: Int64s | int = 0
 
     def clone(self) -> Self:
         return replace(self, changed=dict(self.changed))
@@ -106,10 +109,10 @@ class Attempt:
         used = self.standing.used[path] + kept
         if row is not None and row in self.changed:
             used = used + self.changed[row][: len(path)]
-        with_it = used + self.asked
+        with_pod = used + self.asked
         limit, deserved = self.standing.limit[path], self.standing.deserved[path]
-        beyond_max = with_it > limit
-        beyond_share = (with_it > deserved) & (used >= deserved if self.is_overdue else True)
+        beyond_max = with_pod > limit
+        beyond_share = (with_pod > deserved) & (used - self.with_it >= deserved if self.is_overdue else True)
         for beyond, most, is_max in ((beyond_max, limit, True), (beyond_share, deserved, False)):
             found = np.argwhere(beyond[:, wanted])
             if found.size:

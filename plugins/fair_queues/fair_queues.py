@@ -7,6 +7,7 @@ ever while others come and go: `turns.py`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -115,7 +116,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         activator: PodActivator,
     ) -> None:
         super().__init__(review, preemptions, work, VictimUnits(members, groups))
-        self._dry_run = dry_run
+        self._dry_run, self._members = dry_run, members
         self._nominated = nominated
         self._clock, self._queued, self._cluster, self._activator = clock, queued, cluster, activator
         self._ledger = Ledger()
@@ -172,6 +173,8 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         attempt = self._attempt(
             pod, self._ledger.standing(snapshot, pod), is_overdue=self._turns.is_overdue(pod)
         )
+        if state.group is not None and attempt.is_overdue:
+            attempt = replace(attempt, with_it=self._placed_with(state.group, attempt))
         state.write(ATTEMPT, attempt, by_row=True)
         self._turns.kept_back.discard(pod.uid)
         if not attempt.leaf:
@@ -186,6 +189,14 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             return Status.unschedulable(why)
         open_nodes = self._turns.left_to(pod, attempt.leaf, snapshot)
         return None if open_nodes is None else PreFilterResult(open_nodes)
+
+    def _placed_with(self, group: PodGroup, attempt: Attempt) -> Int64s:
+        """Return what the members of a group take that were placed in the same attempt."""
+        total = np.zeros_like(attempt.asked)
+        for member in self._members.placed(group.key):
+            if self._queued.get(member.uid) is not None:
+                total += attempt.standing.amounts(member.resources.taken)
+        return total
 
     def _kept_back(self, attempt: Attempt, pod: PodInfo) -> str:
         """Return what of the queues keeps a pod back; "" for nothing."""
@@ -314,8 +325,13 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        if self._queued.get(pod.uid) is not None:
-            self._pending.put(pod)
+        if self._queued.get(pod.uid) is None:
+            return
+        self._pending.put(pod)
+        if state.group is not None and self._turns.is_overdue(pod):
+            leaf = self._ledger.standing(self._cluster.snapshot()).tree.queue_of(pod)
+            if leaf:
+                self._turns.hold_at(pod, leaf, node_name)
 
     # What is told.
 
@@ -326,7 +342,12 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         if not attempt.leaf:
             return ()
         kept_back = self._kept_back(attempt, pod)
-        held = [each for each in self._turns.held.values() if node is not None and each.node == node.name]
+        held = [
+            each
+            for of_leaf in self._turns.held.values()
+            for each in of_leaf.values()
+            if node is not None and each.node == node.name
+        ]
         told = [kept_back] if kept_back else []
         told += [
             f"it is held for pod {each.pod.key}, which has waited longer"

@@ -1,7 +1,7 @@
 """Whose turn it is: what has waited too long is overtaken by nobody younger.
 
 Where its queue's share is in the way, younger pods of its queue, of no higher priority, wait behind it, and its queue may
-go beyond its share by this one pod. Where it is within its share and no node has room, one node is held for it: pods
+go beyond its share by this one pod, or by its whole group. Where it is within its share and no node has room, one node is held for it: pods
 of queues that began to wait later go elsewhere, so that it has its room once enough of those there have ended.
 """
 
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from plugins.fair_queues.ledger import Pending
     from scheduler.framework import Clock, QueuedPods
     from scheduler.objects.pod import PodInfo
@@ -39,7 +41,7 @@ class Turns:
 
     Attributes:
         kept_back: the pods that a queue's share, or somebody's turn, kept back when they were tried last.
-        held: leaf -> the node that is held for a pod of it.
+        held: leaf -> uid -> the node that is held for a pod of it: for one pod at a time, or for the members of one group.
         sent_elsewhere: pods for which a held node was left out, and no other was found.
     """
 
@@ -49,7 +51,7 @@ class Turns:
         self._clock, self._queued, self._pending = clock, queued, pending
         self._longest = longest_wait_seconds
         self.kept_back: set[str] = set()
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, dict[str, Held]] = {}
         self.sent_elsewhere: set[str] = set()
         self._names: tuple[object, frozenset[str]] = (None, frozenset())
 
@@ -84,41 +86,54 @@ class Turns:
 
     def hold(self, pod: PodInfo, leaf: str, rows: Rows, snapshot: Snapshot) -> None:
         """Hold a node for an overdue pod, unless one is: that which lacks the least of what the pod asks for."""
-        known = self.held.get(leaf)
-        if known is not None and known.pod.uid != pod.uid and self._waits(known.pod):
-            return  # one at a time
-        taken = {held.node for name, held in self.held.items() if name != leaf}
+        known = self._held_with(pod, leaf)
+        if known is None:
+            return
+        if pod.uid in known and snapshot.row_of(known[pod.uid].node) in set(rows.tolist()):
+            return
+        taken = {held.node for held in self._all() if held.pod.uid != pod.uid}
         lacking = np.zeros(snapshot.n_nodes)
         for resource, amount in pod.resources.requests.items():
             allocatable = snapshot.allocatable[resource]
             free = allocatable - snapshot.requested[resource]
             missing = np.maximum(amount - free, 0) / np.maximum(allocatable, 1)
             lacking = np.where(amount > allocatable, np.inf, np.maximum(lacking, missing))
-        if (
-            known is not None
-            and known.pod.uid == pod.uid
-            and snapshot.row_of(known.node) in set(rows.tolist())
-        ):
-            return
-        self.held.pop(leaf, None)
+        known.pop(pod.uid, None)
         for row in rows[np.argsort(lacking[rows], kind="stable")].tolist():
             if np.isfinite(lacking[row]) and snapshot.name_of(row) not in taken:
-                self.held[leaf] = Held(pod, snapshot.name_of(row), self.since(pod))
+                known[pod.uid] = Held(pod, snapshot.name_of(row), self.since(pod))
+                self.held[leaf] = known
                 return
+
+    def hold_at(self, pod: PodInfo, leaf: str, node_name: str) -> None:
+        """Hold the node for an overdue member of a group where it would have gone, had the others found a place."""
+        known = self._held_with(pod, leaf)
+        if known is not None:
+            known[pod.uid] = Held(pod, node_name, self.since(pod))
+            self.held[leaf] = known
+
+    def _held_with(self, pod: PodInfo, leaf: str) -> dict[str, Held] | None:
+        """Return what is held for a pod and its group; None if that is somebody else's turn, one at a time."""
+        known = {uid: held for uid, held in self.held.get(leaf, {}).items() if self._waits(held.pod)}
+        return known if all(_go_together(held.pod, pod) for held in known.values()) else None
 
     def release(self, uid: str) -> None:
         """Hold nothing for a pod any more."""
         for leaf, held in list(self.held.items()):
-            if held.pod.uid == uid:
+            if held.pop(uid, None) is not None and not held:
                 del self.held[leaf]
+
+    def _all(self) -> Iterator[Held]:
+        return (held for of_leaf in self.held.values() for held in of_leaf.values())
 
     def left_to(self, pod: PodInfo, leaf: str, snapshot: Snapshot) -> frozenset[str] | None:
         """Return the nodes that a pod may go to; None for all."""
         began = self.since(pod) if self.held else 0.0
         closed = {
             held.node
-            for name, held in self.held.items()
-            if held.pod.uid != pod.uid
+            for name, of_leaf in self.held.items()
+            for held in of_leaf.values()
+            if not _go_together(held.pod, pod)
             and held.since < began
             and not (name == leaf and pod.priority > held.pod.priority)
         }
@@ -133,10 +148,15 @@ class Turns:
     def forget_those_gone(self) -> bool:
         """Let go of who waits no longer; whether a node is free again by that."""
         self.kept_back = {uid for uid in self.kept_back if uid in self._pending}
-        gone = [leaf for leaf, held in self.held.items() if not self._waits(held.pod)]
-        for leaf in gone:
-            del self.held[leaf]
+        gone = [held.pod.uid for held in self._all() if not self._waits(held.pod)]
+        for uid in gone:
+            self.release(uid)
         return bool(gone)
 
     def _waits(self, pod: PodInfo) -> bool:
         return pod.uid in self._pending
+
+
+def _go_together(pod: PodInfo, other: PodInfo) -> bool:
+    """Whether two are one pod, or of one group."""
+    return pod.uid == other.uid or (pod.group is not None and pod.group == other.group)

@@ -131,3 +131,21 @@ async def test_a_pod_takes_back_a_gang_of_another_quota_as_a_whole(tmp_path: Pat
         it.add_pods(*several("b", 1))
         await it.until(lambda: len(placed(it, "b")) == 1)
         assert not placed(it, "a")
+
+
+@virtually
+async def test_a_gang_larger_than_its_queues_share_has_its_turn_once_it_is_overdue(tmp_path: Path) -> None:
+    """Two queues want all of 12 cpus; the pods of the other one come and go, and would take every cpu that is free."""
+    async with teams(tmp_path, queue("a"), queue("b"), longest_wait_seconds=30) as it:
+        it.add_pods(*several("b", 12))
+        await it.until(lambda: len(placed(it, "b")) == 12)
+        gang(it, "a", 7, "large", **WHOLE)
+        for number in range(200):  # one ends each 2 seconds, and another comes
+            if most_in_gang(it, "a", "large") == 7:
+                break
+            for pod in sorted(placed(it, "b"))[:1]:
+                it.server.store.delete("pods", pod, "b")
+            it.add_pods(pod_object(f"more-{number}", namespace="b", cpu="1"))
+            await asyncio.sleep(2)
+        await asyncio.sleep(60)
+        assert most_in_gang(it, "a", "large") == 7  # nobody takes back a part of it
