@@ -149,7 +149,8 @@ class Kubelet(QueueController):
         others = [one.pod for one in self._admitted.values() if one.pod.node_name == node]
         why = refusal(info, _requests(info), self._nodes[node], others, self._used.get(node, {}))
         if why is not None:
-            self._reject(pod, why)
+            if self.store.has(pod):  # it may be gone in this very moment
+                self._reject(pod, why)
             return
         self._take_in(uid, info)
         self.later(self._options.start_seconds, self._run, uid)
