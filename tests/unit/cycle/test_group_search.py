@@ -54,6 +54,7 @@ class Profile:
         return self
 
     racks: int = 1
+    generators: Sequence[str] = ()
 
     def run_unreserve(self, *_: Any) -> None:
         """Nothing was reserved."""
