@@ -184,9 +184,11 @@ class GroupPlacements:
         rows = self._random.choice(
             [each.rows for (each, _), total in zip(enough, totals, strict=True) if total == best]
         )
-        return await self._passes.run(
+        tried = await self._passes.run(
             group, plugin, attempts, **{**options, "within": rows, "makes_room": False}
         )
+        tried.places = [rows]  # of equal nodes others may be taken this time, so that too few members fit
+        return tried
 
 
 def room_for(members: Sequence[PodInfo], snapshot: Snapshot) -> Int64s:

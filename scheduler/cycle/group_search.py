@@ -91,7 +91,11 @@ class _Backtracking:
         at = 0
         while at >= 0 and self.spent < self._most:
             if len(placed) >= needed and at == len(order):
-                return await self._with_the_rest(order, placed)
+                found = await self._with_the_rest(order, placed)
+                if found.is_enough:
+                    return found
+                self._passes.take_back(found)
+                return None
             may_skip = len(order) - at > needed - len(placed)
             member = None
             if at < len(order) and len(used[at]) < _BRANCHES:

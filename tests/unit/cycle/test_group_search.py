@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -132,10 +132,10 @@ class Scene:
         self.plugin: Any = Gangs()
         pods: Any = Pods(self.cache, min_count)
 
-        async def on() -> None:
-            """Nobody else wants a turn."""
+        self.passes = GroupPasses(pods, self.cache, Nominator(), self.on)
 
-        self.passes = GroupPasses(pods, self.cache, Nominator(), on)
+    async def on(self) -> None:
+        """Nobody else wants a turn."""
 
 
 def most(sizes: Sequence[int], rooms: Sequence[int]) -> int:
@@ -203,3 +203,49 @@ def test_of_placements_that_hold_enough_the_best_is_taken(
     if enough:
         assert len(tried.kept) == max(enough)
         assert len({int(each.node_name[1:]) % racks for each in tried.assumed}) == 1
+
+
+class Breaks(Pods):
+    """Fails with an error where nobody says which node is to be taken: a search has members left over tried so."""
+
+    async def decide(
+        self, attempt: Attempt, *, choose: Any = None, **options: Any
+    ) -> tuple[Decision, Snapshot]:
+        decision, snapshot = await super().decide(attempt, choose=choose, **options)
+        return (decision if choose else replace(decision, status=Status.failed("broken"))), snapshot
+
+
+def test_a_way_that_breaks_off_after_enough_were_placed_is_none() -> None:
+    """Else those who were not tried any more would be nobody's."""
+    it = Scene([1, 1, 2, 2], [2, 2], 3)
+    breaks: Any = Breaks(it.cache, 3)
+    broken = GroupPasses(breaks, it.cache, Nominator(), it.on)
+
+    async def look() -> object:
+        tried = await it.passes.run(it.group, it.plugin, it.attempts)
+        it.passes.take_back(tried)
+        found, _ = await GroupSearch(broken, it.cache).run(tried, it.attempts)
+        return found
+
+    assert asyncio.run(look()) is None
+    assert not it.cache.counts()["assumed_pods"]
+
+
+class Wavers(Pods):
+    """Holds the members of a group in any placement, the first time."""
+
+    async def decide(self, attempt: Attempt, **options: Any) -> tuple[Decision, Snapshot]:
+        decision, snapshot = await super().decide(attempt, **options)
+        self.decisions = getattr(self, "decisions", 0) + 1
+        if self.decisions > 6:
+            decision = replace(decision, node_name="", status=Status.unschedulable("no more"))
+        return decision, snapshot
+
+
+def test_a_group_that_the_best_placement_does_not_hold_again_is_not_looked_for_room_elsewhere() -> None:
+    it = Scene([1, 1, 1], [2, 2], 2, racks=2)
+    wavers: Any = Wavers(it.cache, 2)
+    passes = GroupPasses(wavers, it.cache, Nominator(), it.on)
+    tried = asyncio.run(GroupPlacements(passes, it.cache, Random(0)).run(it.group, it.plugin, it.attempts))
+    assert not tried.is_enough
+    assert [None if rows is None else len(rows) for rows in tried.places] == [1]
