@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.cycle.last_look import is_ours, last_look
@@ -176,15 +177,18 @@ class BindingCycle:
             else framework.run_pre_bind(assumed.state, pod, assumed.node_name, busy)
         )
         if status.is_success and assumed.group is not None:
-            status = await assumed.group.wait_ready()
+            status = await assumed.group.wait_ready(pod, partial(self._is_ours, assumed))
         if status.is_success:
-            if not is_ours(assumed, self._newest(pod.key)):
+            if not self._is_ours(assumed):
                 raise _NotOursError("it is gone, going, or bound")
             status = last_look(self._cache, assumed)
         if status.is_success:
             status = await self._bind(assumed)
         # No cluster event can mend what fails from here on, so nobody is named whose events the pod would wait for.
         return status if status.is_success else replace(status, plugin="")
+
+    def _is_ours(self, assumed: AssumedPod) -> bool:
+        return is_ours(assumed, self._newest(assumed.pod.key))
 
     async def _bind(self, assumed: AssumedPod) -> Status:
         if not self._is_leading():

@@ -81,7 +81,9 @@ class GroupBinding:
         self._placed_before = placed_before
         self._coming = set(uids)  # those that may still be bound
         self._needed = group.min_count - placed_before  # so many are past PreBind before the first is bound
-        self._ready = 0
+        self._ready: dict[
+            str, Callable[[], bool]
+        ] = {}  # uid of one past PreBind -> whether it is still there
         self._bound: list[PodInfo] = []
         self._released = ""  # why the group was given back
         self._decided = asyncio.Event()
@@ -97,11 +99,16 @@ class GroupBinding:
         """How many members are bound, as far as is known here."""
         return self._placed_before + len(self._bound)
 
-    async def wait_ready(self) -> Status:
-        """Wait until a member that is past PreBind may be bound; a failure if too few others will be, or not in time."""
-        self._ready += 1
-        if self._ready >= self._needed:
-            self._decided.set()
+    async def wait_ready(self, pod: PodInfo, is_there: Callable[[], bool]) -> Status:
+        """Wait until a member that is past PreBind may be bound; a failure if too few others will be, or not in time.
+
+        Args:
+            pod: the member.
+            is_there: whether it is still to be bound; who is gone counts no more.
+        """
+        self._ready[pod.uid] = is_there
+        if not self._decided.is_set() and len(self._ready) >= self._needed:
+            self._go_on_with_those_left()
         try:
             async with asyncio.timeout(self.group.wait_seconds):
                 await self._decided.wait()
@@ -132,6 +139,16 @@ class GroupBinding:
             for member in self._bound:
                 self._release.give_back(member, self.group, self._released)
         return is_partly_bound
+
+    def _go_on_with_those_left(self) -> None:
+        gone = {uid for uid, is_there in self._ready.items() if not is_there()}
+        for uid in gone:
+            del self._ready[uid]
+        self._coming -= gone
+        if len(self._coming) < self._needed:
+            self._give_up("others are gone")
+        elif len(self._ready) >= self._needed:
+            self._decided.set()
 
     def _give_up(self, why: str) -> None:
         """Have nobody bound."""

@@ -125,3 +125,29 @@ async def test_more_than_it_takes_may_fail_without_harm(tmp_path: Path) -> None:
         it.server.store.create(POD_GROUPS, pod_group("g", 2))
         it.add_pods(*members("g", 3))
         await it.until(lambda: placed(it) == {"g-0", "g-2"})
+
+
+class Dawdles(PreBindPlugin):
+    """Takes long for the last member."""
+
+    name = "Prepares"
+    api_version = 1
+
+    async def pre_bind(self, state: Any, pod: Any, node_name: str) -> Status | None:
+        await asyncio.sleep(20 if pod.name == "g-2" else 1)
+        return None
+
+
+@virtually
+async def test_members_that_go_while_they_wait_for_others_count_no_more(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": Dawdles}) as daemon:
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(*members("g", 3))
+        await asyncio.sleep(10)
+        it.server.store.delete("pods", "g-0", "default")
+        await asyncio.sleep(60)
+        assert not placed(it)
+        daemon.parts.cache.check()
+        it.add_pods(members("g", 1)[0])
+        await it.until(lambda: len(placed(it)) == 3, seconds=90)
