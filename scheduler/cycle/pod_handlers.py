@@ -196,6 +196,10 @@ class QueueingPodHandler(PodHandler):
         else:
             nominated = old.pod.status.nominated_node_name
             self._queue.update(old, new, changes)
+            if old.group != new.group and self._profiles.group_of(new) is not None:
+                self._bus.happened(
+                    UNSCHEDULABLE_POD_ADD, None, new
+                )  # to the others of the group it comes anew
             self._bus.wake()
             if nominated and nominated != new.pod.status.nominated_node_name:
                 self._nomination_ended(old)

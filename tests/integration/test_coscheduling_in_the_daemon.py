@@ -426,3 +426,16 @@ async def test_a_training_job_of_kubernetes_own_kinds_runs_to_its_end(tmp_path: 
         await it.until(lambda: len(placed(it)) == 4)
         job = "jobs.batch"
         await it.until(lambda: it.server.store.get(job, "train", "default")["status"].get("succeeded") == 4)
+
+
+@virtually
+async def test_a_pod_whose_label_comes_to_name_a_group_completes_it(tmp_path: Path) -> None:
+    async with kinds_served(tmp_path) as it, it.daemon():
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(COSCHEDULING, pod_group(COSCHEDULING, "g", 2))
+        it.add_pods(member(COSCHEDULING, "g", "here"), member(COSCHEDULING, "h", "elsewhere"))
+        await asyncio.sleep(5)
+        moved = it.pod("elsewhere")
+        moved["metadata"]["labels"] = member(COSCHEDULING, "g", "elsewhere")["metadata"]["labels"]
+        it.server.store.update("pods", moved)
+        await it.until(lambda: it.node_of("here") and it.node_of("elsewhere"))
