@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from scheduler.cycle.group_explanation import explain_pass
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from scheduler.clock import Clock
@@ -49,7 +50,7 @@ class GroupLog:
         self._drop(key)
         told = explain_pass(tried, status, result)
         self._kept[key] = PastGroupAttempt(self._clock.utc_now(), seconds, told)
-        self._members += len(told["members"])
+        self._members += _size(told)
         while self._members > _MOST_MEMBERS and len(self._kept) > 1:
             self._drop(next(iter(self._kept)))
 
@@ -64,4 +65,8 @@ class GroupLog:
     def _drop(self, key: GroupKey) -> None:
         found = self._kept.pop(key, None)
         if found is not None:
-            self._members -= len(found.explanation["members"])
+            self._members -= _size(found.explanation)
+
+
+def _size(explanation: Mapping[str, Any]) -> int:
+    return 1 + len(explanation["members"])  # a group that has nowhere to go has no member that was tried
