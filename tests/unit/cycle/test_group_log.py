@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from scheduler.cycle.group_log import GroupLog
@@ -13,7 +14,7 @@ from tests.manual_clock import ManualClock
 
 
 def test_groups_of_which_no_member_could_be_tried_are_forgotten_as_well() -> None:
-    plugin: Any = None
+    plugin: Any = SimpleNamespace(name="Gangs", waiting="waiting")
     log, keys = (
         GroupLog(ManualClock()),
         [GroupKey(POD_GROUPS, "ns", f"g{number}") for number in range(20_010)],
