@@ -19,6 +19,7 @@ from scheduler.cycle.scheduling import run_now
 from scheduler.cycle.turns import Turns
 from scheduler.errors import ObjectError
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.runtime.calls import PluginError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,6 +89,10 @@ class PodGroupCycle:
         Returns:
             What the binding cycle is to carry out; all others are where they belong.
         """
+        with self._passes.undone_if_broken():
+            return await self._schedule(members)
+
+    async def _schedule(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
         began = self._clock.monotonic()
         attempts = [attempt for attempt in map(self._pods.begin, members) if attempt is not None]
         if not attempts:
@@ -195,6 +200,8 @@ class PodGroupCycle:
             with self._cache.without(pods):
                 trial = run_now(self._placements.run(tried.group, tried.plugin, attempts, is_trial=True))
                 self._passes.take_back(trial)
+            if not trial.error.is_success:
+                raise PluginError(trial.error)  # whether it fits is not known
             if not trial.is_enough:
                 return None
             nodes.clear()
@@ -206,6 +213,8 @@ class PodGroupCycle:
             victims = await asked.post_filter_group(
                 tried.group, members, self._cache.snapshot(), fits_without
             )
+        except PluginError as error:
+            return error.status
         except Exception as error:
             logger.exception("Plugin failed to make room for a group", extra={"plugin": asked.name})
             return Status.failed(f'plugin "{asked.name}" failed to make room: {error}', error)
@@ -255,13 +264,13 @@ class PodGroupCycle:
         wakers = _wakers(tried)
         for attempt in attempts[len(tried.members) :]:
             self._failures.handle(attempt, tried.refusal, unschedulable_plugins=wakers)
-        for member in tried.members:
-            status = tried.status_of(member)
+        is_enough = tried.is_enough
+        for member, status in zip(tried.members, tried.statuses(), strict=True):
             if status is member.status:
                 self._fail(member, status, wakers)
             else:
                 assert member.assumed is not None
-                node = member.assumed.node_name if tried.is_enough else member.expected
+                node = member.assumed.node_name if is_enough else member.expected
                 self._fail_fitting(member, status, node, wakers)
         return tried.result(room)
 

@@ -46,7 +46,10 @@ def explain_pass(tried: Pass, status: Status, result: str) -> GroupExplanation:
         "result": _RESULTS.get(result, result),
         "message": None if is_placed else status.message,
         "fits": len(tried.kept),
-        "members": [_member(tried, member, is_placed=is_placed) for member in tried.members],
+        "members": [
+            _member(member, why, is_placed=is_placed)
+            for member, why in zip(tried.members, tried.statuses(), strict=True)
+        ],
         "placements": _placements(tried),
         "searched": tried.searched,
         "victims": [pod.key for pod in tried.victims],
@@ -87,14 +90,14 @@ def brief(explanation: GroupExplanation) -> dict[str, Any]:
     return {**{name: explanation[name] for name in told}, "members": len(explanation["members"])}
 
 
-def _member(tried: Pass, member: Member, *, is_placed: bool) -> dict[str, Any]:
+def _member(member: Member, why: Status, *, is_placed: bool) -> dict[str, Any]:
     fits = member.assumed is not None
     told: dict[str, Any] = {
         "pod": member.attempt.queued.pod.key,
         "fits": fits and not member.needs_room,
         "node": member.expected or (member.assumed.node_name if member.assumed is not None else None),
     }
-    status = member.status if is_placed and not fits else tried.status_of(member)
+    status = member.status if is_placed and not fits else why
     told["message"] = None if is_placed and fits else status.message
     rejection = member.decision.diagnosis.pre_filter_status
     if rejection is not None and rejection.plugin:
