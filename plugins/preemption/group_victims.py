@@ -25,8 +25,8 @@ STILL_UNSCHEDULABLE: Final = "pod group is unschedulable"
 
 _FEW: Final = 256
 """So many units are looked at whatever node they are on; of more, those on the nodes that they leave at the least harm."""
-_MOST_TRIALS: Final = 200
-"""After so many trials, who has not been given back has to leave if it is where members would go."""
+_MOST_DECISIONS: Final = 20_000
+"""After so many decisions about members, who has not been given back has to leave if it is where members would go."""
 
 
 async def choose_victims(
@@ -53,7 +53,7 @@ async def choose_victims(
     staying = sorted((unit for unit in units if not unit.is_leaving), key=lambda unit: unit.importance)
     for chosen in list(_widening(staying, members, snapshot)):
         if await fits_without([*leaving, *_pods(chosen)]) is not None:
-            search = _Search(leaving, fits_without)
+            search = _Search(leaving, fits_without, max(1, _MOST_DECISIONS // len(members)))
             violating, others = _split(chosen, budgets)
             return [*leaving, *_pods(await search.needed([*violating, *others]))]
     return Status.unschedulable(STILL_UNSCHEDULABLE)
@@ -62,10 +62,11 @@ async def choose_victims(
 class _Search:
     """Gives units back as long as the group fits beside them."""
 
-    def __init__(self, leaving: Sequence[PodInfo], fits_without: FitsWithout) -> None:
+    def __init__(self, leaving: Sequence[PodInfo], fits_without: FitsWithout, most_trials: int) -> None:
         self._leaving = leaving
         self._fits_without = fits_without
         self._victims: list[Unit] = []
+        self._most_trials = most_trials
         self._trials = 0
 
     async def needed(self, units: Sequence[Unit]) -> Sequence[Unit]:
@@ -73,7 +74,7 @@ class _Search:
         left = [units]  # stretches still to be given back, the next one last
         while left:
             stretch = left.pop()
-            if self._trials >= _MOST_TRIALS:
+            if self._trials >= self._most_trials:
                 await self._settle([*stretch, *(unit for later in reversed(left) for unit in later)])
                 break
             away = [*self._victims, *(unit for later in left for unit in later)]

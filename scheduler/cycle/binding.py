@@ -117,6 +117,8 @@ class BindingCycle:
             if assumed.group is not None:
                 assumed.group.lost(assumed.pod, "its binding broke")
             await self._freeze.wait_over()
+            if self._queue.place_of(assumed.pod.uid) is Place.IN_FLIGHT:
+                self._take_back(assumed)
             self.rescue(assumed.attempt.queued)
         finally:
             self._under_way[framework] -= 1

@@ -163,7 +163,8 @@ class PodGroupCycle:
             return found, None
         if tried.is_enough:  # the whole group fits once all those have left
             tried.victims = [pod for _, _, victims, _ in held for pod in victims]
-            for preemption in held:
+            kept = {member.decision.pod.uid for member in tried.kept}
+            for preemption in (each for each in held if each[0].uid in kept):
                 self._preemptions.start(*preemption)
             return tried, SUCCESS
         if not group.preempts_as_one:

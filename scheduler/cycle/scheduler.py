@@ -141,8 +141,14 @@ class Scheduler:
             # A mistake of ours costs this attempt only.
             logger.exception("Scheduling cycle broke", extra={"pod": members[0].pod.key})
             for member in members:
-                self._binding.rescue(member)
+                self._rescue(member)
             return ()
+
+    def _rescue(self, member: QueuedPodInfo) -> None:
+        try:
+            self._binding.rescue(member)
+        except Exception:
+            logger.exception("Pod could not be brought back", extra={"pod": member.pod.key})
 
 
 async def _finish(bindings: set[asyncio.Task[None]]) -> None:
