@@ -59,7 +59,8 @@ class Gpus:
     tightest.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, objects: ClusterObjects) -> None:
+        self._objects = objects
         self._given: dict[str, tuple[int, ...]] = {}  # pod uid -> GPUs of its node
         self._log: ChangeLog | None = None
         self._seen = 0
@@ -68,15 +69,21 @@ class Gpus:
     @classmethod
     def of(cls, objects: ClusterObjects) -> Gpus:
         """Return what all plugins of a scheduler know."""
-        return objects.objects(_STORE).companion(cls, cls)
+        return objects.objects(_STORE).companion(cls, lambda: cls(objects))
 
     def left(self, snapshot: Snapshot, rows: Rows) -> GpusLeft:
         """Return what is left of each GPU; of other rows than these nothing is promised."""
-        log = snapshot.changes
-        if log is None:  # pods that are not there, or some of the nodes
+        if snapshot.taken is not None:
+            whole = self._objects.snapshot()
+            log, taken = snapshot.taken
+            if whole.changes is log:
+                known = self.left(whole, whole.all_rows)
+                return GpusLeft(known.left[taken], known.counts[taken], known.kinds[taken])
+        if snapshot.changes is None:  # pods that are not there
             found = _blank(snapshot.n_nodes, _width(snapshot))
             self._count(found, snapshot, rows.tolist())
             return found
+        log = snapshot.changes
         changed = log.since(self._seen) if self._log is log else None
         known = self._known
         if changed is None or known.left.shape != (snapshot.n_nodes, _width(snapshot)):
