@@ -21,6 +21,7 @@ from plugins.gpu_sharing.packing_scores import (
     GpuShareDotProduct,
     GpuSharePacking,
 )
+from plugins.gpu_sharing.random_node import RandomNode
 from plugins.gpu_sharing.sharing import GpuSharing
 from plugins.image_locality import ImageLocality
 from plugins.inter_pod_affinity.plugin import InterPodAffinity
@@ -87,6 +88,7 @@ _ALL: tuple[type[Plugin], ...] = (
     GpuShareClustering,
     GpuShareDotProduct,
     GpuSharePacking,
+    RandomNode,
 )
 
 IN_TREE: Mapping[str, type[Plugin]] = MappingProxyType({plugin.name: plugin for plugin in _ALL})
