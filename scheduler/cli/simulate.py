@@ -60,6 +60,11 @@ class Output(Enum):
     help="So many pods drawn from the trace, over the same time; they run so much shorter that the load stays.",
 )
 @option(
+    "--first-of-equals",
+    is_flag=True,
+    help="Of the best nodes take the one of the smallest name, as the simulator of the paper does, instead of any.",
+)
+@option(
     "--processes", type=click.IntRange(1), help="How many simulations run at a time.  [default: one per CPU]"
 )
 @option(
@@ -77,6 +82,7 @@ def simulate(
     seeds: int,
     inflate: float | None,
     arrivals: int | None,
+    first_of_equals: bool,
     processes: int | None,
     typical_pods: bool,
     output: Output,
@@ -107,6 +113,7 @@ def simulate(
             range(seed, seed + seeds),
             inflate=inflate,
             arrivals=arrivals,
+            first_of_equals=first_of_equals,
         )
     except ValueError as error:
         _refuse(str(error))

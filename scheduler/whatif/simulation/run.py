@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from random import Random
 from typing import TYPE_CHECKING
@@ -50,6 +50,7 @@ def simulate(
     configuration: Configuration,
     *,
     seed: int,
+    first_of_equals: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Result:
     """Let pods come and go, and say what became of them.
@@ -61,17 +62,33 @@ def simulate(
         workload: of which pods under other schedulers' names are under the first profile's.
         configuration: whose percentageOfNodesToScore holds.
         seed: of the choice among the best nodes.
+        first_of_equals: the one of the smallest name is taken of the best nodes, instead of any.
         progress: is told from time to time how many more pods came.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
     """
-    return _Simulation(workload, configuration, seed, progress).run()
+    if first_of_equals:
+        cluster = replace(workload.cluster, nodes=sorted(workload.cluster.nodes, key=lambda node: node.name))
+        workload = replace(workload, cluster=cluster)
+    random = _First() if first_of_equals else Random(seed)
+    return _Simulation(workload, configuration, random, progress).run()
+
+
+class _First(Random):
+    """Takes the first of several; rows are in the order in which nodes came."""
+
+    def randrange(self, *_args: int) -> int:  # type: ignore[override]  # what is asked of it here
+        return 0
 
 
 class _Simulation:
     def __init__(
-        self, workload: Workload, configuration: Configuration, seed: int, progress: Callable[[int], None]
+        self,
+        workload: Workload,
+        configuration: Configuration,
+        random: Random,
+        progress: Callable[[int], None],
     ) -> None:
         self._clock = VirtualClock()
         # Nothing changes but by events, so nobody is tried again without one.
@@ -82,7 +99,7 @@ class _Simulation:
         handler = self._scheduler.handler_of(PODS)
         assert handler is not None
         self._pods = handler
-        self._random = Random(seed)
+        self._random = random
         self._sampling = NodeSampling(percentages_of(configuration.settings))
         self._waiting: dict[str, _Waiting] = {}  # pod uid -> since when
         self._departures: list[tuple[float, int, PodInfo]] = []

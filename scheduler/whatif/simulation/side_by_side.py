@@ -34,12 +34,14 @@ class Job:
         seed: of ties and draws.
         inflate: the share of the GPU capacity up to which pods come; None leaves the workload.
         arrivals: how many pods are drawn; None leaves the workload.
+        first_of_equals: take the best node of the smallest name.
     """
 
     config: str
     seed: int
     inflate: float | None = None
     arrivals: int | None = None
+    first_of_equals: bool = False
 
     def workload(self, given: Workload) -> Workload:
         """Return what comes, of what was given."""
@@ -63,6 +65,7 @@ def jobs_of(
     *,
     inflate: float | None = None,
     arrivals: int | None = None,
+    first_of_equals: bool = False,
 ) -> Jobs:
     """Return a job for each configuration and seed.
 
@@ -74,7 +77,10 @@ def jobs_of(
         raise ValueError("nothing to draw from: no pod comes")
     if inflate is not None:
         inflated(workload, inflate, seeds[0])
-    return Jobs([Job(config, seed, inflate, arrivals) for config in configs for seed in seeds], workload)
+    return Jobs(
+        [Job(config, seed, inflate, arrivals, first_of_equals) for config in configs for seed in seeds],
+        workload,
+    )
 
 
 def run_all(jobs: Jobs, *, processes: int | None = None, show: bool = False) -> list[tuple[Job, Result]]:
@@ -110,7 +116,13 @@ def _run(job: Job) -> Result:
             counter.value += more
 
     workload = job.workload(_shared["workload"])
-    return simulate(workload, load(Path(job.config)), seed=job.seed, progress=progress)
+    return simulate(
+        workload,
+        load(Path(job.config)),
+        seed=job.seed,
+        first_of_equals=job.first_of_equals,
+        progress=progress,
+    )
 
 
 def _bar(show: bool) -> Any:

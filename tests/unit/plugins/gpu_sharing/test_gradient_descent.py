@@ -59,12 +59,8 @@ used = st.lists(st.sampled_from([0, *SIZES]), min_size=1, max_size=4)
 def test_scores_and_gpus_are_those_of_the_slow_rule(
     typical: list[dict[str, Any]], in_use: list[int], milli: int, model: str
 ):
-    there = [
-        gpu_pod(f"on-{gpu}", taken, gpus=str(gpu), cpu="1") for gpu, taken in enumerate(in_use) if taken
-    ]
-    cluster = GpuCluster(
-        [gpu_node("other", 0), gpu_node("n", len(in_use), model, cpu="8")], {"n": there}
-    )
+    there = [gpu_pod(f"on-{gpu}", taken, gpus=str(gpu), cpu="1") for gpu, taken in enumerate(in_use) if taken]
+    cluster = GpuCluster([gpu_node("other", 0), gpu_node("n", len(in_use), model, cpu="8")], {"n": there})
     plugin = cluster.made(FragmentationGradientDescent, typicalPods=typical)
     left, cpu = [1000 - taken for taken in in_use], 8000 - 1000 * len(there)
     wanted = gpu_pod("p", milli, cpu="2")
@@ -112,7 +108,9 @@ def test_a_pod_goes_where_less_becomes_a_fragment(wanted: Any, better: str, wors
 @pytest.mark.parametrize(
     ("given_args", "expected"),
     [
-        pytest.param({"gpuMilli": -1}, "typicalPods[0].gpuMilli: must be 0 or more, was -1", id="less than none"),
+        pytest.param(
+            {"gpuMilli": -1}, "typicalPods[0].gpuMilli: must be 0 or more, was -1", id="less than none"
+        ),
         pytest.param({"share": 0}, "typicalPods[0].share: must be more than 0, was 0.0", id="no share"),
     ],
 )
