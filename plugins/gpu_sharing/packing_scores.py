@@ -117,7 +117,7 @@ class GpuShareClustering(GpuScore):
         others, is_alone = gpus.kinds & ~own != 0, gpus.kinds == own
         place = np.select([is_alone, gpus.kinds & own != 0, ~others], [3, 2, 1], 0)
         used = np.maximum(LARGEST_GPU - gpus.left.sum(axis=1), 0)
-        return (quarter * used // LARGEST_GPU + quarter * place).astype(np.int64)
+        return _within(quarter * used // LARGEST_GPU + quarter * place)
 
 
 def cpu_left(snapshot: Snapshot) -> Int64s:

@@ -6,7 +6,7 @@ import logging
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 import msgspec
@@ -16,9 +16,14 @@ from scheduler.configuration.load import load
 from scheduler.errors import SchedulerError
 from scheduler.whatif.cluster_file import load as load_cluster
 from scheduler.whatif.simulation.cluster_workload import of_cluster
-from scheduler.whatif.simulation.side_by_side import Job, jobs_of, run_all
+from scheduler.whatif.simulation.side_by_side import jobs_of, run_all
 from scheduler.whatif.simulation.trace import read_trace
-from scheduler.whatif.simulation.workload import Workload, typical_pods
+from scheduler.whatif.simulation.workload import typical_pods as kinds_of
+
+if TYPE_CHECKING:
+    from scheduler.whatif.simulation.measures import Result
+    from scheduler.whatif.simulation.side_by_side import Job
+    from scheduler.whatif.simulation.workload import Workload
 
 _BAD_INPUT = 2
 
@@ -129,12 +134,12 @@ def simulate(
 
 
 def _print_typical(workload: Workload) -> None:
-    for kind in typical_pods(workload):
+    for kind in kinds_of(workload):
         said = ", ".join(f"{name}: {value}" for name, value in kind.items())
         click.echo(f"- {{{said}}}")
 
 
-def _print_json(results: list[tuple[Job, object]]) -> None:
+def _print_json(results: list[tuple[Job, Result]]) -> None:
     told = [
         {"config": job.config, "seed": job.seed, **msgspec.to_builtins(result, str_keys=True)}
         for job, result in results

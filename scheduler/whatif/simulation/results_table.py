@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -33,8 +34,8 @@ def show(console: Console, results: Sequence[tuple[str, Result]]) -> None:
         ("p99 (s)", lambda result: result.wait_seconds["p99"], ",.0f"),
     ]
     for name in resources:
-        columns.append((f"{name} used", lambda result, name=name: result.mean_utilisation[name], ".1%"))
-        columns.append((f"{name} frag.", lambda result, name=name: result.mean_fragmentation[name], ".1%"))
+        columns.append((f"{name} used", partial(_mean, "mean_utilisation", name), ".1%"))
+        columns.append((f"{name} frag.", partial(_mean, "mean_fragmentation", name), ".1%"))
     table = Table("configuration", box=None)
     for title, _, _ in columns:
         table.add_column(title, justify="right")
@@ -48,6 +49,10 @@ def show(console: Console, results: Sequence[tuple[str, Result]]) -> None:
             console, by_config, demands, "unallocated GPU (%) at demand (%)", "unallocated_gpu", ".2f"
         )
         _show_curve(console, by_config, demands, "failed pods at demand (%)", "failed_at", ".0f")
+
+
+def _mean(attribute: str, name: str, result: Result) -> float:
+    return float(getattr(result, attribute)[name])
 
 
 def _show_curve(
