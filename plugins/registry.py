@@ -14,6 +14,15 @@ from plugins.default_binder import DefaultBinder
 from plugins.dynamic_resources.plugin import DynamicResources
 from plugins.fair_queues.fair_queues import FairQueues
 from plugins.gang_scheduling.plugin import GangScheduling
+from plugins.gpu_sharing.gradient_descent import FragmentationGradientDescent
+from plugins.gpu_sharing.packing_scores import (
+    GpuShareBestFit,
+    GpuShareClustering,
+    GpuShareDotProduct,
+    GpuSharePacking,
+)
+from plugins.gpu_sharing.random_node import RandomNode
+from plugins.gpu_sharing.sharing import GpuSharing
 from plugins.image_locality import ImageLocality
 from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from plugins.node_affinity import NodeAffinity
@@ -73,6 +82,13 @@ _ALL: tuple[type[Plugin], ...] = (
     CapacityScheduling,
     Coscheduling,
     FairQueues,
+    GpuSharing,
+    FragmentationGradientDescent,
+    GpuShareBestFit,
+    GpuShareClustering,
+    GpuShareDotProduct,
+    GpuSharePacking,
+    RandomNode,
 )
 
 IN_TREE: Mapping[str, type[Plugin]] = MappingProxyType({plugin.name: plugin for plugin in _ALL})

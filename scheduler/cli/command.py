@@ -21,6 +21,7 @@ COMMANDS: Final = (
     "run",
     "check",
     "explain",
+    "simulate",
     "why",
     "board",
     "extender",

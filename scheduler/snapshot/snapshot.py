@@ -116,6 +116,14 @@ class Snapshot:
         """The rows whose node objects change; None where rows are not those of the cluster itself."""
         return self._source.node_changes
 
+    @property
+    def taken(self) -> tuple[ChangeLog, Rows] | None:
+        """Of a snapshot of some of the cluster's nodes, as they are: the log of that cluster, and their rows there."""
+        source = self._source
+        if not isinstance(source, TakenRows) or source.base.changes is None:
+            return None
+        return source.base.changes, source.rows
+
     def requested_on(self, row: int) -> Mapping[str, int]:
         """Return what the pods on one node ask for: resource -> amount as in `requested`; zeros are left out."""
         return self._source.requested_on(row)

@@ -33,8 +33,8 @@ class TakenRows:
     node_changes = None
 
     def __init__(self, base: Source, rows: Rows) -> None:
-        self._base = base
-        self._rows = rows
+        self._base = self.base = base
+        self._rows = self.rows = rows
         self.n_nodes = len(rows)
         self.resources, self.overdrawn = base.resources, base.overdrawn
         self.has_label, self.objects = base.has_label, base.objects

@@ -47,10 +47,13 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
                 cpu=str(2 + number % 5),
                 memory=f"{4 + number % 7}Gi",
                 pods=1 + number % 4,
-                allocatable={"nvidia.com/gpu": str(number % 3)} if number % 2 else {},
+                allocatable={"nvidia.com/gpu": str(number % 3), "alibabacloud.com/gpu-count": str(number % 5)}
+                if number % 2
+                else {},
                 labels={
                     _ZONE: f"zone-{number % 3}",
                     "disk": "ssd" if number % 2 else "hdd",
+                    **({"alibabacloud.com/gpu-card-model": _GPU_MODELS[number % 3]} if number % 2 else {}),
                     **({"rack": f"rack-{number % 4}"} if number % 4 else {}),
                 },
                 taints=_TAINTS[number % len(_TAINTS)],
@@ -69,6 +72,8 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
             wish: dict[str, Any] = {"affinity": _QUIET} if index == 1 and number % 4 == 2 else {}
             if index == 0:
                 wish["volumes"] = [*mounted(f"data-{name}"), _disk(f"disk-{number % 5}")]
+            if number % 4 == 3:
+                wish["annotations"] = {"alibabacloud.com/gpu-milli": "600"}
             placed = pod(f"on-{name}-{index}", node=name, containers=[container], labels=_WEB, **wish)
             table.add_pod(row, placed)
         watch_storage(table, claim(f"data-{name}", f"volume-{name}"), volume(f"volume-{name}"))
@@ -112,6 +117,7 @@ def sample_table(n_nodes: int = 24) -> ClusterTable:
     return table
 
 
+_GPU_MODELS = ("T4", "V100M16", "G2")
 _TAINTS: tuple[list[str], ...] = (
     [],
     ["dedicated=gpu:NoSchedule"],
@@ -194,6 +200,13 @@ def sample_pods() -> list[PodInfo]:
         pod("with-a-claim-for-a-local-volume", volumes=mounted("for-a-local-volume")),
         pod("with-a-volume-on-ssd", volumes=mounted("on-ssd")),
         pod("with-a-volume-to-be-made", volumes=mounted("to-be-made")),
+        pod("with-half-a-gpu", cpu="1", annotations={"alibabacloud.com/gpu-milli": "500"}),
+        pod(
+            "with-three-gpus-of-a-model",
+            cpu="1",
+            annotations={"alibabacloud.com/gpu-count": "3", "alibabacloud.com/gpu-card-model": "T4|G2"},
+        ),
+        pod("with-a-gpu-annotation-that-is-none", annotations={"alibabacloud.com/gpu-milli": "half"}),
         pod("gated", gates=["example.com/wait"]),
     ]
 

@@ -49,6 +49,7 @@ class OfflineScheduler:
     Args:
         stops_plugins: whether each call of a plugin that is not ours has the budget of an attempt; in the main thread only,
             and until the budget's clock is given back.
+        parts: what to build it from, of a clock of one's own for example; those of a daemon if not given.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -64,8 +65,9 @@ class OfflineScheduler:
         refresh: bool = True,
         nodes_of_a_kind: float = NODES_OF_A_KIND,
         stops_plugins: bool = False,
+        parts: Parts | None = None,
     ) -> None:
-        self.parts = Parts(SystemClock(), NoObserver(), in_tree)
+        self.parts = parts or Parts(SystemClock(), NoObserver(), in_tree)
         self.parts.budget.seconds = configuration.settings.attempt_budget.seconds
         if stops_plugins:
             self.parts.budget.take_clock()

@@ -1,0 +1,169 @@
+"""What is left of each GPU of each node: counted again only where pods came or went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from plugins.gpu_sharing.requests import GPU_COUNT, MILLI, given_gpus, gpu_request
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from plugins.gpu_sharing.requests import GpuRequest
+    from scheduler.framework import ClusterObjects
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Bools, ChangeLog, Int64s, Rows, Snapshot
+
+_STORE: Final = "custom-scheduler.io/v1/gpushares"
+"""No kind of the API server: the store under that name is what all plugins of a scheduler share."""
+_MOST_FORGOTTEN: Final = 4096
+_MOST_WHOLE: Final = 62
+
+
+class GpusLeft(NamedTuple):
+    """The GPUs of a snapshot's nodes.
+
+    Attributes:
+        left: int64 (n_nodes, width), thousandths that nobody has; 0 where a node has no such GPU.
+        counts: int64 (n_nodes,), how many GPUs a node has.
+        kinds: int64 (n_nodes,), which kinds of pods with GPUs are there, a bit each: see `kind_of`.
+    """
+
+    left: Int64s
+    counts: Int64s
+    kinds: Int64s
+
+    def fitting(self, request: GpuRequest) -> Bools:
+        """Return bool (n_nodes,), whether enough GPUs have that much left."""
+        fitting: Bools = (self.left >= max(request.milli, 1)).sum(axis=1) >= request.number
+        return fitting
+
+
+def kind_of(request: GpuRequest) -> int:
+    """Return a bit for pods that share a GPU, and one for each number of whole GPUs."""
+    return 1 if request.is_share else 1 << min(request.number, _MOST_WHOLE)
+
+
+def tightest(left: Int64s, request: GpuRequest) -> Int64s:
+    """Return int64 (m, count), of each of m nodes (m, width) the GPUs that fit with the least to spare, the first of equals."""
+    spare = np.where(left >= request.milli, left, MILLI + 1)
+    return np.argsort(spare, axis=1, kind="stable")[:, : request.number]
+
+
+class Gpus:
+    """Which pods have which GPUs, for all plugins of a scheduler.
+
+    A pod that was placed by others and does not say what it was given counts as if it had been given the GPUs that fit
+    tightest.
+    """
+
+    def __init__(self, objects: ClusterObjects) -> None:
+        self._objects = objects
+        self._given: dict[str, tuple[int, ...]] = {}  # pod uid -> GPUs of its node
+        self._log: ChangeLog | None = None
+        self._seen = 0
+        self._known = _blank(0, 0)
+
+    @classmethod
+    def of(cls, objects: ClusterObjects) -> Gpus:
+        """Return what all plugins of a scheduler know."""
+        return objects.objects(_STORE).companion(cls, lambda: cls(objects))
+
+    def left(self, snapshot: Snapshot, rows: Rows) -> GpusLeft:
+        """Return what is left of each GPU; of other rows than these nothing is promised."""
+        if snapshot.taken is not None:
+            whole = self._objects.snapshot()
+            log, taken = snapshot.taken
+            if whole.changes is log:
+                known = self.left(whole, whole.all_rows)
+                return GpusLeft(known.left[taken], known.counts[taken], known.kinds[taken])
+        if snapshot.changes is None:  # pods that are not there
+            found = _blank(snapshot.n_nodes, _width(snapshot))
+            self._count(found, snapshot, rows.tolist())
+            return found
+        log = snapshot.changes
+        changed = log.since(self._seen) if self._log is log else None
+        known = self._known
+        if changed is None or known.left.shape != (snapshot.n_nodes, _width(snapshot)):
+            known = self._known = _blank(snapshot.n_nodes, _width(snapshot))
+            changed = range(snapshot.n_nodes)
+        # A loop over all nodes at first, and where more happened than is remembered.
+        self._count(known, snapshot, {row for row in changed if row < snapshot.n_nodes})
+        self._log, self._seen = log, log.end
+        if len(self._given) > _MOST_FORGOTTEN + 2 * int(snapshot.pod_count.sum()):
+            self._forget_gone(snapshot)
+        return known
+
+    def left_without(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Int64s:
+        """Return int64 (width,), what is left on one node if a pod was not there."""
+        others = [other for other in snapshot.pods_on(row) if other.uid != pod.uid]
+        return self._on_node(_count_of(snapshot, row), _width(snapshot), others)[0]
+
+    def give(self, pod: PodInfo, gpus: Iterable[int]) -> None:
+        """Note what a pod is given."""
+        self._given[pod.uid] = tuple(sorted(gpus))
+
+    def is_given(self, pod: PodInfo) -> bool:
+        """Say whether a choice was made for a pod; what it was given in an earlier attempt is none."""
+        return pod.uid in self._given
+
+    def given(self, pod: PodInfo) -> tuple[int, ...] | None:
+        """Return which GPUs of its node a pod was given; None if that is not known."""
+        return self._given.get(pod.uid) or given_gpus(pod)
+
+    def take_back(self, pod: PodInfo) -> None:
+        """Forget what a pod was given."""
+        self._given.pop(pod.uid, None)
+
+    def _forget_gone(self, snapshot: Snapshot) -> None:
+        # A loop over all nodes, once for thousands of pods.
+        there = {pod.uid for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)}
+        self._given = {uid: gpus for uid, gpus in self._given.items() if uid in there}
+
+    def _count(self, known: GpusLeft, snapshot: Snapshot, rows: Collection[int]) -> None:
+        for row in rows:
+            count = known.counts[row] = _count_of(snapshot, row)
+            if count:
+                left, kinds = self._on_node(count, known.left.shape[1], snapshot.pods_on(row))
+                known.left[row], known.kinds[row] = left, kinds
+            else:
+                known.left[row], known.kinds[row] = 0, 0
+
+    def _on_node(self, count: int, width: int, pods: Iterable[PodInfo]) -> tuple[Int64s, int]:
+        left, kinds = np.zeros(width, dtype=np.int64), 0
+        left[:count] = MILLI
+        unknown: list[PodInfo] = []
+        for pod in pods:
+            request = gpu_request(pod)
+            if not request.number:
+                continue
+            kinds |= kind_of(request)
+            gpus = self.given(pod)
+            if gpus is None:
+                unknown.append(pod)
+            else:
+                left[[gpu for gpu in gpus if gpu < width]] -= request.milli
+        for pod in sorted(unknown, key=lambda each: each.uid):
+            request = gpu_request(pod)
+            if request.number <= width:
+                left[tightest(left[None, :], request)[0]] -= request.milli
+        return np.maximum(left, 0), kinds
+
+
+def _blank(n_nodes: int, width: int) -> GpusLeft:
+    return GpusLeft(
+        np.zeros((n_nodes, width), dtype=np.int64),
+        np.zeros(n_nodes, dtype=np.int64),
+        np.zeros(n_nodes, dtype=np.int64),
+    )
+
+
+def _width(snapshot: Snapshot) -> int:
+    return int(snapshot.allocatable[GPU_COUNT].max(initial=1))
+
+
+def _count_of(snapshot: Snapshot, row: int) -> int:
+    offered: Mapping[str, int] = snapshot.nodes[row].allocatable
+    return max(0, offered.get(GPU_COUNT, 0))

@@ -1,0 +1,149 @@
+"""FragmentationGradientDescent: a pod goes where it makes the least of the unused GPUs useless for others.
+
+Source:
+    hkust-adsl/kubernetes-scheduler-simulator, pkg/simulator/plugin/fgd_score.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence  # noqa: TC003 - msgspec reads it at run time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plugins.gpu_sharing.fragments import Expected, TypicalPod
+from plugins.gpu_sharing.gpus import Gpus, tightest
+from plugins.gpu_sharing.packing_scores import cpu_left, cpu_request
+from plugins.gpu_sharing.requests import GPU_MODEL, gpu_request
+from scheduler.errors import FieldError
+from scheduler.framework import (
+    MAX_NODE_SCORE,
+    ClusterObjects,
+    PluginArgs,
+    ReservePlugin,
+    ScorePlugin,
+    Status,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from plugins.gpu_sharing.requests import GpuRequest
+    from scheduler.framework import CycleState
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Bools, Float64s, Int64s, Rows, Snapshot
+
+_NO_NUMBER = 1e-6
+"""Differences below are of the order in which floating point numbers were added."""
+
+
+class FragmentationGradientDescentArgs(PluginArgs, frozen=True):
+    """Arguments of FragmentationGradientDescent.
+
+    Attributes:
+        typical_pods: the kinds of pods to be expected, as `custom-scheduler simulate --typical-pods` finds them. Without
+            any, nothing is a fragment and all nodes are alike.
+    """
+
+    typical_pods: Sequence[TypicalPod] = ()
+
+    def faults(self) -> Iterator[FieldError]:
+        for index, pod in enumerate(self.typical_pods):
+            for name, value in (
+                ("milliCpu", pod.milli_cpu),
+                ("gpuMilli", pod.gpu_milli),
+                ("gpuCount", pod.gpu_count),
+            ):
+                if value < 0:
+                    yield FieldError(f"typicalPods[{index}].{name}", f"must be 0 or more, was {value}")
+            if not 0 < pod.share < float("inf"):
+                yield FieldError(f"typicalPods[{index}].share", f"must be more than 0, was {pod.share}")
+
+
+class FragmentationGradientDescent(ScorePlugin, ReservePlugin):
+    """Scores 50 where no more is lost by the pod, less where more becomes a fragment; gives it the GPU that loses least."""
+
+    name = "FragmentationGradientDescent"
+    api_version = 1
+    Args = FragmentationGradientDescentArgs
+
+    def __init__(self, *, args: FragmentationGradientDescentArgs, objects: ClusterObjects) -> None:
+        self._expected = Expected(args.typical_pods)
+        self._objects = objects
+        self._gpus = Gpus.of(objects)
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        return gpu_request(pod), cpu_request(pod)
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        left = self._gpus.left(snapshot, feasible).left[feasible]
+        scores = np.zeros(snapshot.n_nodes, dtype=np.int64)
+        if len(feasible):
+            per_choice = self._scores(
+                pod, cpu_left(snapshot)[feasible], left, self._accessible(snapshot, feasible)
+            )
+            scores[feasible] = np.maximum(per_choice.max(axis=1), 0)
+        return scores
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        request, snapshot = gpu_request(pod), self._objects.snapshot()
+        row = snapshot.row_of(node_name)
+        if not request.is_share or row is None:
+            return None  # whole GPUs are alike; GpuSharing gives them
+        left = self._gpus.left_without(pod, snapshot, row)
+        if left.max(initial=0) < request.milli:
+            return Status.unschedulable("Insufficient GPU shares")
+        cpu = cpu_left(snapshot)[[row]] + cpu_request(pod)
+        accessible = self._accessible(snapshot, np.array([row], dtype=np.intp))
+        per_choice = self._scores(pod, cpu, left[None, :], accessible)
+        self._gpus.give(pod, [int(per_choice[0].argmax())])
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self._gpus.take_back(pod)
+
+    def _accessible(self, snapshot: Snapshot, rows: Rows) -> Bools:
+        """Return bool (m, n_pods), whether the GPUs of a node are of a model that an expected pod takes."""
+        accessible = np.ones((len(rows), len(self._expected.pods)), dtype=np.bool_)
+        for place, typical in enumerate(self._expected.pods):
+            if typical.gpu_models:
+                accessible[:, place] = snapshot.label(GPU_MODEL).among(frozenset(typical.gpu_models))[rows]
+        return accessible
+
+    def _scores(self, pod: PodInfo, cpu: Int64s, left: Int64s, accessible: Bools) -> Int64s:
+        """Return int64 (m, n_choices): of a pod that shares a GPU for each one, -1 where it does not fit; else for all."""
+        request = gpu_request(pod)
+        before = self._expected.fragments(cpu, left, accessible)
+        cpu = cpu - cpu_request(pod)
+        if not request.is_share:
+            after = self._expected.fragments(cpu, _with_whole(left, request), accessible)
+            return _score(before - after)[:, None]
+        width = left.shape[1]
+        # All choices at once: a copy of the nodes for each of their GPUs.
+        choices = np.repeat(left[:, None, :], width, axis=1)
+        places = np.arange(width)
+        choices[:, places, places] -= request.milli
+        fits = choices[:, places, places] >= 0
+        np.maximum(choices, 0, out=choices)
+        after = self._expected.fragments(
+            np.repeat(cpu, width), choices.reshape(-1, width), np.repeat(accessible, width, axis=0)
+        )
+        scores = _score(before[:, None] - after.reshape(-1, width))
+        return np.where(fits, scores, -1)
+
+
+def _with_whole(left: Int64s, request: GpuRequest) -> Int64s:
+    """Return what is left when a pod was given GPUs on every node."""
+    if not request.number:
+        return left
+    left, chosen = left.copy(), tightest(left, request)
+    taken = np.take_along_axis(left, chosen, axis=1) - request.milli
+    np.put_along_axis(left, chosen, np.maximum(taken, 0), axis=1)
+    return left
+
+
+def _score(gained: Float64s) -> Int64s:
+    """Bring what is no fragment any more, in thousandths of a GPU, to 0 to 100."""
+    steps = np.where(np.abs(gained) < _NO_NUMBER, 0.0, gained) / 1000.0
+    with np.errstate(over="ignore"):
+        return (MAX_NODE_SCORE / (1.0 + np.exp(-steps))).astype(np.int64)

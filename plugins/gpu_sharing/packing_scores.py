@@ -1,0 +1,136 @@
+"""The policies that "Beware of Fragmentation" compares with: they fill what is in use, each in its own way.
+
+The numbers are those of the paper's simulator, rounding included, so that its figures can be made again.
+
+Source:
+    hkust-adsl/kubernetes-scheduler-simulator, pkg/simulator/plugin, best_fit_score.go, dot_product_score.go (merged
+    dimensions, normalised by the largest node), gpu_packing_score.go and gpu_clustering_score.go.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from plugins.gpu_sharing.gpus import Gpus, kind_of, tightest
+from plugins.gpu_sharing.requests import MILLI, gpu_request
+from scheduler.framework import MAX_NODE_SCORE, ClusterObjects, ScorePlugin
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from plugins.gpu_sharing.gpus import GpusLeft
+    from plugins.gpu_sharing.requests import GpuRequest
+    from scheduler.framework import CycleState
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Float64s, Int64s, Rows, Snapshot
+
+LARGEST_CPU: Final = 128_000
+"""MilliCPU of the largest node there is."""
+LARGEST_GPU: Final = 8 * MILLI
+"""Thousandths of GPUs of the largest node there is."""
+
+
+class GpuScore(ScorePlugin):
+    """What these policies share: they look at the cpu and the GPUs that are left.
+
+    Args:
+        objects: what the plugins that give GPUs know.
+    """
+
+    api_version = 1
+
+    def __init__(self, *, objects: ClusterObjects) -> None:
+        self._gpus = Gpus.of(objects)
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        return gpu_request(pod), cpu_request(pod)
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        return self.score_all(pod, gpu_request(pod), self._gpus.left(snapshot, feasible), snapshot)
+
+    @abstractmethod
+    def score_all(self, pod: PodInfo, request: GpuRequest, gpus: GpusLeft, snapshot: Snapshot) -> Int64s:
+        """Return int64 (n_nodes,)."""
+
+
+class GpuShareBestFit(GpuScore):
+    """The node wins on which the least cpu and GPU would be left, in parts of the largest node."""
+
+    name = "GpuShareBestFit"
+
+    def score_all(self, pod: PodInfo, request: GpuRequest, gpus: GpusLeft, snapshot: Snapshot) -> Int64s:
+        cpu = (cpu_left(snapshot) - cpu_request(pod)) / LARGEST_CPU
+        gpu = (gpus.left.sum(axis=1) - request.total) / LARGEST_GPU
+        left = 0.5 * cpu + 0.5 * gpu
+        return _within((1.0 - left) * MAX_NODE_SCORE)
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
+        if not len(feasible):
+            return scores
+        low, high = scores[feasible].min(), scores[feasible].max()
+        stretched: Int64s = (scores - low) * MAX_NODE_SCORE // max(high - low, 1)
+        return _within(stretched)
+
+
+class GpuShareDotProduct(GpuScore):
+    """The node wins whose cpu and GPUs left are least in line with what the pod asks for, as Tetris packs."""
+
+    name = "GpuShareDotProduct"
+
+    def score_all(self, pod: PodInfo, request: GpuRequest, gpus: GpusLeft, snapshot: Snapshot) -> Int64s:
+        cpu = cpu_left(snapshot) / LARGEST_CPU * (cpu_request(pod) / LARGEST_CPU)
+        gpu = gpus.left.sum(axis=1) / LARGEST_GPU * (request.total / LARGEST_GPU)
+        return _within(MAX_NODE_SCORE * (1 - (cpu + gpu) / 2))
+
+
+class GpuSharePacking(GpuScore):
+    """GPUs that are shared already come first, then unused ones of nodes in use, then unused nodes."""
+
+    name = "GpuSharePacking"
+
+    def score_all(self, pod: PodInfo, request: GpuRequest, gpus: GpusLeft, snapshot: Snapshot) -> Int64s:
+        if not request.number:
+            return np.zeros(snapshot.n_nodes, dtype=np.int64)
+        whole = (gpus.left == MILLI).sum(axis=1)
+        chosen = np.take_along_axis(gpus.left, tightest(gpus.left, request), axis=1)
+        whole_chosen = (chosen == MILLI).sum(axis=1)
+        shared = np.maximum(MAX_NODE_SCORE - (chosen * 100 // MILLI).sum(axis=1) // 10, MAX_NODE_SCORE // 2)
+        in_use = np.maximum(MAX_NODE_SCORE // 2 - whole_chosen, MAX_NODE_SCORE // 3)
+        unused = np.maximum(MAX_NODE_SCORE // 3 - whole, np.minimum(whole, MAX_NODE_SCORE))
+        score = np.where(whole == gpus.counts, unused, np.where(whole_chosen > 0, in_use, shared))
+        return np.where(gpus.fitting(request), score, 0).astype(np.int64)
+
+
+class GpuShareClustering(GpuScore):
+    """Pods of a kind, sharing a GPU or with so many whole ones, go where there are some of their kind already."""
+
+    name = "GpuShareClustering"
+
+    def score_all(self, pod: PodInfo, request: GpuRequest, gpus: GpusLeft, snapshot: Snapshot) -> Int64s:
+        if not request.number:
+            return np.zeros(snapshot.n_nodes, dtype=np.int64)
+        quarter = MAX_NODE_SCORE // 4
+        own = kind_of(request)
+        others, is_alone = gpus.kinds & ~own != 0, gpus.kinds == own
+        place = np.select([is_alone, gpus.kinds & own != 0, ~others], [3, 2, 1], 0)
+        used = np.maximum(LARGEST_GPU - gpus.left.sum(axis=1), 0)
+        return _within(quarter * used // LARGEST_GPU + quarter * place)
+
+
+def cpu_left(snapshot: Snapshot) -> Int64s:
+    """Return int64 (n_nodes,), milliCPU that nobody asked for."""
+    left: Int64s = snapshot.allocatable["cpu"] - snapshot.requested["cpu"]
+    return left
+
+
+def cpu_request(pod: PodInfo) -> int:
+    """Return the milliCPU that a pod asks for."""
+    return pod.resources.requests.get("cpu", 0)
+
+
+def _within(scores: Float64s | Int64s) -> Int64s:
+    """Cut scores off at 0 and 100, and what is behind the point."""
+    return np.clip(scores, 0, MAX_NODE_SCORE).astype(np.int64)

@@ -1,0 +1,153 @@
+"""`custom-scheduler simulate`: what configurations would do with a workload, side by side, in virtual time."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+import msgspec
+
+from scheduler.cli.options import choice_option, command, file_option, option
+from scheduler.configuration.load import load
+from scheduler.errors import SchedulerError
+from scheduler.whatif.cluster_file import load as load_cluster
+from scheduler.whatif.simulation.cluster_workload import of_cluster
+from scheduler.whatif.simulation.side_by_side import jobs_of, run_all
+from scheduler.whatif.simulation.trace import read_trace
+from scheduler.whatif.simulation.workload import typical_pods as kinds_of
+
+if TYPE_CHECKING:
+    from scheduler.whatif.simulation.measures import Result
+    from scheduler.whatif.simulation.side_by_side import Job
+    from scheduler.whatif.simulation.workload import Workload
+
+_BAD_INPUT = 2
+
+
+class Output(Enum):
+    """How results are written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@command()
+@click.argument("source", metavar="TRACE|CLUSTER")
+@file_option(
+    "--nodes",
+    help="The nodes of a trace: its table with the columns sn, cpu_milli, memory_mib, gpu and model. Without it, the first "
+    "argument is a cluster, as `kubectl get nodes,pods -o json` or YAML, whose pending pods come at once; - is standard input.",
+)
+@option("--gpu-nodes-only", is_flag=True, help="Leave out a trace's nodes without GPUs.")
+@file_option("--config", multiple=True, help="KubeSchedulerConfiguration file; several are compared.")
+@option("--seed", type=int, default=1, help="Of ties between nodes, and of what is drawn at random.")
+@option(
+    "--seeds",
+    type=click.IntRange(1, 1000),
+    default=1,
+    help="So many seeds, from --seed on; shown is their mean.",
+)
+@option(
+    "--inflate",
+    type=click.FloatRange(0.01, 10.0),
+    metavar="RATIO",
+    help="Let pods come, in random order and drawn again from the trace, until they ask for this share of the cluster's GPUs. "
+    "None goes, and one that does not fit is gone.",
+)
+@option(
+    "--arrivals",
+    type=click.IntRange(1),
+    metavar="NUMBER",
+    help="So many pods drawn from the trace, over the same time; they run so much shorter that the load stays.",
+)
+@option(
+    "--first-of-equals",
+    is_flag=True,
+    help="Of the best nodes take the one of the smallest name, as the simulator of the paper does, instead of any.",
+)
+@option(
+    "--processes", type=click.IntRange(1), help="How many simulations run at a time.  [default: one per CPU]"
+)
+@option(
+    "--typical-pods",
+    is_flag=True,
+    help="Print the most frequent kinds of pods, 95 in 100 of all, as FragmentationGradientDescent takes them, and end.",
+)
+@choice_option(Output, "--output", "-o", default=Output.TABLE, help="For people or for programs.")
+def simulate(
+    source: str,
+    nodes: Path | None,
+    gpu_nodes_only: bool,
+    config: tuple[Path, ...],
+    seed: int,
+    seeds: int,
+    inflate: float | None,
+    arrivals: int | None,
+    first_of_equals: bool,
+    processes: int | None,
+    typical_pods: bool,
+    output: Output,
+) -> None:
+    """Say what configurations would do with the pods of a trace or a cluster: who waits, for how long, and what stays unused."""
+    logging.basicConfig(level=logging.WARNING)
+    if inflate is not None and arrivals is not None:
+        _refuse("--inflate and --arrivals are two ways to make a workload: give one")
+    try:
+        workload = (
+            of_cluster(load_cluster(source))
+            if nodes is None
+            else read_trace(nodes, Path(source), gpu_nodes_only=gpu_nodes_only)
+        )
+    except SchedulerError as error:
+        _refuse(str(error))
+    if typical_pods:
+        _print_typical(workload)
+        return
+    if not config:
+        _refuse("--config FILE is needed, at least once")
+    for path in config:  # told before anything runs
+        load(path)
+    try:
+        jobs = jobs_of(
+            workload,
+            [str(path) for path in config],
+            range(seed, seed + seeds),
+            inflate=inflate,
+            arrivals=arrivals,
+            first_of_equals=first_of_equals,
+        )
+    except ValueError as error:
+        _refuse(str(error))
+    results = run_all(jobs, processes=processes, show=sys.stderr.isatty())
+    if output is Output.JSON:
+        _print_json(results)
+        return
+    from rich.console import Console
+
+    from scheduler.whatif.simulation.results_table import show
+
+    show(Console(highlight=False), [(job.config, result) for job, result in results])
+
+
+def _print_typical(workload: Workload) -> None:
+    for kind in kinds_of(workload):
+        said = ", ".join(f"{name}: {value}" for name, value in kind.items())
+        click.echo(f"- {{{said}}}")
+
+
+def _print_json(results: list[tuple[Job, Result]]) -> None:
+    told = [
+        {"config": job.config, "seed": job.seed, **msgspec.to_builtins(result, str_keys=True)}
+        for job, result in results
+    ]
+    click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
+
+
+def _refuse(message: str) -> NoReturn:
+    for line in message.splitlines():
+        click.echo(f"error: {line}", err=True)
+    sys.exit(_BAD_INPUT)

@@ -1,0 +1,24 @@
+"""A cluster from a file as a workload: its pending pods come at once, its other pods stay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.whatif.cluster_file import ClusterFile
+from scheduler.whatif.judging import is_pending
+from scheduler.whatif.simulation.workload import Arrival, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.objects.pod import PodInfo
+
+
+def of_cluster(cluster: ClusterFile) -> Workload:
+    """Return the workload."""
+    pending: Sequence[PodInfo] = [pod for pod in cluster.pods if is_pending(pod)]
+    there = [pod for pod in cluster.pods if pod.node_name]
+    return Workload(
+        ClusterFile(cluster.nodes, there, cluster.others),
+        [Arrival(pod, 0.0) for pod in sorted(pending, key=lambda pod: -pod.priority)],
+    )

@@ -1,0 +1,215 @@
+"""What is counted while a simulation runs, and what is told of it at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+
+from scheduler.whatif.simulation.workload import GPU_COUNT, gpu_capacity, gpu_milli
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Float64s, Snapshot
+    from scheduler.state.cache import Cache
+    from scheduler.whatif.simulation.workload import Workload
+
+GPU: Final = "gpu"
+_SAMPLES: Final = 200
+_KINDS: Final = 20
+"""So many of the most frequent kinds of pods count for fragmentation."""
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How things stood at a moment.
+
+    Attributes:
+        at: seconds since the start.
+        waiting: pods.
+        utilisation: resource -> share of the cluster's that is asked for.
+        fragmentation: resource -> share of what is free that lies on nodes where the workload's pods do not fit, on average
+            over its most frequent kinds.
+    """
+
+    at: float
+    waiting: int
+    utilisation: dict[str, float]
+    fragmentation: dict[str, float]
+
+
+class Result(msgspec.Struct, kw_only=True, rename="camel"):
+    """What became of a workload.
+
+    Attributes:
+        arrived: pods.
+        placed: likewise, of those.
+        failed: likewise: they did not fit when they came and were gone, or failed with an error.
+        waiting: likewise, at the end: nothing that happened made room for them.
+        attempts: to place a pod.
+        seconds: of virtual time.
+        wait_seconds: percentile -> how long a pod waited that was placed.
+        mean_utilisation: resource -> over time.
+        mean_fragmentation: resource -> over time.
+        samples: in the course of time.
+        unallocated_gpu: percent of the GPU capacity that was asked for so far -> share of it that nobody had, where pods
+            come until it is used up.
+        failed_at: likewise -> pods that failed so far.
+    """
+
+    arrived: int
+    placed: int
+    failed: int
+    waiting: int
+    attempts: int
+    seconds: float
+    wait_seconds: dict[str, float]
+    mean_utilisation: dict[str, float]
+    mean_fragmentation: dict[str, float]
+    samples: list[Sample]
+    unallocated_gpu: dict[int, float]
+    failed_at: dict[int, float]
+
+
+class Measures:
+    """Counts one simulation.
+
+    Args:
+        workload: which.
+        cache: the cluster as it is; its nodes stay.
+    """
+
+    def __init__(self, workload: Workload, cache: Cache) -> None:
+        self._cache = cache
+        snapshot = cache.snapshot()
+        self._gives_up = workload.gives_up
+        self._capacity = gpu_capacity(workload.cluster)
+        self._gpu = 1000.0 * snapshot.allocatable[GPU_COUNT]
+        self._gpu_used = np.zeros(snapshot.n_nodes)
+        for pod in workload.cluster.pods:
+            row = snapshot.row_of(pod.node_name)
+            if row is not None and not pod.is_terminal:
+                self._gpu_used[row] += gpu_milli(pod)
+        self._kinds = _kinds_of(workload)
+        times = [each.at for each in workload.arrivals]
+        self._step = (max(times, default=0.0) - min(times, default=0.0)) / _SAMPLES
+        self._next = min(times, default=0.0)
+        self._samples: list[Sample] = []
+        self._waits: list[float] = []
+        self._arrived = self._failed = self._attempts = self._demand = self._used = 0
+        self._curve: dict[
+            int, list[tuple[float, int]]
+        ] = {}  # percent -> unallocated share and failed, as often as pods came
+
+    def came(self, pod: PodInfo) -> None:
+        """Count a pod that came."""
+        self._arrived += 1
+        self._demand += gpu_milli(pod)
+
+    def attempted(self) -> None:
+        """Count an attempt."""
+        self._attempts += 1
+
+    def placed(self, pod: PodInfo, waited: float) -> None:
+        """Count a pod that is on a node now."""
+        self._waits.append(waited)
+        self._count_gpu(pod, gpu_milli(pod))
+
+    def failed(self, _pod: PodInfo) -> None:
+        """Count a pod that will not be tried again."""
+        self._failed += 1
+
+    def went(self, pod: PodInfo) -> None:
+        """Count a pod that leaves its node."""
+        self._count_gpu(pod, -gpu_milli(pod))
+
+    def _count_gpu(self, pod: PodInfo, milli: int) -> None:
+        row = self._cache.table.row_of(pod.node_name)
+        if milli and row is not None:
+            self._gpu_used[row] += milli
+            self._used += milli
+
+    def sample(self, now: float) -> None:
+        """Note how things stand, if it is time again."""
+        if self._gives_up and self._capacity:
+            # Averages over the pods that came within a percent, as the published analysis has them.
+            percent = round(100 * self._demand / self._capacity)
+            unallocated = 100.0 * (1.0 - self._used / self._capacity)
+            self._curve.setdefault(percent, []).append((unallocated, self._failed))
+        if now < self._next:
+            return
+        self._next = now + self._step
+        snapshot = self._cache.snapshot()
+        free, total = self._free(snapshot), self._total(snapshot)
+        self._samples.append(
+            Sample(
+                at=now,
+                waiting=self._arrived - len(self._waits) - self._failed,
+                utilisation={name: round(1.0 - float(free[name].sum() / total[name]), 6) for name in total},
+                fragmentation=self._fragmentation(free, total),
+            )
+        )
+
+    def _total(self, snapshot: Snapshot) -> dict[str, float]:
+        totals = {name: float(snapshot.allocatable[name].sum()) for name in ("cpu", "memory")}
+        totals[GPU] = float(self._gpu.sum())
+        return {name: total for name, total in totals.items() if total}
+
+    def _free(self, snapshot: Snapshot) -> dict[str, Float64s]:
+        free = {
+            name: (snapshot.allocatable[name] - snapshot.requested[name]).astype(np.float64)
+            for name in ("cpu", "memory")
+        }
+        free[GPU] = self._gpu - self._gpu_used
+        return {name: np.maximum(amounts, 0.0) for name, amounts in free.items()}
+
+    def _fragmentation(self, free: dict[str, Float64s], total: dict[str, float]) -> dict[str, float]:
+        lost = dict.fromkeys(total, 0.0)
+        for wanted, share in self._kinds:  # a few
+            fits = np.logical_and.reduce([free[name] >= amount for name, amount in wanted.items()])
+            for name in lost:
+                lost[name] += share * float(free[name][~fits].sum())
+        return {name: round(amount / max(float(free[name].sum()), 1.0), 6) for name, amount in lost.items()}
+
+    def result(self, now: float, *, waiting: int) -> Result:
+        """Return what was counted; `waiting` pods were not placed until now."""
+        waits = np.array(self._waits or [0.0])
+        samples = self._samples
+        return Result(
+            arrived=self._arrived,
+            placed=len(self._waits),
+            failed=self._failed,
+            waiting=waiting,
+            attempts=self._attempts,
+            seconds=now,
+            wait_seconds={
+                f"p{each}": float(np.percentile(waits, each, method="higher")) for each in (50, 99, 100)
+            },
+            mean_utilisation=_means([each.utilisation for each in samples]),
+            mean_fragmentation=_means([each.fragmentation for each in samples]),
+            samples=samples,
+            unallocated_gpu={
+                percent: round(sum(share for share, _ in seen) / len(seen), 4)
+                for percent, seen in self._curve.items()
+            },
+            failed_at={percent: float(seen[-1][1]) for percent, seen in self._curve.items()},
+        )
+
+
+def _means(each: list[dict[str, float]]) -> dict[str, float]:
+    return {name: round(sum(one[name] for one in each) / len(each), 6) for name in each[0]} if each else {}
+
+
+def _kinds_of(workload: Workload) -> list[tuple[dict[str, Any], float]]:
+    """Return the most frequent kinds of pods: what they ask for, and their share."""
+    counts = Counter(
+        (
+            each.pod.resources.requests.get("cpu", 0),
+            each.pod.resources.requests.get("memory", 0),
+            gpu_milli(each.pod),
+        )
+        for each in workload.arrivals
+    ).most_common(_KINDS)
+    number = sum(count for _, count in counts)
+    return [(dict(zip(("cpu", "memory", GPU), kind, strict=True)), count / number) for kind, count in counts]

@@ -1,0 +1,135 @@
+"""Several simulations at once, a process each."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scheduler.configuration.load import load
+from scheduler.whatif.simulation.run import simulate
+from scheduler.whatif.simulation.workload import drawn, inflated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from scheduler.whatif.simulation.measures import Result
+    from scheduler.whatif.simulation.workload import Workload
+
+_LOOK_SECONDS = 0.2
+_shared: dict[str, Any] = {}  # of a worker process: the workload, and whom to tell of progress
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One configuration with one seed.
+
+    Attributes:
+        config: path of its file.
+        seed: of ties and draws.
+        inflate: the share of the GPU capacity up to which pods come; None leaves the workload.
+        arrivals: how many pods are drawn; None leaves the workload.
+        first_of_equals: take the best node of the smallest name.
+    """
+
+    config: str
+    seed: int
+    inflate: float | None = None
+    arrivals: int | None = None
+    first_of_equals: bool = False
+
+    def workload(self, given: Workload) -> Workload:
+        """Return what comes, of what was given."""
+        if self.inflate is not None:
+            return inflated(given, self.inflate, self.seed)
+        return given if self.arrivals is None else drawn(given, self.arrivals, self.seed)
+
+
+class Jobs(list[Job]):
+    """Jobs, and the workload that all of them take."""
+
+    def __init__(self, jobs: Iterable[Job], workload: Workload) -> None:
+        super().__init__(jobs)
+        self.workload = workload
+
+
+def jobs_of(
+    workload: Workload,
+    configs: Sequence[str],
+    seeds: Iterable[int],
+    *,
+    inflate: float | None = None,
+    arrivals: int | None = None,
+    first_of_equals: bool = False,
+) -> Jobs:
+    """Return a job for each configuration and seed.
+
+    Raises:
+        ValueError: the workload cannot be inflated, or there is nothing to draw from.
+    """
+    seeds = list(seeds)
+    if arrivals is not None and not workload.arrivals:
+        raise ValueError("nothing to draw from: no pod comes")
+    if inflate is not None:
+        inflated(workload, inflate, seeds[0])
+    return Jobs(
+        [Job(config, seed, inflate, arrivals, first_of_equals) for config in configs for seed in seeds],
+        workload,
+    )
+
+
+def run_all(jobs: Jobs, *, processes: int | None = None, show: bool = False) -> list[tuple[Job, Result]]:
+    """Run simulations, some at a time, and return their results in the order of the jobs.
+
+    Args:
+        jobs: which.
+        processes: how many at a time; as many as there are CPUs if not given.
+        show: a progress bar on standard error.
+
+    Raises:
+        ConfigurationError: a plugin is unknown, broken, or has bad arguments.
+    """
+    context = multiprocessing.get_context("fork")  # the workload is there without being sent
+    counter = context.Value("q", 0)
+    _shared.update(workload=jobs.workload, counter=counter)
+    workers = max(1, min(processes or os.cpu_count() or 1, len(jobs)))
+    with ProcessPoolExecutor(workers, mp_context=context) as pool, _bar(show) as bar:
+        futures = [pool.submit(_run, job) for job in jobs]
+        total = sum(len(job.workload(jobs.workload).arrivals) for job in jobs) if bar is not None else 0
+        task = None if bar is None else bar.add_task("pods", total=total)
+        while bar is not None and not all(future.done() for future in futures):
+            bar.update(task, completed=counter.value)
+            time.sleep(_LOOK_SECONDS)
+        return [(job, future.result()) for job, future in zip(jobs, futures, strict=True)]
+
+
+def _run(job: Job) -> Result:
+    counter = _shared["counter"]
+
+    def progress(more: int) -> None:
+        with counter.get_lock():
+            counter.value += more
+
+    workload = job.workload(_shared["workload"])
+    return simulate(
+        workload,
+        load(Path(job.config)),
+        seed=job.seed,
+        first_of_equals=job.first_of_equals,
+        progress=progress,
+    )
+
+
+def _bar(show: bool) -> Any:
+    if not show:
+        return nullcontext()
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True))

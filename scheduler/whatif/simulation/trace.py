@@ -1,0 +1,131 @@
+"""Alibaba's trace of a cluster with GPUs (cluster-trace-gpu-v2023, "openb"): two tables, of nodes and of pods."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.errors import SchedulerError
+from scheduler.objects.decode import decode_node, decode_pod
+from scheduler.whatif.cluster_file import ClusterFile
+from scheduler.whatif.simulation.workload import GPU_COUNT, GPU_MILLI, GPU_MODEL, Arrival, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_PODS_PER_NODE = "1000"
+_MIB = 1024 * 1024
+
+
+class TraceError(SchedulerError):
+    """A table cannot be read."""
+
+
+def read_trace(nodes: Path, pods: Path, *, gpu_nodes_only: bool = False) -> Workload:
+    """Read a trace; either table may be compressed by gzip.
+
+    Args:
+        nodes: with the columns sn, cpu_milli, memory_mib, gpu and model.
+        pods: with name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, creation_time, deletion_time and
+            scheduled_time. A pod runs for as long as it did after it was scheduled.
+        gpu_nodes_only: leave out nodes without GPUs, as the paper of the trace does.
+
+    Raises:
+        TraceError: the file, line and field that cannot be read.
+    """
+    cluster = ClusterFile(
+        nodes=[
+            decode_node(msgspec.json.encode(node))
+            for node in [row.node() for row in _rows(nodes)]
+            if not gpu_nodes_only or node["status"]["allocatable"][GPU_COUNT] != "0"
+        ]
+    )
+    arrivals = sorted((row.arrival() for row in _rows(pods)), key=lambda each: (each.at, each.pod.key))
+    return Workload(cluster, arrivals)
+
+
+class _Row:
+    """One line of a table.
+
+    Args:
+        where: file and line.
+    """
+
+    def __init__(self, where: str, cells: dict[str, str]) -> None:
+        self._where, self._cells = where, cells
+
+    def node(self) -> dict[str, Any]:
+        name, gpus = self._text("sn"), self._number("gpu")
+        offered = {
+            "cpu": f"{self._number('cpu_milli')}m",
+            "memory": str(self._number("memory_mib") * _MIB),
+            "pods": _PODS_PER_NODE,
+            GPU_COUNT: str(gpus),
+        }
+        labels = {"kubernetes.io/hostname": name, **({GPU_MODEL: self._text("model")} if gpus else {})}
+        metadata = {"name": name, "uid": f"uid-of-{name}", "labels": labels}
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": metadata,
+            "spec": {},
+            "status": {"allocatable": offered, "capacity": offered},
+        }
+
+    def arrival(self) -> Arrival:
+        name, gpus = self._text("name"), self._number("num_gpu")
+        created, ended = self._number("creation_time"), self._number("deletion_time", created_else=True)
+        began = self._number("scheduled_time", created_else=True)
+        annotations = {}
+        if gpus:
+            annotations = {GPU_MILLI: str(min(self._number("gpu_milli"), 1000)), GPU_COUNT: str(gpus)}
+            if models := self._cells.get("gpu_spec", ""):
+                annotations[GPU_MODEL] = models
+        asked = {
+            "cpu": f"{self._number('cpu_milli')}m",
+            "memory": str(self._number("memory_mib") * _MIB),
+        }
+        container = {"name": "main", "image": "pause", "resources": {"requests": asked}}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": f"uid-of-{name}",
+                "annotations": annotations,
+            },
+            "spec": {"containers": [container], "schedulerName": "custom-scheduler"},
+            "status": {"phase": "Pending"},
+        }
+        return Arrival(decode_pod(msgspec.json.encode(pod)), float(created), float(max(ended - began, 1)))
+
+    def _text(self, column: str) -> str:
+        text = self._cells.get(column) or ""
+        if not text:
+            raise TraceError(f"{self._where}: {column} is missing")
+        return text
+
+    def _number(self, column: str, *, created_else: bool = False) -> int:
+        if created_else and not self._cells.get(column):
+            column = "creation_time"
+        text = self._text(column)
+        try:
+            return int(float(text))
+        except (ValueError, OverflowError) as error:
+            raise TraceError(f"{self._where}: {column} must be a number, was {text!r:.80}") from error
+
+
+def _rows(path: Path) -> Iterator[_Row]:
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise TraceError(f"{path}: cannot be read: {error}") from error
+    for line, cells in enumerate(csv.DictReader(io.StringIO(text)), start=2):
+        yield _Row(f"{path}:{line}", cells)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugins.gpu_sharing.gpus import Gpus
+from plugins.gpu_sharing.gradient_descent import (
+    FragmentationGradientDescent,
+    FragmentationGradientDescentArgs,
+)
+from scheduler.framework import CycleState
+from tests.unit.plugins.gpu_sharing.gpu_clusters import GpuCluster, gpu_node, gpu_pod
+from tests.unit.plugins.running import faults
+
+SIZES = (100, 300, 500, 700, 1000)
+
+
+def lost(cpu: int, left: list[int], model: str, typical: list[dict[str, Any]]) -> float:
+    """What is a fragment of one node, pod by pod and GPU by GPU."""
+    total = 0.0
+    for kind in typical:
+        fitting = [each for each in left if each >= kind["gpuMilli"]]
+        fits = (
+            kind["gpuMilli"] > 0
+            and len(fitting) >= kind["gpuCount"]
+            and cpu >= kind["milliCpu"]
+            and (not kind["gpuModels"] or model in kind["gpuModels"])
+        )
+        total += kind["share"] * (sum(left) - sum(fitting) if fits else sum(left))
+    return total / sum(kind["share"] for kind in typical)
+
+
+def points(before: float, after: float) -> int:
+    gained = before - after
+    return int(100 / (1 + math.exp(-(gained if abs(gained) > 1e-6 else 0.0) / 1000)))
+
+
+typical_pods = st.lists(
+    st.fixed_dictionaries(
+        {
+            "milliCpu": st.sampled_from([0, 1000, 6000]),
+            "gpuMilli": st.sampled_from([0, *SIZES]),
+            "gpuCount": st.integers(1, 3),
+            "gpuModels": st.sampled_from([[], ["T4"], ["T4", "G2"]]),
+            "share": st.sampled_from([1, 2, 5]),
+        }
+    ),
+    min_size=1,
+    max_size=5,
+)
+used = st.lists(st.sampled_from([0, *SIZES]), min_size=1, max_size=4)
+
+
+@given(typical=typical_pods, in_use=used, milli=st.sampled_from(SIZES), model=st.sampled_from(["T4", "G1"]))
+def test_scores_and_gpus_are_those_of_the_slow_rule(
+    typical: list[dict[str, Any]], in_use: list[int], milli: int, model: str
+):
+    there = [gpu_pod(f"on-{gpu}", taken, gpus=str(gpu), cpu="1") for gpu, taken in enumerate(in_use) if taken]
+    cluster = GpuCluster([gpu_node("other", 0), gpu_node("n", len(in_use), model, cpu="8")], {"n": there})
+    plugin = cluster.made(FragmentationGradientDescent, typicalPods=typical)
+    left, cpu = [1000 - taken for taken in in_use], 8000 - 1000 * len(there)
+    wanted = gpu_pod("p", milli, cpu="2")
+
+    choices = {}
+    for gpu, each in enumerate(left):
+        if each >= milli:
+            then = [*left[:gpu], each - milli, *left[gpu + 1 :]]
+            choices[gpu] = points(lost(cpu, left, model, typical), lost(cpu - 2000, then, model, typical))
+    scores = plugin.score(CycleState(), wanted, cluster.snapshot, cluster.snapshot.all_rows)
+
+    if choices and milli < 1000:
+        best = max(choices.values())
+        assert scores[1] == best
+        placed = cluster.place(plugin, wanted, "n")
+        assert Gpus.of(cluster.objects).given(placed) == (min(g for g in choices if choices[g] == best),)
+    elif choices:
+        assert scores[1] == next(iter(choices.values()))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "better", "worse"),
+    [
+        pytest.param(gpu_pod("p", 500), "half-used", "unused", id="a half beside a half"),
+        pytest.param(gpu_pod("p", 300), "third-used", "half-used", id="where no more is lost"),
+    ],
+)
+def test_a_pod_goes_where_less_becomes_a_fragment(wanted: Any, better: str, worse: str):
+    cluster = GpuCluster(
+        [gpu_node("unused", 1), gpu_node("half-used", 1), gpu_node("third-used", 1)],
+        {
+            "half-used": [gpu_pod("a", 500, gpus="0")],
+            "third-used": [gpu_pod("b", 200, gpus="0")],
+        },
+    )
+    typical = [{"gpuMilli": 500, "gpuCount": 1}, {"gpuMilli": 1000, "gpuCount": 1}]
+    plugin = cluster.made(FragmentationGradientDescent, typicalPods=typical)
+
+    scores = plugin.score(CycleState(), wanted, cluster.snapshot, cluster.snapshot.all_rows).tolist()
+
+    by_name = dict(zip(("unused", "half-used", "third-used"), scores, strict=True))
+    assert by_name[better] > by_name[worse]
+
+
+@pytest.mark.parametrize(
+    ("given_args", "expected"),
+    [
+        pytest.param(
+            {"gpuMilli": -1}, "typicalPods[0].gpuMilli: must be 0 or more, was -1", id="less than none"
+        ),
+        pytest.param({"share": 0}, "typicalPods[0].share: must be more than 0, was 0.0", id="no share"),
+    ],
+)
+def test_what_is_wrong_with_arguments(given_args: dict[str, Any], expected: str):
+    assert faults(FragmentationGradientDescentArgs, typicalPods=[given_args]) == [expected]

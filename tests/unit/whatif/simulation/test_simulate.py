@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from scheduler.cli.simulate import simulate as command
+from scheduler.configuration.load import default
+from scheduler.whatif.cluster_file import ClusterFile
+from scheduler.whatif.simulation.run import simulate
+from scheduler.whatif.simulation.trace import TraceError, read_trace
+from scheduler.whatif.simulation.workload import Arrival, Workload, drawn, gpu_milli, inflated, typical_pods
+from tests.builders import node, pod
+
+NODES = """sn,cpu_milli,memory_mib,gpu,model
+n-0,32000,65536,0,
+n-1,32000,65536,2,T4
+n-2,32000,65536,2,G2
+"""
+PODS = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+a,4000,1024,1,500,,LS,Running,0,100,0
+b,4000,1024,1,500,T4,LS,Running,10,110,10
+c,8000,1024,2,1000,,LS,Running,20,80,30
+d,8000,1024,0,0,,LS,Running,25,,
+"""
+CONFIG = default("custom-scheduler")
+GPU_SHARING = Path(__file__).parents[4] / "manifests" / "examples" / "gpu-sharing"
+
+
+def written(folder: Path) -> tuple[Path, Path]:
+    nodes, pods = folder / "nodes.csv.gz", folder / "pods.csv"
+    nodes.write_bytes(gzip.compress(NODES.encode()))
+    pods.write_text(PODS)
+    return nodes, pods
+
+
+def one_node(*arrivals: Arrival) -> Workload:
+    return Workload(ClusterFile(nodes=[node("n", cpu="4")]), arrivals)
+
+
+def test_a_trace_is_read(tmp_path: Path):
+    workload = read_trace(*written(tmp_path))
+
+    assert [(each.pod.name, each.at, each.runs) for each in workload.arrivals] == [
+        ("a", 0, 100),
+        ("b", 10, 100),
+        ("c", 20, 50),
+        ("d", 25, 1),
+    ]
+    assert [gpu_milli(each.pod) for each in workload.arrivals] == [500, 500, 2000, 0]
+    assert len(read_trace(*written(tmp_path), gpu_nodes_only=True).cluster.nodes) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        pytest.param(
+            "e,many,1,0,0,,LS,Running,0,1,0",
+            "pods.csv:6: cpu_milli must be a number, was 'many'",
+            id="no number",
+        ),
+        pytest.param("e,1,1,0,0,,LS,Running,,1,0", "pods.csv:6: creation_time is missing", id="missing"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, line: str, fault: str):
+    nodes, pods = written(tmp_path)
+    pods.write_text(f"{PODS}{line}\n")
+
+    with pytest.raises(TraceError, match=fault):
+        read_trace(nodes, pods)
+
+
+def test_a_pod_that_does_not_fit_waits_until_another_goes():
+    result = simulate(
+        one_node(
+            Arrival(pod("first", cpu="3"), 0.0, 100.0),
+            Arrival(pod("second", cpu="3"), 10.0, 50.0),
+            Arrival(pod("too-large", cpu="9"), 20.0),
+        ),
+        CONFIG,
+        seed=1,
+    )
+
+    assert (result.placed, result.waiting, result.failed) == (2, 1, 0)
+    assert result.wait_seconds["p100"] == 90.0
+    assert result.seconds == 150.0
+
+
+def test_where_nobody_waits_pods_fail():
+    workload = one_node(Arrival(pod("a", cpu="3"), 0.0), Arrival(pod("b", cpu="3"), 1.0))
+
+    result = simulate(replace(workload, gives_up=True), CONFIG, seed=1)
+
+    assert (result.placed, result.waiting, result.failed) == (1, 0, 1)
+
+
+def test_pods_of_other_schedulers_are_placed_too():
+    result = simulate(one_node(Arrival(pod("a", scheduler_name="volcano"), 0.0)), CONFIG, seed=1)
+
+    assert result.placed == 1
+
+
+def test_inflation_ends_below_the_demand_that_is_wanted(tmp_path: Path):
+    workload = read_trace(*written(tmp_path))
+
+    more = inflated(workload, 1.3, seed=3)
+
+    assert 3.2 <= sum(gpu_milli(each.pod) for each in more.arrivals) / 1000 <= 5.2
+    assert len({each.pod.uid for each in more.arrivals}) == len(more.arrivals)
+    assert [each.pod.name for each in inflated(workload, 1.3, seed=3).arrivals] == [
+        each.pod.name for each in more.arrivals
+    ]
+
+
+def test_more_pods_are_drawn_at_the_same_load(tmp_path: Path):
+    more = drawn(read_trace(*written(tmp_path)), 400, seed=1)
+
+    assert len(more.arrivals) == 400
+    assert max(each.runs for each in more.arrivals) == pytest.approx(1.0)
+    assert all(one.at <= other.at for one, other in zip(more.arrivals, more.arrivals[1:], strict=False))
+
+
+def test_the_most_frequent_kinds_are_typical(tmp_path: Path):
+    workload = read_trace(*written(tmp_path))
+    many = replace(workload, arrivals=[*workload.arrivals, workload.arrivals[0]])
+
+    assert next(typical_pods(many)) == {"milliCpu": 4000, "gpuMilli": 500, "gpuCount": 1, "share": 2}
+    assert sum(kind["share"] for kind in typical_pods(many, 60.0)) == 3
+
+
+def test_the_command_says_the_same_twice_whatever_runs_at_a_time(tmp_path: Path):
+    nodes, pods = written(tmp_path)
+    configs = [str(GPU_SHARING / name) for name in ("fgd.yaml", "random.yaml")]
+    arguments = [str(pods), "--nodes", str(nodes), "--seeds", "2", "--inflate", "1.3", "-o", "json"]
+    for config in configs:
+        arguments += ["--config", config]
+
+    answers = [
+        CliRunner().invoke(command, [*arguments, "--processes", processes]) for processes in ("1", "2")
+    ]
+
+    assert [answer.exit_code for answer in answers] == [0, 0], answers[0].output
+    assert answers[0].stdout == answers[1].stdout
+    told = msgspec.json.decode(answers[0].stdout)
+    assert [(each["config"], each["seed"]) for each in told] == [
+        (config, seed) for config in configs for seed in (1, 2)
+    ]
+    assert all(each["placed"] + each["failed"] == each["arrived"] for each in told)
+
+
+def test_a_cluster_from_kubectl_is_simulated(tmp_path: Path):
+    from tests.builders import node_object, pod_object
+
+    items = [node_object("n", cpu="2"), pod_object("a", cpu="1500m"), pod_object("b", cpu="1500m")]
+    cluster, config = tmp_path / "cluster.json", tmp_path / "config.yaml"
+    cluster.write_bytes(msgspec.json.encode({"kind": "List", "apiVersion": "v1", "items": items}))
+    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+
+    answer = CliRunner().invoke(command, [str(cluster), "--config", str(config), "-o", "json"])
+
+    assert answer.exit_code == 0, answer.output
+    (told,) = msgspec.json.decode(answer.stdout)
+    assert (told["placed"], told["waiting"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param([], "error: --config FILE is needed, at least once", id="no configuration"),
+        pytest.param(
+            ["--inflate", "1.3", "--arrivals", "3"], "error: --inflate and --arrivals are two ways", id="both"
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: list[str], message: str):
+    nodes, pods = written(tmp_path)
+
+    answer = CliRunner().invoke(command, [str(pods), "--nodes", str(nodes), *arguments])
+
+    assert answer.exit_code == 2
+    assert message in answer.stderr
