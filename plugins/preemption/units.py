@@ -78,7 +78,8 @@ class VictimUnits:
                 continue
             key = pod.group
             is_whole = key is not None and self._leaving_whole(key) is not None
-            unit = tuple(self._members.placed(key)) if key is not None and is_whole else (pod,)
+            unit = tuple(self._members.placed(key)) if key is not None and is_whole else ()
+            unit = unit or (pod,)  # of a cluster that might be, nobody counts the members
             seen.update(each.uid for each in unit)
             yield unit
 

@@ -287,5 +287,5 @@ class GroupPasses:
             self._nominator.add(member.attempt.queued.pod, member.nominated)
 
     def _undo(self, assumed: AssumedPod) -> None:
-        assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name)
+        assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name, goes_on=True)
         self._cache.forget(assumed.pod.uid)

@@ -188,6 +188,11 @@ class LoopBudget:
             if self._has_clock:
                 self._tick_in(self._limit)
 
+    def end_cleanup(self) -> None:
+        """Let what goes on after something was undone have the whole time again."""
+        if self._began is not None:
+            self.begin()
+
     def stretch(self, function: Callable[..., T], *args: object) -> T:
         """Call a function in a stretch of its own."""
         self.begin()

@@ -270,13 +270,20 @@ class Framework:
                     return status
         return SUCCESS
 
-    def run_unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Undo all reservations, last first; one that raises is logged and the others still undone."""
+    def run_unreserve(
+        self, state: CycleState, pod: PodInfo, node_name: str, *, goes_on: bool = False
+    ) -> None:
+        """Undo all reservations, last first; one that raises is logged and the others still undone.
+
+        `goes_on` says that the attempt does not end with that.
+        """
         self._call.budget.begin_cleanup()
         for plugin in reversed(self._reserve):
             self._call.guarded(
                 plugin, ExtensionPoint.RESERVE, plugin.unreserve, state, pod, node_name, expects=is_anything
             )
+        if goes_on:
+            self._call.budget.end_cleanup()
 
     def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Mapping[str, float]:
         """Ask Permit plugins.

@@ -56,7 +56,7 @@ class Profile:
     racks: int = 1
     generators: Sequence[str] = ()
 
-    def run_unreserve(self, *_: Any) -> None:
+    def run_unreserve(self, *_: Any, **__: Any) -> None:
         """Nothing was reserved."""
 
     def generate(self, group: Group, members: Sequence[PodInfo], snapshot: Snapshot) -> list[Placement]:

@@ -40,6 +40,13 @@ def test_plugins_come_in_upstreams_default_order():
         "CapacityScheduling",
         "Coscheduling",
         "FairQueues",
+        "GpuSharing",
+        "FragmentationGradientDescent",
+        "GpuShareBestFit",
+        "GpuShareClustering",
+        "GpuShareDotProduct",
+        "GpuSharePacking",
+        "RandomNode",
     ]  # in no default profile
 
 
