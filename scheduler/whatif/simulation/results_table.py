@@ -16,16 +16,19 @@ if TYPE_CHECKING:
 
     from scheduler.whatif.simulation.measures import Result
 
+    Column = tuple[str, Callable[[Result], float], str]
+    """Its title, what it is of a result, and how that is written."""
+
 _DEMANDS = (80, 85, 90, 95, 100, 105, 110, 115, 120, 125, 130)
 
 
 def show(console: Console, results: Sequence[tuple[str, Result]]) -> None:
-    """Write one table of what became of pods, and of inflated workloads one of the GPUs that stayed unallocated."""
+    """Write tables of what became of pods and of resources, and of inflated workloads those of unallocated GPUs and of failures."""
     by_config: dict[str, list[Result]] = {}
     for config, result in results:
         by_config.setdefault(config, []).append(result)
     resources = list(next(iter(by_config.values()))[0].mean_utilisation)
-    columns: list[tuple[str, Callable[[Result], float], str]] = [
+    pods: list[Column] = [
         ("arrived", lambda result: result.arrived, ",.0f"),
         ("placed", lambda result: result.placed, ",.0f"),
         ("failed", lambda result: result.failed, ",.0f"),
@@ -33,22 +36,31 @@ def show(console: Console, results: Sequence[tuple[str, Result]]) -> None:
         ("wait p50", lambda result: result.wait_seconds["p50"], ",.0f"),
         ("p99 (s)", lambda result: result.wait_seconds["p99"], ",.0f"),
     ]
+    used: list[Column] = []
     for name in resources:
-        columns.append((f"{name} used", partial(_mean, "mean_utilisation", name), ".1%"))
-        columns.append((f"{name} frag.", partial(_mean, "mean_fragmentation", name), ".1%"))
-    table = Table("configuration", box=None)
-    for title, _, _ in columns:
-        table.add_column(title, justify="right")
-    for config, each in by_config.items():
-        cells = [format(fmean([read(result) for result in each]), form) for _, read, form in columns]
-        table.add_row(Path(config).stem, *cells)
-    console.print(table)
+        used.append((f"{name}", partial(_mean, "mean_utilisation", name), ".1%"))
+        used.append(("frag.", partial(_mean, "mean_fragmentation", name), ".1%"))
+    _show_means(console, by_config, pods, "configuration")
+    console.print()
+    _show_means(console, by_config, used, "used")
     demands = [each for each in _DEMANDS if any(each in result.unallocated_gpu for _, result in results)]
     if demands:
         _show_curve(
             console, by_config, demands, "unallocated GPU (%) at demand (%)", "unallocated_gpu", ".2f"
         )
         _show_curve(console, by_config, demands, "failed pods at demand (%)", "failed_at", ".0f")
+
+
+def _show_means(
+    console: Console, by_config: dict[str, list[Result]], columns: Sequence[Column], corner: str
+) -> None:
+    table = Table(corner, box=None)
+    for title, _, _ in columns:
+        table.add_column(title, justify="right")
+    for config, each in by_config.items():
+        cells = [format(fmean([read(result) for result in each]), form) for _, read, form in columns]
+        table.add_row(Path(config).stem, *cells)
+    console.print(table)
 
 
 def _mean(attribute: str, name: str, result: Result) -> float:
