@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 from plugins.capacity_scheduling.accounts import Accounts
 from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS, STATUS_RIGHT, Quotas, add
 from plugins.capacity_scheduling.usage import Usage
-from plugins.preemption.candidates import rows_to_try, search, why_not_eligible
-from plugins.preemption.disruption_budgets import BUDGETS
+from plugins.preemption.candidates import why_not_eligible
 from plugins.preemption.preempting import NEEDS, Preempting
 from plugins.preemption.ranking import by_importance
 from plugins.preemption.units import VictimUnits, priority_of
@@ -40,9 +39,9 @@ from scheduler.framework.preemption import (  # the constructor's types are read
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from plugins.preemption.candidates import Choice, Search
+    from plugins.preemption.candidates import Choice
     from plugins.preemption.units import Unit
     from scheduler.framework import CycleState, Diagnosis, PodGroup
     from scheduler.objects.pod import PodInfo
@@ -61,6 +60,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
     name = "CapacityScheduling"
     api_version = 1
     keeps_rows_apart = True
+    takes_whole_groups = True
     needs = Needs(kinds=NEEDS.kinds | {ELASTIC_QUOTAS}, rights=NEEDS.rights | {STATUS_RIGHT})
 
     def __init__(
@@ -74,8 +74,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
         members: PodGroupMembers,
         groups: PodGroupObjects,
     ) -> None:
-        super().__init__(review, preemptions, work, VictimUnits(members, groups))
-        self._dry_run = dry_run
+        super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups))
         self._nominated = nominated
         self._quotas = Quotas()
         self._usage = Usage()
@@ -169,27 +168,11 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
                     add(its, pod.resources.taken)
         return found
 
-    def search(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
-    ) -> Generator[None, None, Search]:
-        rows = rows_to_try(diagnosis).tolist()
-        self._budgets.look_at(snapshot.objects(BUDGETS))
-        return search(
-            self._dry_run,
-            state,
-            pod,
-            snapshot,
-            rows,
-            budgets=self._budgets,
-            nominated=state.nominated,
-            enough=len(rows),
-            choice=_choice(state.read(_ACCOUNTS, Accounts), pod, snapshot, self._units),
-            limit=_WithinQuotas(pod.namespace),
-        )
+    def choice(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Choice:
+        return _choice(state.read(_ACCOUNTS, Accounts), pod, snapshot, self._units)
 
-    def leaving_with(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo]:
-        """Return pods and all of the groups that leave whole with them: half a gang is of no use to its namespace."""
-        return [pod for unit in self._units.together(victims) for pod in unit]
+    def limit(self, pod: PodInfo) -> VictimLimit:
+        return _WithinQuotas(pod.namespace)
 
 
 def _borrows(accounts: Accounts, pod: PodInfo) -> bool:

@@ -18,8 +18,7 @@ from plugins.fair_queues.queues import QUEUES, STATUS_RIGHT
 from plugins.fair_queues.report import report
 from plugins.fair_queues.turns import Turns
 from plugins.fair_queues.victims import ATTEMPT, Reclaim, WithinShares
-from plugins.preemption.candidates import rows_to_try, search, why_not_eligible
-from plugins.preemption.disruption_budgets import BUDGETS
+from plugins.preemption.candidates import rows_to_try, why_not_eligible
 from plugins.preemption.preempting import NEEDS, Preempting
 from plugins.preemption.units import VictimUnits, priority_of
 from scheduler.errors import FieldError
@@ -54,11 +53,11 @@ from scheduler.framework.preemption import (  # the constructor's types are read
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from plugins.fair_queues.ledger import Standing
     from plugins.fair_queues.report import QueueReport
-    from plugins.preemption.candidates import Search
+    from plugins.preemption.candidates import Choice
     from plugins.preemption.units import Unit
     from scheduler.framework import CycleState, Diagnosis, PodGroup, PostFilterResult
     from scheduler.objects.pod import PodInfo
@@ -96,6 +95,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
     api_version = 1
     Args = FairQueuesArgs
     keeps_rows_apart = True
+    takes_whole_groups = True
     needs = Needs(kinds=NEEDS.kinds | {QUEUES}, rights=NEEDS.rights | {STATUS_RIGHT})
     refresh_seconds = 1.0
 
@@ -115,8 +115,8 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         cluster: ClusterObjects,
         activator: PodActivator,
     ) -> None:
-        super().__init__(review, preemptions, work, VictimUnits(members, groups))
-        self._dry_run, self._members = dry_run, members
+        super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups))
+        self._members = members
         self._nominated = nominated
         self._clock, self._queued, self._cluster, self._activator = clock, queued, cluster, activator
         self._ledger = Ledger()
@@ -276,29 +276,12 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
 
         return why_not_eligible(pod, snapshot, diagnosis, waits_for)
 
-    def search(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
-    ) -> Generator[None, None, Search]:
-        rows = rows_to_try(diagnosis).tolist()
-        self._budgets.look_at(snapshot.objects(BUDGETS))
-        return search(
-            self._dry_run,
-            state,
-            pod,
-            snapshot,
-            rows,
-            budgets=self._budgets,
-            nominated=state.nominated,
-            enough=len(rows),
-            choice=Reclaim(state.read(ATTEMPT, Attempt), pod.priority).choice(
-                snapshot, self._budgets, self._units.together
-            ),
-            limit=WithinShares(),
-        )
+    def choice(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Choice:
+        reclaim = Reclaim(state.read(ATTEMPT, Attempt), pod.priority)
+        return reclaim.choice(snapshot, self._budgets, self._units.together)
 
-    def leaving_with(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo]:
-        """Return pods and all of the groups that leave whole with them: half a gang is of no use to its queue."""
-        return [pod for unit in self._units.together(victims) for pod in unit]
+    def limit(self, pod: PodInfo) -> WithinShares:
+        return WithinShares()
 
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugins.preemption.candidates import rows_to_try, search, why_not_eligible
-from plugins.preemption.disruption_budgets import BUDGETS
+from plugins.preemption.candidates import why_not_eligible
 from plugins.preemption.preempting import NEEDS, Preempting
 from plugins.preemption.units import VictimUnits, priority_of
 from scheduler.errors import FieldError
@@ -33,10 +32,9 @@ from scheduler.framework.preemption import (  # noqa: TC001  # the constructor's
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
-    from plugins.preemption.candidates import Search
     from plugins.preemption.units import Unit
     from scheduler.framework import CycleState, Diagnosis, PodGroup
     from scheduler.objects.pod import PodInfo
@@ -95,9 +93,8 @@ class DefaultPreemption(Preempting):
         members: PodGroupMembers,
         groups: PodGroupObjects,
     ) -> None:
-        super().__init__(review, preemptions, work, VictimUnits(members, groups))
+        super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups))
         self._args = args
-        self._dry_run = dry_run
         self._begin = 0  # where the next search begins, so that all nodes have the same chance
 
     def events(self) -> Sequence[EventWithHint]:
@@ -119,27 +116,13 @@ class DefaultPreemption(Preempting):
         priority = priority_of(group, members)
         return [unit for unit in units if unit.priority < priority]
 
-    def search(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
-    ) -> Generator[None, None, Search]:
-        rows = rows_to_try(diagnosis).tolist()
-        enough = len(rows)
-        if rows and not state.exhaustive:
-            enough = self._args.enough(len(rows))
-            begin = self._begin % len(rows)
-            rows = rows[begin:] + rows[:begin]
-            self._begin += enough
-        self._budgets.look_at(snapshot.objects(BUDGETS))
-        return search(
-            self._dry_run,
-            state,
-            pod,
-            snapshot,
-            rows,
-            budgets=self._budgets,
-            nominated=state.nominated,
-            enough=enough,
-        )
+    def in_turn(self, state: CycleState, rows: list[int]) -> tuple[list[int], int]:
+        if not rows or state.exhaustive:
+            return rows, len(rows)
+        enough = self._args.enough(len(rows))
+        begin = self._begin % len(rows)
+        self._begin += enough
+        return rows[begin:] + rows[:begin], enough
 
 
 def _helps_nobody(*_: Any) -> QueueingHint:

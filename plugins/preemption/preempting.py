@@ -10,9 +10,9 @@ Source:
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from plugins.preemption.candidates import NEVER
+from plugins.preemption.candidates import NEVER, rows_to_try, search
 from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
 from plugins.preemption.group_victims import choose_victims
 from plugins.preemption.ranking import Candidate, best, by_importance
@@ -32,10 +32,10 @@ from scheduler.framework.status import SUCCESS
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
-    from plugins.preemption.candidates import Search
+    from plugins.preemption.candidates import Choice, Search
     from plugins.preemption.units import Unit, VictimUnits
     from scheduler.framework import CycleState, Diagnosis, FitsWithout, LongWork, PodGroup
-    from scheduler.framework.preemption import Preemptions, VictimReview
+    from scheduler.framework.preemption import PreemptionDryRun, Preemptions, VictimLimit, VictimReview
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -49,11 +49,23 @@ _IN_ONE_DOMAIN = "not eligible due to placement-based pod group scheduling limit
 
 
 class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
-    """Makes room for pods and for groups; who may have to leave is for the plugin to say."""
+    """Makes room for pods and for groups; who may have to leave is for the plugin to say.
+
+    Attributes:
+        takes_whole_groups: whether also for a single pod a group that leaves whole does, not one of its pods.
+    """
+
+    takes_whole_groups: ClassVar[bool] = False
 
     def __init__(
-        self, review: VictimReview, preemptions: Preemptions, work: LongWork, units: VictimUnits
+        self,
+        dry_run: PreemptionDryRun,
+        review: VictimReview,
+        preemptions: Preemptions,
+        work: LongWork,
+        units: VictimUnits,
     ) -> None:
+        self._dry_run = dry_run
         self._review = review
         self._preemptions = preemptions
         self._work = work
@@ -66,11 +78,36 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
     ) -> str:
         """Return why the pod may not preempt now; "" if it may."""
 
-    @abstractmethod
     def search(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> Generator[None, None, Search]:
         """Look for nodes that would run the pod without some of their pods, in steps."""
+        rows, enough = self.in_turn(state, rows_to_try(diagnosis).tolist())
+        self._budgets.look_at(snapshot.objects(BUDGETS))
+        return search(
+            self._dry_run,
+            state,
+            pod,
+            snapshot,
+            rows,
+            budgets=self._budgets,
+            nominated=state.nominated,
+            enough=enough,
+            choice=self.choice(state, pod, snapshot),
+            limit=self.limit(pod),
+        )
+
+    def in_turn(self, state: CycleState, rows: list[int]) -> tuple[list[int], int]:
+        """Return nodes in the order in which they are tried, and how many candidates are enough."""
+        return rows, len(rows)
+
+    def choice(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Choice | None:
+        """Return who says which pods of a node may have to leave; None for those of lower priority."""
+        return None
+
+    def limit(self, pod: PodInfo) -> VictimLimit | None:
+        """Return what must hold beside Filter."""
+        return None
 
     @abstractmethod
     def removable(
@@ -119,8 +156,10 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         return PostFilterResult(SUCCESS, node_name)
 
     def leaving_with(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo]:
-        """Return those who are told to leave when a pod takes the place of some; it is them alone unless a plugin says more."""
-        return victims
+        """Return those who are told to leave when a pod takes the place of some."""
+        if not self.takes_whole_groups:
+            return victims
+        return [pod for unit in self._units.together(victims) for pod in unit]
 
     async def _reviewed(
         self, pod: PodInfo, snapshot: Snapshot, candidates: Sequence[Candidate]

@@ -100,7 +100,23 @@ class _Running:
     last: PodInfo | None = None
 
 
-class PreemptionExecutor:
+class _Holding:
+    """Notes what is to be started while it is held."""
+
+    def __init__(self) -> None:
+        self._held: list[Preemption] | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[list[Preemption]]:
+        """Note what is to be started meanwhile, and start nothing: who tries a group does not know yet that it is worth it."""
+        held = self._held = []
+        try:
+            yield held
+        finally:
+            self._held = None
+
+
+class PreemptionExecutor(_Holding):
     """Fulfils `Preemptions`.
 
     Args:
@@ -119,6 +135,7 @@ class PreemptionExecutor:
         reporter: Reporter,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
     ) -> None:
+        super().__init__()
         self._cache, self._nominator, self._queue = shared.cache, shared.nominator, shared.queue
         self._waiting_pods, self._bus = shared.waiting_pods, shared.bus
         self._clock, self._observer = shared.clock, shared.observer
@@ -127,20 +144,10 @@ class PreemptionExecutor:
         self._writer = writer
         self._reporter = reporter
         self._spawn = spawn
-        self._held: list[Preemption] | None = None
         self._running: dict[str, _Running] = {}  # pod uid -> what is under way for it
 
     def attempted(self) -> None:
         self._observer.preemption_attempted()
-
-    @contextmanager
-    def held(self) -> Iterator[list[Preemption]]:
-        """Note what is to be started meanwhile, and start nothing: who tries a group does not know yet that it is worth it."""
-        held = self._held = []
-        try:
-            yield held
-        finally:
-            self._held = None
 
     def is_running(self, uid: str) -> bool:
         """Whether pods are still being told to leave for this pod.
@@ -314,19 +321,8 @@ class GroupPreemptions(Protocol):
     ) -> None: ...
 
 
-class NotedPreemptions(NoPreemptions):
+class NotedPreemptions(_Holding, NoPreemptions):
     """Fulfils `GroupPreemptions` where no decision is carried out: what plugins begin meanwhile is noted."""
-
-    def __init__(self) -> None:
-        self._held: list[Preemption] | None = None
-
-    @contextmanager
-    def held(self) -> Iterator[list[Preemption]]:
-        held = self._held = []
-        try:
-            yield held
-        finally:
-            self._held = None
 
     def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
         if self._held is not None:
