@@ -7,6 +7,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scheduler.steps import UNHEARD
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from scheduler.runtime.framework import Framework
     from scheduler.runtime.registry import Registry
     from scheduler.snapshot import Snapshot
+    from scheduler.steps import Steps
 
     Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
@@ -39,6 +42,7 @@ class Generation:
         metrics: is told how fresh the data are.
         clock: the time.
         registry: has the code of the plugins.
+        steps: are told of each refresh.
     """
 
     configuration: Configuration
@@ -48,6 +52,7 @@ class Generation:
     metrics: RefreshMetrics
     clock: Clock
     registry: Registry
+    steps: Steps = UNHEARD
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _first: list[asyncio.Event] = field(default_factory=list)
     # (plugin, profile) -> last success, or start
@@ -65,8 +70,9 @@ class Generation:
         for profile, plugin, seconds in self._refreshing():
             first = asyncio.Event()
             self._first.append(first)
-            refreshing = self._keep_fresh(profile, plugin, seconds, first)
-            self._tasks.append(spawn(refreshing, f"refresh {plugin.name}"))
+            name = f"refresh of {plugin.name} in {profile}"
+            refreshing = self.steps.task(self._keep_fresh(profile, plugin, seconds, first), name)
+            self._tasks.append(spawn(refreshing, name))
 
     async def wait_refreshed(self) -> None:
         """Wait until every plugin was refreshed once, or tried to, but not for ever."""
