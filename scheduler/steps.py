@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
 
 T = TypeVar("T")
+H = TypeVar("H")
 
 
 class Steps:
@@ -38,6 +39,22 @@ class Steps:
     def random(self, random: Random) -> Random:
         """Return what breaks ties."""
         return random
+
+    def end(self) -> None:
+        """Hear that the scheduler is about to end: what follows is no step any more."""
+
+    def heard(self, kind: str, handler: H) -> H:
+        """Return who is told of the objects of a kind instead, whose every word is a step."""
+        return handler
+
+    def configured(self, stage: str, configuration: object) -> None:
+        """Hear of a configuration: it is `built`, `in force` from now on, or `dropped`."""
+
+    def decided(self, uid: str, node_name: str, message: str, nominated_node_name: str | None) -> None:
+        """Hear what was decided of a pod: its node, or why there is none and where room is made."""
+
+    def mended(self, what: str) -> None:
+        """Hear that what is known of the cluster is about to be `put right`, or that the API server's state was `restored`."""
 
     def observed(self, is_so: bool) -> bool:
         """Return what was found of something that does not follow from what is known, as whether a slice of time is over."""

@@ -287,6 +287,7 @@ class Daemon:
             try:
                 return await self._prepare(tasks, stopping) and await self._lead(tasks, stopping)
             finally:
+                self.parts.steps.end()
                 stopping.cancel()
 
     async def _prepare(self, tasks: asyncio.TaskGroup, stopping: asyncio.Task[Any]) -> bool:
@@ -314,6 +315,7 @@ class Daemon:
         stopping.add_done_callback(lambda _: self.cycles.scheduler.stop())
         await asyncio.wait({keeping, working}, return_when=asyncio.FIRST_COMPLETED)
         if keeping.done():
+            self.parts.steps.end()
             working.cancel()
             return not stopping.done()
         keeping.cancel()

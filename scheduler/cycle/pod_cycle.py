@@ -117,6 +117,9 @@ class PodCycle:
         """Keep a decision for those who count and those who explain."""
         queued, seconds = attempt.queued, self._clock.monotonic() - attempt.began
         self._observer.decided(queued, decision, seconds)
+        self._steps.decided(
+            decision.pod.uid, decision.node_name, decision.status.message, decision.nominated_node_name
+        )
         self._attempts.note(
             decision, snapshot, number=queued.attempts, at=self._clock.utc_now(), seconds=seconds
         )

@@ -68,6 +68,7 @@ class Scheduler:
 
     def stop(self) -> None:
         """Begin no more attempts; `run` returns when the bindings under way have ended, or after 10 seconds."""
+        self._steps.end()
         self._stopping = True
         self._bus.wake()
 

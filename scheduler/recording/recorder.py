@@ -1,0 +1,256 @@
+"""Writes down the steps of a scheduler as they come."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from scheduler.configuration.load import Configuration
+from scheduler.configuration.write import to_yaml
+from scheduler.objects.node import NodeObject
+from scheduler.objects.outline import outline_pod
+from scheduler.objects.pod import PodInfo
+from scheduler.recording.answers import packed, packed_error
+from scheduler.recording.clock import LATE_SECONDS, StepClock
+from scheduler.recording.notes import SECOND, Note, Word
+from scheduler.snapshot import object_key
+from scheduler.steps import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from random import Random
+
+    from scheduler.client.store import Handler
+    from scheduler.client.wire import ObjectIdentity
+    from scheduler.clock import Clock
+    from scheduler.errors import ObjectError
+    from scheduler.recording.notes import AnyNote
+
+T = TypeVar("T")
+H = TypeVar("H")
+_LATE = int(LATE_SECONDS * SECOND)
+
+
+class Tape(Protocol):
+    """Where notes go."""
+
+    def put(self, note: AnyNote) -> None:
+        """Take a note; what is in it does not change any more."""
+        ...
+
+
+class Recorder(Steps):
+    """Listens to the steps of one scheduler, from its beginning.
+
+    Args:
+        clock: the time as it really is.
+        tape: where notes go.
+        seed: of what breaks ties.
+
+    Attributes:
+        base: seconds of the monotonic clock when it began.
+        wall: seconds since 1970 then.
+    """
+
+    def __init__(self, clock: Clock, tape: Tape, random: Random) -> None:
+        self.base, self.wall = clock.monotonic(), clock.utc_now().timestamp()
+        self._steps = StepClock(self.base, self.wall, self._look)
+        super().__init__(self._steps)
+        self._now = clock.monotonic
+        self._put = tape.put
+        self._random = random
+        self._observations = self._readings = 0  # of this step
+        self._calls = 0
+        self._tasks = 0
+        self.present: _RecordedTask[Any] | None = None  # whose step this is
+        self.running: dict[int, str] = {}  # number of a task that began and has not ended -> its name
+        self.waiting: set[int] = set()  # numbers of what was asked and not answered
+
+    # The moment.
+
+    def begin(self) -> int:
+        """Begin a step; return its time."""
+        us = self._steps.us = int((self._now() - self.base) * SECOND)
+        self._observations = self._readings = 0
+        return us
+
+    def _look(self, clock: StepClock) -> int | None:
+        self._readings += 1
+        us = int((self._now() - self.base) * SECOND)
+        if us - clock.us < _LATE:
+            return None
+        self._put((Note.READ, self._readings, us))
+        return us
+
+    def random(self, random: Random) -> Random:
+        return self._random
+
+    def observed(self, is_so: bool) -> bool:
+        self._observations += 1
+        if is_so:
+            self._put((Note.OBSERVED, self._observations))
+        return is_so
+
+    def end(self) -> None:
+        self._put = _ignore
+
+    # What is told.
+
+    def heard(self, kind: str, handler: H) -> H:
+        given: Any = handler
+        heard: Any = RecordedHandler(self, kind, given)
+        return heard  # type: ignore[no-any-return]  # as it was given, a handler
+
+    def told(self, kind: str, word: int, key: str, obj: Any = None) -> None:
+        """Note what the watch said."""
+        self._put((Note.TOLD, self.begin(), kind, word, key, obj))
+
+    def configured(self, stage: str, configuration: object) -> None:
+        assert isinstance(configuration, Configuration)
+        folder = str(configuration.folder.absolute())
+        self._put((Note.CONFIGURED, self.begin(), stage, to_yaml(configuration), folder))
+
+    def mended(self, what: str) -> None:
+        self._put((Note.MENDED, self.begin(), what))
+
+    def decided(self, uid: str, node_name: str, message: str, nominated_node_name: str | None) -> None:
+        self._put((Note.DECIDED, uid, node_name, message, nominated_node_name))
+
+    # Tasks.
+
+    def task(self, work: Coroutine[Any, Any, T], name: str) -> Coroutine[Any, Any, T]:
+        return _run(_RecordedTask(self, work, name))
+
+    def goes_on(self, task: _RecordedTask[Any]) -> None:
+        """Note that a task begins, or goes on."""
+        us = self.begin()
+        if task.number is None:
+            self._tasks += 1
+            task.number = self._tasks
+            self.running[task.number] = task.name
+            self._put((Note.STARTED, us, task.number, task.name))
+        else:
+            self._put((Note.RESUMED, us, task.number))
+
+    # Answers from outside.
+
+    async def outside(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
+        self._calls += 1
+        number = self._calls
+        self._put((Note.ASKED, number, what))
+        self.waiting.add(number)
+        task = self.present
+        if task is not None:
+            task.is_outside = True  # what it waits for now is nobody's business here
+        try:
+            answer = await ask()
+        except Exception as error:
+            self._answered(task, number, packed_error(error), None)
+            raise
+        except BaseException:
+            self._given_up(task, number)
+            raise
+        self._answered(task, number, None, packed(answer))
+        return answer
+
+    def _answered(
+        self, task: _RecordedTask[Any] | None, number: int, error: tuple[Any, ...] | None, value: Any
+    ) -> None:
+        self._came_back(task, number)
+        us = self._steps.us if task is not None else self.begin()
+        self._put((Note.ANSWERED, us, number, error, value))
+
+    def _given_up(self, task: _RecordedTask[Any] | None, number: int) -> None:
+        self._came_back(task, number)
+        self._put((Note.GAVE_UP, number))
+
+    def _came_back(self, task: _RecordedTask[Any] | None, number: int) -> None:
+        self.waiting.discard(number)
+        if task is not None:
+            task.is_outside = False
+            self.goes_on(task)
+
+
+def _ignore(note: AnyNote) -> None:
+    """Take a note that is none any more."""
+
+
+async def _run(task: _RecordedTask[T]) -> T:
+    return await task
+
+
+class _RecordedTask(Generic[T]):
+    """Work whose every going-on is noted, but for those in which it still waits for somebody outside."""
+
+    def __init__(self, recorder: Recorder, work: Coroutine[Any, Any, T], name: str) -> None:
+        self._recorder = recorder
+        self._work = work
+        self.name = name
+        self.number: int | None = None
+        self.is_outside = False
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        recorder, work = self._recorder, self._work
+        go_on = partial(work.send, None)
+        try:
+            while True:
+                if not self.is_outside:
+                    recorder.goes_on(self)
+                before, recorder.present = recorder.present, self
+                try:
+                    awaited = go_on()
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                finally:
+                    recorder.present = before
+                try:
+                    yield awaited
+                except GeneratorExit:
+                    work.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001  # handed on to the work
+                    go_on = partial(work.throw, error)
+                else:
+                    go_on = partial(work.send, None)
+        finally:
+            if self.number is not None:
+                del recorder.running[self.number]
+
+
+class RecordedHandler(Generic[T]):
+    """Notes what the watch of one kind says, and hands it on; a `client.store.Handler`."""
+
+    def __init__(self, recorder: Recorder, kind: str, handler: Handler[T]) -> None:
+        self._recorder = recorder
+        self._kind = kind
+        self._handler = handler
+
+    def on_add(self, obj: T) -> None:
+        self._recorder.told(self._kind, Word.ADDED, key_of(obj), obj)
+        self._handler.on_add(obj)
+
+    def on_update(self, old: T, new: T) -> None:
+        if isinstance(old, NodeObject) and isinstance(new, NodeObject) and new.is_heartbeat_of(old):
+            self._handler.on_update(old, new)  # nothing changes by it
+            return
+        self._recorder.told(self._kind, Word.UPDATED, key_of(new), new)
+        self._handler.on_update(old, new)
+
+    def on_delete(self, old: T) -> None:
+        self._recorder.told(self._kind, Word.DELETED, key_of(old))
+        self._handler.on_delete(old)
+
+    def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
+        outline = None if error.found is None else outline_pod(error.found)
+        found = None if outline is None else outline.pod
+        said = (identity.uid, identity.resource_version, error.kind, error.path, error.problem, found)
+        self._recorder.told(self._kind, Word.UNREADABLE, identity.key, said)
+        self._handler.on_undecodable(identity, error)
+
+
+def key_of(obj: Any) -> str:
+    """Return the key of an object: `namespace/name`, or `name`."""
+    if isinstance(obj, PodInfo):
+        return obj.key
+    return obj.name if isinstance(obj, NodeObject) else object_key(obj)
