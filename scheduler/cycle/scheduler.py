@@ -78,7 +78,7 @@ class Scheduler:
         try:
             while not self._stopping:
                 if picture is not None and self._steps.observed(picture.is_behind):
-                    await picture.wait()
+                    await self._steps.outside("picture", picture.wait, type(None))
                     continue
                 self._work_the_queue()
                 queued = self._queue.pop()

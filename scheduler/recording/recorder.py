@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from scheduler.configuration.load import Configuration
@@ -17,7 +19,7 @@ from scheduler.snapshot import object_key
 from scheduler.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
     from random import Random
 
     from scheduler.client.store import Handler
@@ -63,20 +65,23 @@ class Recorder(Steps):
         self._calls = 0
         self._tasks = 0
         self.present: _RecordedTask[Any] | None = None  # whose step this is
+        self.is_telling = False  # whether it is one in which something is told
         self.running: dict[int, str] = {}  # number of a task that began and has not ended -> its name
         self.waiting: set[int] = set()  # numbers of what was asked and not answered
 
     # The moment.
 
     def begin(self) -> int:
-        """Begin a step; return its time."""
-        us = self._steps.us = int((self._now() - self.base) * SECOND)
+        """Begin a step; return its time, rounded up: a timer that was waited for is over."""
+        us = self._steps.us = ceil((self._now() - self.base) * SECOND)
         self._observations = self._readings = 0
         return us
 
     def _look(self, clock: StepClock) -> int | None:
+        us = ceil((self._now() - self.base) * SECOND)
+        if self.present is None and not self.is_telling:
+            return us  # somebody who only looks: no step is made
         self._readings += 1
-        us = int((self._now() - self.base) * SECOND)
         if us - clock.us < _LATE:
             return None
         self._put((Note.READ, self._readings, us))
@@ -101,9 +106,15 @@ class Recorder(Steps):
         heard: Any = RecordedHandler(self, kind, given)
         return heard  # type: ignore[no-any-return]  # as it was given, a handler
 
-    def told(self, kind: str, word: int, key: str, obj: Any = None) -> None:
-        """Note what the watch said."""
+    @contextmanager
+    def telling(self, kind: str, word: int, key: str, obj: Any = None) -> Iterator[None]:
+        """Note what the watch said, which is told in this block."""
         self._put((Note.TOLD, self.begin(), kind, word, key, obj))
+        self.is_telling = True
+        try:
+            yield
+        finally:
+            self.is_telling = False
 
     def configured(self, stage: str, configuration: object) -> None:
         assert isinstance(configuration, Configuration)
@@ -227,26 +238,26 @@ class RecordedHandler(Generic[T]):
         self._handler = handler
 
     def on_add(self, obj: T) -> None:
-        self._recorder.told(self._kind, Word.ADDED, key_of(obj), obj)
-        self._handler.on_add(obj)
+        with self._recorder.telling(self._kind, Word.ADDED, key_of(obj), obj):
+            self._handler.on_add(obj)
 
     def on_update(self, old: T, new: T) -> None:
         if isinstance(old, NodeObject) and isinstance(new, NodeObject) and new.is_heartbeat_of(old):
             self._handler.on_update(old, new)  # nothing changes by it
             return
-        self._recorder.told(self._kind, Word.UPDATED, key_of(new), new)
-        self._handler.on_update(old, new)
+        with self._recorder.telling(self._kind, Word.UPDATED, key_of(new), new):
+            self._handler.on_update(old, new)
 
     def on_delete(self, old: T) -> None:
-        self._recorder.told(self._kind, Word.DELETED, key_of(old))
-        self._handler.on_delete(old)
+        with self._recorder.telling(self._kind, Word.DELETED, key_of(old)):
+            self._handler.on_delete(old)
 
     def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
         outline = None if error.found is None else outline_pod(error.found)
         found = None if outline is None else outline.pod
         said = (identity.uid, identity.resource_version, error.kind, error.path, error.problem, found)
-        self._recorder.told(self._kind, Word.UNREADABLE, identity.key, said)
-        self._handler.on_undecodable(identity, error)
+        with self._recorder.telling(self._kind, Word.UNREADABLE, identity.key, said):
+            self._handler.on_undecodable(identity, error)
 
 
 def key_of(obj: Any) -> str:

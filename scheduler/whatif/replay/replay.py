@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from scheduler.app.consistency.checker import RESTORED
 from scheduler.app.daemon import Daemon
+from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import trimmed
 from scheduler.app.watches import NODE_KIND, POD_KIND
 from scheduler.client.wire import ObjectIdentity
@@ -24,11 +25,12 @@ from scheduler.whatif.replay.script import Script
 from scheduler.whatif.replay.steps import ReplayedSteps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from scheduler.app.generation import Generation
     from scheduler.client.http.request import Request
     from scheduler.configuration.load import Configuration
+    from scheduler.framework import Plugin
     from scheduler.recording.files import Header
     from scheduler.whatif.replay.steps import Difference
 
@@ -53,7 +55,10 @@ class Replay:
         us: the time, in microseconds since the recording began.
     """
 
-    def __init__(self, header: Header, notes: Iterator[list[Any]]) -> None:
+    def __init__(
+        self, header: Header, notes: Iterator[list[Any]], in_tree: Mapping[str, type[Plugin]] = IN_TREE
+    ) -> None:
+        self._in_tree = in_tree
         self.steps = self.us = 0
         self.ended = ""
         self._header = header
@@ -85,13 +90,16 @@ class Replay:
     async def _run(self, loop: ReplayLoop, until: Callable[[Replay], bool]) -> None:
         async with AsyncExitStack() as stack:
             while (note := self._script.peek()) is not None and self.difference is None and not self.ended:
+                if note[0] == Note.READ:  # somebody read the clock there whose business it was not
+                    self._script.take()
+                    continue
                 if note[0] >= Note.OBSERVED:
                     self._told.differs("nothing more happened")
                     break
                 self._script.take()
                 self.us = note[1]
                 self._told.begin(note[1])
-                loop.now = self._header.base + note[1] / SECOND + _SLACK_SECONDS
+                loop.now = self._header.base + note[1] / SECOND
                 await self._step(note, loop, stack)
                 self.steps += 1
                 if until(self):
@@ -122,7 +130,7 @@ class Replay:
                 parse(text, "the recording", Path(folder)), leader_elect=False
             )
             self._daemon = ReplayedDaemon(
-                configuration, self._told, self._header.max_in_unschedulable_seconds
+                configuration, self._told, self._header.max_in_unschedulable_seconds, self._in_tree
             )
             await stack.enter_async_context(self._daemon)
             self._script.take_if(Note.CONFIGURED)  # in force at once
@@ -147,10 +155,12 @@ class Replay:
         answer = self._script.peek()
         if answer is not None and answer[0] == Note.ANSWERED:
             self._told.answer(self._script.take())
+        now, loop.now = loop.now, loop.now + _SLACK_SECONDS
         await loop.settle()
+        loop.now = now
         task = self._told.known(number, name)
         if task is None or task.turn is None or task.turn.done():
-            self._told.differs("no such task" if task is None else f"task {task.name} still waits")
+            self._told.differs(note, "no such task" if task is None else f"task {task.name} still waits")
             return
         task.turn.set_result(None)
         await loop.settle()
@@ -194,7 +204,11 @@ class ReplayedDaemon(Daemon):
     """The daemon, of which nothing runs but what a recording lets go on."""
 
     def __init__(
-        self, configuration: Configuration, steps: ReplayedSteps, max_in_unschedulable_seconds: float
+        self,
+        configuration: Configuration,
+        steps: ReplayedSteps,
+        max_in_unschedulable_seconds: float,
+        in_tree: Mapping[str, type[Plugin]],
     ) -> None:
         connection: Any = NoServer()
         super().__init__(
@@ -202,6 +216,7 @@ class ReplayedDaemon(Daemon):
             configuration,
             clock=steps.clock,
             random=Random(0),
+            in_tree=in_tree,
             no_bind=True,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
             steps=steps,

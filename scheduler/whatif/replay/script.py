@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -74,12 +75,14 @@ class Script:
 
     Attributes:
         taken: how many were taken.
+        last: the last of them.
     """
 
     def __init__(self, notes: Iterator[list[Any]]) -> None:
         self._notes = notes
         self._next: list[Any] | None = next(notes, None)
         self.taken = 0
+        self.last: deque[list[Any]] = deque(maxlen=12)
 
     def peek(self) -> list[Any] | None:
         """Return the next note; None at the end."""
@@ -90,6 +93,7 @@ class Script:
         note, self._next = self._next, next(self._notes, None)
         assert note is not None
         self.taken += 1
+        self.last.append(note)
         return note
 
     def take_if(self, *beginning: object) -> list[Any] | None:

@@ -31,11 +31,13 @@ class Difference:
         at: microseconds since the recording's beginning.
         recorded: the note that was to be next; None at the end of the recording.
         here: what happened instead.
+        before: the last notes up to it.
     """
 
     at: int
     recorded: list[Any] | None
     here: list[Any]
+    before: list[Any]
 
 
 class ReplayedSteps(Steps):
@@ -73,7 +75,9 @@ class ReplayedSteps(Steps):
     def differs(self, *here: Any) -> None:
         """Note that something else happened than was recorded."""
         if self.difference is None:
-            self.difference = Difference(self._clock.us, self._script.peek(), list(here))
+            self.difference = Difference(
+                self._clock.us, self._script.peek(), list(here), list(self._script.last)
+            )
 
     def _look(self, _clock: StepClock) -> int | None:
         self._readings += 1
@@ -100,6 +104,8 @@ class ReplayedSteps(Steps):
     # Answers from outside.
 
     async def outside(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
+        if self.is_over:
+            raise asyncio.CancelledError
         note = self._script.peek()
         if note is None or note[0] != Note.ASKED or note[2] != what:
             self.differs(Note.ASKED, 0, what)
@@ -110,7 +116,7 @@ class ReplayedSteps(Steps):
         try:
             error, value = await answered
         except asyncio.CancelledError:
-            if self._script.take_if(Note.GAVE_UP, number) is None:
+            if not self.is_over and self._script.take_if(Note.GAVE_UP, number) is None:
                 self.differs(Note.GAVE_UP, number)
             raise
         if error is not None:
@@ -183,8 +189,6 @@ class _ReplayedTask(Generic[T]):
                 try:
                     yield from self._wait_for_turn()
                 except asyncio.CancelledError as error:
-                    if self._steps.is_over:
-                        raise
                     go_on = partial(work.throw, error)
                     continue
                 try:
@@ -194,17 +198,19 @@ class _ReplayedTask(Generic[T]):
                     return result
                 try:
                     yield awaited
+                except GeneratorExit:
+                    work.close()
+                    raise
                 except BaseException as error:  # noqa: BLE001  # handed on to the work
-                    if self._steps.is_over or isinstance(error, GeneratorExit):
-                        raise
                     go_on = partial(work.throw, error)
                 else:
                     go_on = partial(work.send, None)
         finally:
-            work.close()
             self._steps.leave(self)
 
     def _wait_for_turn(self) -> Generator[Any, Any, None]:
+        if self._steps.is_over:
+            return
         self.turn = asyncio.get_running_loop().create_future()
         try:
             yield from self.turn
