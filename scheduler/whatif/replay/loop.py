@@ -27,5 +27,5 @@ class ReplayLoop(asyncio.SelectorEventLoop):
         ready: Any = self._ready  # type: ignore[attr-defined]  # nobody else knows
         timers: Any = self._scheduled  # type: ignore[attr-defined]
         await asyncio.sleep(0)
-        while ready or (timers and timers[0].when() <= self.now):
+        while ready or (timers and timers[0].when() <= self.now):  # noqa: ASYNC110  # that is to wait for the others
             await asyncio.sleep(0)
