@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = 10.0
+SCHEDULING, REJECTIONS = "scheduling", "kubelet rejections"
 SLICE_SECONDS = 0.002
 """How long the queue may be at work before the lease, the watches and the pages get their turn."""
 
@@ -270,8 +271,8 @@ class Daemon:
                 self.watches.start(self._tasks.spawn)
                 self.generations.start()
                 self._tasks.spawn(self._recorders.run(), "events")
-                rejections = self.parts.steps.task(self.cycles.rejections.run(), "kubelet rejections")
-                self._tasks.spawn(rejections, "kubelet rejections")
+                rejections = self.parts.steps.task(self.cycles.rejections.run(), REJECTIONS)
+                self._tasks.spawn(rejections, REJECTIONS)
                 self._tasks.spawn(self.consistency.run(), "consistency")
                 for statuses in self._statuses:
                     self._tasks.spawn(statuses.run(), f"status of {statuses.kind}")
@@ -329,6 +330,6 @@ class Daemon:
             extra={"nodes": self.parts.cache.table.n_nodes, "profiles": sorted(self.frameworks)},
         )
         self.cycles.reporter.catch_up()
-        await self.parts.steps.task(self.cycles.scheduler.run(self.watches.picture), "scheduling")
+        await self.parts.steps.task(self.cycles.scheduler.run(self.watches.picture), SCHEDULING)
         await self._background.drain(_DRAIN_SECONDS)
         await self.writer.drain(_DRAIN_SECONDS)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+REFRESH = "refresh of "
 FIRST_REFRESH_SECONDS = 10.0
 """How long a new generation waits for the first data of its plugins, before it is put to work without."""
 
@@ -70,7 +71,7 @@ class Generation:
         for profile, plugin, seconds in self._refreshing():
             first = asyncio.Event()
             self._first.append(first)
-            name = f"refresh of {plugin.name} in {profile}"
+            name = f"{REFRESH}{plugin.name} in {profile}"
             refreshing = self.steps.task(self._keep_fresh(profile, plugin, seconds, first), name)
             self._tasks.append(spawn(refreshing, name))
 

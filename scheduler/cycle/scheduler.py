@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_SHORTEST_SECONDS = 1e-6
 _FINISH_SECONDS = 10.0
 """How long `run` waits for bindings when it is to stop; whoever schedules next begins the others anew."""
 
@@ -128,7 +129,9 @@ class Scheduler:
     async def _wait_for_work(self) -> None:
         now = self._steps.clock.monotonic()
         deadline = self._queue.next_deadline(now)
-        await self._bus.wait_woken(None if deadline is None else max(0.0, deadline - now))
+        seconds = None if deadline is None else max(0.0, deadline - now)
+        # Steps may count time in microseconds: in less it would be too early still, and again.
+        await self._bus.wait_woken(max(seconds, _SHORTEST_SECONDS) if seconds else seconds)
 
     async def _attempt(
         self, attempt: Awaitable[Sequence[AssumedPod]], members: Sequence[QueuedPodInfo]

@@ -71,6 +71,11 @@ class UnschedulablePods:
         waiting = self._waiting.get(uid)
         return None if waiting is None else waiting.found.members[uid]
 
+    def flush_at(self, uid: str) -> float | None:
+        """Return when a pod is tried again although nothing happened; None for never, or if it is not here."""
+        key = self._deadlines.key_of(uid)
+        return None if key is None else key[0]
+
     @property
     def profiles(self) -> list[str]:
         """The profiles of the pods here."""

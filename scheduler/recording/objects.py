@@ -50,11 +50,11 @@ def packed(obj: Any) -> Any:
 def _packed_pod(pod: PodInfo) -> tuple[Any, ...]:
     known = pod.pod
     if pod.node_name and pod_resources(known) != pod.resources:  # what a resize has allocated is not kept
-        return _without_applied(known), [dict_or_int(getattr(pod.resources, name)) for name in _RESOURCES]
+        return _without_applied(known), [_plain(getattr(pod.resources, name)) for name in _RESOURCES]
     return (_without_applied(known),)
 
 
-def dict_or_int(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     return value if isinstance(value, int) else dict(value)
 
 

@@ -7,6 +7,8 @@ from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from scheduler.app.daemon import REJECTIONS, SCHEDULING
+from scheduler.app.generation import REFRESH
 from scheduler.configuration.load import Configuration
 from scheduler.configuration.write import to_yaml
 from scheduler.objects.node import NodeObject
@@ -15,13 +17,15 @@ from scheduler.objects.pod import PodInfo
 from scheduler.recording.answers import packed, packed_error
 from scheduler.recording.clock import LATE_SECONDS, StepClock
 from scheduler.recording.notes import SECOND, Note, Word
+from scheduler.recording.state import is_quiet, state_notes
 from scheduler.snapshot import object_key
 from scheduler.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
     from random import Random
 
+    from scheduler.app.daemon import Daemon
     from scheduler.client.store import Handler
     from scheduler.client.wire import ObjectIdentity
     from scheduler.clock import Clock
@@ -34,10 +38,20 @@ _LATE = int(LATE_SECONDS * SECOND)
 
 
 class Tape(Protocol):
-    """Where notes go."""
+    """Where notes go.
+
+    Attributes:
+        wants_state: whether the next file is to begin, as soon as how things stand can be noted.
+    """
+
+    wants_state: bool
 
     def put(self, note: AnyNote) -> None:
         """Take a note; what is in it does not change any more."""
+        ...
+
+    def begin_file(self, state: Sequence[AnyNote]) -> None:
+        """Begin the next file with how things stand."""
         ...
 
 
@@ -52,9 +66,13 @@ class Recorder(Steps):
     Attributes:
         base: seconds of the monotonic clock when it began.
         wall: seconds since 1970 then.
+        running: number -> task that began and has not ended.
+        daemon: whose steps these are; None until it is known.
     """
 
     def __init__(self, clock: Clock, tape: Tape, random: Random) -> None:
+        self._tape = tape
+        self.daemon: Daemon | None = None
         self.base, self.wall = clock.monotonic(), clock.utc_now().timestamp()
         self._steps = StepClock(self.base, self.wall, self._look)
         super().__init__(self._steps)
@@ -66,8 +84,8 @@ class Recorder(Steps):
         self._tasks = 0
         self.present: _RecordedTask[Any] | None = None  # whose step this is
         self.is_telling = False  # whether it is one in which something is told
-        self.running: dict[int, str] = {}  # number of a task that began and has not ended -> its name
-        self.waiting: set[int] = set()  # numbers of what was asked and not answered
+        self.running: dict[int, _RecordedTask[Any]] = {}
+        self._waiting: set[int] = set()  # numbers of what was asked and not answered
 
     # The moment.
 
@@ -109,6 +127,8 @@ class Recorder(Steps):
     @contextmanager
     def telling(self, kind: str, word: int, key: str, obj: Any = None) -> Iterator[None]:
         """Note what the watch said, which is told in this block."""
+        if self._tape.wants_state and all(task.name != SCHEDULING for task in self.running.values()):
+            self._note_state()
         self._put((Note.TOLD, self.begin(), kind, word, key, obj))
         self.is_telling = True
         try:
@@ -134,14 +154,28 @@ class Recorder(Steps):
 
     def goes_on(self, task: _RecordedTask[Any]) -> None:
         """Note that a task begins, or goes on."""
+        if self._tape.wants_state and task.name == SCHEDULING:
+            self._note_state()
         us = self.begin()
         if task.number is None:
             self._tasks += 1
             task.number = self._tasks
-            self.running[task.number] = task.name
+            self.running[task.number] = task
             self._put((Note.STARTED, us, task.number, task.name))
         else:
             self._put((Note.RESUMED, us, task.number))
+
+    def _note_state(self) -> None:
+        """Begin the next file with how things stand, if nothing is under way."""
+        daemon = self.daemon
+        if daemon is None or self._waiting or self._put is _ignore or not is_quiet(daemon):
+            return
+        if not all(task.begins_anew for task in self.running.values()):
+            return
+        self._tape.begin_file(list(state_notes(daemon, self._random.getstate(), self.begin())))
+        for task in self.running.values():
+            task.number = None
+        self.running.clear()
 
     # Answers from outside.
 
@@ -149,7 +183,7 @@ class Recorder(Steps):
         self._calls += 1
         number = self._calls
         self._put((Note.ASKED, number, what))
-        self.waiting.add(number)
+        self._waiting.add(number)
         task = self.present
         if task is not None:
             task.is_outside = True  # what it waits for now is nobody's business here
@@ -176,7 +210,7 @@ class Recorder(Steps):
         self._put((Note.GAVE_UP, number))
 
     def _came_back(self, task: _RecordedTask[Any] | None, number: int) -> None:
-        self.waiting.discard(number)
+        self._waiting.discard(number)
         if task is not None:
             task.is_outside = False
             self.goes_on(task)
@@ -199,6 +233,11 @@ class _RecordedTask(Generic[T]):
         self.name = name
         self.number: int | None = None
         self.is_outside = False
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether what it goes on with after a wait is what it began with."""
+        return self.name in {SCHEDULING, REJECTIONS} or self.name.startswith(REFRESH)
 
     def __await__(self) -> Generator[Any, Any, T]:
         recorder, work = self._recorder, self._work
@@ -226,7 +265,7 @@ class _RecordedTask(Generic[T]):
                     go_on = partial(work.send, None)
         finally:
             if self.number is not None:
-                del recorder.running[self.number]
+                recorder.running.pop(self.number, None)
 
 
 class RecordedHandler(Generic[T]):

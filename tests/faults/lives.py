@@ -157,6 +157,8 @@ class Life:
             in_tree={**IN_TREE, **plugins},
             steps=None if taped is None else taped.steps,
         )
+        if taped is not None:
+            taped.steps.daemon = daemon
         if not self._stage.plan.flushes:
             # What is tried again anyway after five minutes hides that nothing woke it.
             daemon.parts.queue._max_in_unschedulable_seconds = _NEVER_SECONDS

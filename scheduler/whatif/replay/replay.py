@@ -9,8 +9,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+import msgspec
+
 from scheduler.app.consistency.checker import RESTORED
-from scheduler.app.daemon import Daemon
+from scheduler.app.daemon import REJECTIONS, SCHEDULING, Daemon
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import trimmed
 from scheduler.app.watches import NODE_KIND, POD_KIND
@@ -20,6 +22,7 @@ from scheduler.configuration.overrides import with_leader_election
 from scheduler.errors import ObjectError
 from scheduler.recording.notes import SECOND, Note, Word
 from scheduler.recording.objects import unpacked_node, unpacked_object, unpacked_pod
+from scheduler.recording.state import State, resume
 from scheduler.whatif.replay.loop import ReplayLoop
 from scheduler.whatif.replay.script import Script
 from scheduler.whatif.replay.steps import ReplayedSteps
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from scheduler.recording.files import Header
     from scheduler.whatif.replay.steps import Difference
 
-_SCHEDULING = "scheduling"
 _SLACK_SECONDS = 0.001
 """Timers that were called a little before their time, as asyncio does, are called here too."""
 
@@ -93,7 +95,7 @@ class Replay:
                 if note[0] == Note.READ:  # somebody read the clock there whose business it was not
                     self._script.take()
                     continue
-                if note[0] >= Note.OBSERVED:
+                if note[0] >= Note.OBSERVED and note[0] != Note.STATE:
                     self._told.differs("nothing more happened")
                     break
                 self._script.take()
@@ -121,18 +123,38 @@ class Replay:
                     self.daemon.parts.bus.happened(RESTORED, None, None)
                 else:
                     self.ended = "the scheduler found what it knew to be wrong, and put it right"
+            case Note.STATE:
+                await self._resume(note, stack)
             case Note.LOST:
                 self.ended = f"{note[2]} notes are missing"
 
+    async def _resume(self, note: list[Any], stack: AsyncExitStack) -> None:
+        """Begin, or go on, where a file begins that is not the first."""
+        if self._daemon is not None:
+            self._told.begin_file()
+            return
+        state = msgspec.convert(note[2], State)
+        version, numbers, gauss = state.random
+        self._told.random(Random()).setstate((version, tuple(numbers), gauss))
+        daemon = await self._begin(state.configuration, state.folder, stack)
+        known: dict[str, dict[str, Any]] = {}
+        while (said := self._script.peek()) is not None and said[0] == Note.OBJECT:
+            _, kind, key, obj = self._script.take()
+            known.setdefault(kind, {})[key] = self._unpacked(kind, obj)
+        for kind, objects in known.items():
+            daemon.told_of(kind)[1].update(objects)
+        resume(daemon, state, known)
+
+    async def _begin(self, text: str, folder: str, stack: AsyncExitStack) -> ReplayedDaemon:
+        configuration = with_leader_election(parse(text, "the recording", Path(folder)), leader_elect=False)
+        self._daemon = ReplayedDaemon(
+            configuration, self._told, self._header.max_in_unschedulable_seconds, self._in_tree
+        )
+        return await stack.enter_async_context(self._daemon)
+
     async def _configure(self, stack: AsyncExitStack, stage: str, text: str, folder: str) -> None:
         if self._daemon is None:
-            configuration = with_leader_election(
-                parse(text, "the recording", Path(folder)), leader_elect=False
-            )
-            self._daemon = ReplayedDaemon(
-                configuration, self._told, self._header.max_in_unschedulable_seconds, self._in_tree
-            )
-            await stack.enter_async_context(self._daemon)
+            await self._begin(text, folder, stack)
             self._script.take_if(Note.CONFIGURED)  # in force at once
             return
         generations = self._daemon.generations
@@ -150,7 +172,7 @@ class Replay:
     async def _go_on(self, note: list[Any], loop: ReplayLoop) -> None:
         """Let a task make its step."""
         number, name = note[2], note[3] if note[0] == Note.STARTED else None
-        if name == _SCHEDULING:
+        if name == SCHEDULING:
             self.daemon.begin_scheduling()
         answer = self._script.peek()
         if answer is not None and answer[0] == Note.ANSWERED:
@@ -228,7 +250,7 @@ class ReplayedDaemon(Daemon):
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
         self.generations.start()
-        self.spawn(self.parts.steps.task(self.cycles.rejections.run(), "kubelet rejections"), "")
+        self.spawn(self.parts.steps.task(self.cycles.rejections.run(), REJECTIONS), "")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -248,7 +270,7 @@ class ReplayedDaemon(Daemon):
 
     def begin_scheduling(self) -> None:
         """Lead, from now on."""
-        self.spawn(self.parts.steps.task(self.cycles.scheduler.run(self.watches.picture), _SCHEDULING), "")
+        self.spawn(self.parts.steps.task(self.cycles.scheduler.run(self.watches.picture), SCHEDULING), "")
 
     def told_of(self, kind: str) -> tuple[Any, dict[str, Any]]:
         """Return who is told of the objects of a kind, and those that are known."""
