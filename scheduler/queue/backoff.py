@@ -100,7 +100,7 @@ class BackoffQueue:
 
     def in_turn(self) -> list[str]:
         """Return all, who leaves first first."""
-        return [*self._rejected.in_turn(), *self._failed.in_turn()]
+        return [uid for heap in (self._rejected, self._failed) for uid, _ in heap.in_turn()]
 
     def next_deadline(self) -> float | None:
         """Return when `finished` next has something to take out; None when nobody waits."""

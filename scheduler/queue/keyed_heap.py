@@ -64,14 +64,9 @@ class KeyedHeap:
         entry = self._entries.get(uid)
         return None if entry is None else sum(each < entry for each in self._entries.values())
 
-    def key_of(self, uid: str) -> Key | None:
-        """Return the key of a pod; None if it is not there."""
-        entry = self._entries.get(uid)
-        return None if entry is None else entry[0]
-
-    def in_turn(self) -> list[str]:
-        """Return all, the first first."""
-        return [uid for _, _, uid in sorted(self._entries.values())]
+    def in_turn(self) -> list[tuple[str, Key]]:
+        """Return all with their keys, the first first."""
+        return [(uid, key) for key, _, uid in sorted(self._entries.values())]
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -161,10 +161,15 @@ class SchedulingQueue(QueueView):
         self._contents.discard(uid, at=self._clock.monotonic(), why=why)
         self._nominator.delete(uid)
 
-    def resume(self, queued: QueuedPodInfo, place: Place, flush_at: float | None) -> None:
-        """Take in a pod that waited in another queue, where and as it did there."""
-        self._contents.groups.note_pending(queued.pod)
-        self._contents.put(queued, place, at=queued.timestamp, label="resumed", flush_at=flush_at)
+    def resume(
+        self, pods: Iterable[tuple[QueuedPodInfo, Place]], flushes: Iterable[tuple[str, float]]
+    ) -> None:
+        """Take in what another queue had, as it was `in_turn` and in its `flushes`."""
+        for queued, place in pods:
+            self._contents.groups.note_pending(queued.pod)
+            self._contents.resume(queued, place)
+        for uid, at in flushes:
+            self._contents.unschedulable.flush_at(uid, at)
 
     def nominate(self, uid: str, node_name: str | None) -> None:
         """Nominate a pod to a node; "" takes a nomination back, None goes by the pod's status.

@@ -64,12 +64,13 @@ class QueueView:
     def in_turn(self) -> Iterator[QueuedPodInfo]:
         """Yield all pods but those in flight: of each place, who came or is tried first comes first."""
         contents = self._contents
-        for uid in (*contents.active.in_turn(), *contents.backoff.in_turn(), *contents.unschedulable):
+        active = [uid for uid, _ in contents.active.in_turn()]
+        for uid in (*active, *contents.backoff.in_turn(), *contents.unschedulable):
             yield contents.pods[uid]
 
-    def flush_at(self, uid: str) -> float | None:
-        """Return when a pod is tried again although nothing happened; None for never, or if it does not wait for events."""
-        return self._contents.unschedulable.flush_at(uid)
+    def flushes(self) -> list[tuple[str, float]]:
+        """Return the pods that are tried again although nothing happens, and when, the first first."""
+        return self._contents.unschedulable.flushes()
 
     def check(self) -> None:
         """Assert what always holds."""

@@ -154,7 +154,7 @@ class Recorder(Steps):
 
     def goes_on(self, task: _RecordedTask[Any]) -> None:
         """Note that a task begins, or goes on."""
-        if self._tape.wants_state and task.name == SCHEDULING:
+        if self._tape.wants_state and task.name == SCHEDULING and not task.is_outside:
             self._note_state()
         us = self.begin()
         if task.number is None:
@@ -212,8 +212,8 @@ class Recorder(Steps):
     def _came_back(self, task: _RecordedTask[Any] | None, number: int) -> None:
         self._waiting.discard(number)
         if task is not None:
-            task.is_outside = False
             self.goes_on(task)
+            task.is_outside = False
 
 
 def _ignore(note: AnyNote) -> None:

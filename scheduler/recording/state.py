@@ -14,7 +14,7 @@ from scheduler.recording.notes import Note
 from scheduler.state.pod_states import PodState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from scheduler.app.daemon import Daemon
     from scheduler.objects.pod import PodInfo
@@ -36,7 +36,8 @@ class State(msgspec.Struct, kw_only=True):
         placed: the uids of those that we put there.
         nominations: uid -> node, in that order.
         pauses: of nodes, as `NodePauses.kept`.
-        queue: of each pod its uid, place, when it is flushed, and the fields of `QueuedPodInfo`, in the queue's order.
+        queue: of each pod its uid, place, and the fields of `QueuedPodInfo`, in the queue's order.
+        flushes: uid, and when it is tried again although nothing happens, in that order.
     """
 
     configuration: str
@@ -48,7 +49,8 @@ class State(msgspec.Struct, kw_only=True):
     placed: list[str]
     nominations: list[tuple[str, str]]
     pauses: list[tuple[str, float, float, str, bool]]
-    queue: list[tuple[str, str, float | None, dict[str, Any]]]
+    queue: list[tuple[str, str, dict[str, Any]]]
+    flushes: list[tuple[str, float]]
 
 
 def is_quiet(daemon: Daemon) -> bool:
@@ -86,11 +88,11 @@ def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Itera
                 (
                     queued.pod.uid,
                     queue.place_of(queued.pod.uid).name,
-                    queue.flush_at(queued.pod.uid),
                     {name: _plain(getattr(queued, name)) for name in _QUEUED},
                 )
                 for queued in queue.in_turn()
             ],
+            flushes=queue.flushes(),
         ),
     )
     for node in cache.table.nodes:
@@ -119,9 +121,8 @@ def resume(daemon: Daemon, state: State, objects: Mapping[str, Mapping[str, Any]
     cache.note_placed_by_us(state.placed)
     for pause in state.pauses:
         cache.pauses.resume(*pause)
-    for uid, place, flush_at, fields in state.queue:
-        kept = {name: _BACK.get(name, _same)(value) for name, value in fields.items()}
-        parts.queue.resume(QueuedPodInfo(pods[uid], **kept), Place[place], flush_at)
+    queued = [(QueuedPodInfo(pods[uid], **_back(fields)), Place[place]) for uid, place, fields in state.queue]
+    parts.queue.resume(queued, state.flushes)
     for uid, node_name in state.nominations:
         if uid in pods:
             nominator.add(pods[uid], node_name)
@@ -132,11 +133,5 @@ def _plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, frozenset) else value
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-_BACK: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "unschedulable_plugins": frozenset,
-    "pending_plugins": frozenset,
-}
+def _back(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: frozenset(value) if isinstance(value, list) else value for name, value in fields.items()}
