@@ -162,12 +162,18 @@ class SchedulingQueue(QueueView):
         self._nominator.delete(uid)
 
     def resume(
-        self, pods: Iterable[tuple[QueuedPodInfo, Place]], flushes: Iterable[tuple[str, float]]
+        self,
+        pods: Iterable[QueuedPodInfo],
+        in_turn: Iterable[tuple[str, Place]],
+        flushes: Iterable[tuple[str, float]],
     ) -> None:
-        """Take in what another queue had, as it was `in_turn` and in its `flushes`."""
-        for queued, place in pods:
+        """Take in what another queue had: its `pods`, and by uid those that were `in_turn` and in its `flushes`."""
+        known = {queued.pod.uid: queued for queued in pods}
+        for queued in known.values():
             self._contents.groups.note_pending(queued.pod)
-            self._contents.resume(queued, place)
+            self._contents.pods[queued.pod.uid] = queued
+        for uid, place in in_turn:
+            self._contents.resume(known[uid], place)
         for uid, at in flushes:
             self._contents.unschedulable.flush_at(uid, at)
 

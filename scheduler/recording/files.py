@@ -14,10 +14,14 @@ import msgspec
 import zstandard
 
 from scheduler.errors import SchedulerError
+from scheduler.version import VERSION as VERSION_OF_SCHEDULER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+    from random import Random
+
+    from scheduler.clock import Clock
 
 FORMAT: Final = "custom-scheduler recording"
 VERSION: Final = 1
@@ -57,6 +61,20 @@ class Header(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     wall: float
     seed: int
     max_in_unschedulable_seconds: float = 300.0
+
+    @classmethod
+    def fresh(cls, clock: Clock, random: Random, *, max_in_unschedulable_seconds: float = 300.0) -> Header:
+        """Return the header of the first file of a run that begins now."""
+        now = clock.utc_now()
+        return cls(
+            by=VERSION_OF_SCHEDULER,
+            run=f"{now:%Y%m%dT%H%M%SZ}-{random.getrandbits(32):08x}",
+            number=1,
+            base=clock.monotonic(),
+            wall=now.timestamp(),
+            seed=random.getrandbits(62),
+            max_in_unschedulable_seconds=max_in_unschedulable_seconds,
+        )
 
 
 class FileWriter:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from functools import partial
 from math import ceil
+from random import Random
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from weakref import WeakSet
 
 from scheduler.app.daemon import REJECTIONS, SCHEDULING
 from scheduler.app.generation import REFRESH
@@ -23,13 +25,12 @@ from scheduler.steps import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
-    from random import Random
-
     from scheduler.app.daemon import Daemon
     from scheduler.client.store import Handler
     from scheduler.client.wire import ObjectIdentity
     from scheduler.clock import Clock
     from scheduler.errors import ObjectError
+    from scheduler.recording.files import Header
     from scheduler.recording.notes import AnyNote
 
 T = TypeVar("T")
@@ -61,42 +62,43 @@ class Recorder(Steps):
     Args:
         clock: the time as it really is.
         tape: where notes go.
-        seed: of what breaks ties.
+        header: of the first file.
 
     Attributes:
-        base: seconds of the monotonic clock when it began.
-        wall: seconds since 1970 then.
+        header: likewise.
         running: number -> task that began and has not ended.
         daemon: whose steps these are; None until it is known.
     """
 
-    def __init__(self, clock: Clock, tape: Tape, random: Random) -> None:
+    def __init__(self, clock: Clock, tape: Tape, header: Header) -> None:
         self._tape = tape
         self.daemon: Daemon | None = None
-        self.base, self.wall = clock.monotonic(), clock.utc_now().timestamp()
-        self._steps = StepClock(self.base, self.wall, self._look)
+        self.header = header
+        self._base = header.base
+        self._steps = StepClock(header.base, header.wall, self._look)
         super().__init__(self._steps)
         self._now = clock.monotonic
         self._put = tape.put
-        self._random = random
+        self._random = Random(header.seed)
         self._observations = self._readings = 0  # of this step
         self._calls = 0
         self._tasks = 0
         self.present: _RecordedTask[Any] | None = None  # whose step this is
         self.is_telling = False  # whether it is one in which something is told
         self.running: dict[int, _RecordedTask[Any]] = {}
+        self._fresh: WeakSet[_RecordedTask[Any]] = WeakSet()  # not begun yet
         self._waiting: set[int] = set()  # numbers of what was asked and not answered
 
     # The moment.
 
     def begin(self) -> int:
         """Begin a step; return its time, rounded up: a timer that was waited for is over."""
-        us = self._steps.us = ceil((self._now() - self.base) * SECOND)
+        us = self._steps.us = ceil((self._now() - self._base) * SECOND)
         self._observations = self._readings = 0
         return us
 
     def _look(self, clock: StepClock) -> int | None:
-        us = ceil((self._now() - self.base) * SECOND)
+        us = ceil((self._now() - self._base) * SECOND)
         if self.present is None and not self.is_telling:
             return us  # somebody who only looks: no step is made
         self._readings += 1
@@ -150,7 +152,9 @@ class Recorder(Steps):
     # Tasks.
 
     def task(self, work: Coroutine[Any, Any, T], name: str) -> Coroutine[Any, Any, T]:
-        return _run(_RecordedTask(self, work, name))
+        task = _RecordedTask(self, work, name)
+        self._fresh.add(task)
+        return _run(task)
 
     def goes_on(self, task: _RecordedTask[Any]) -> None:
         """Note that a task begins, or goes on."""
@@ -161,6 +165,7 @@ class Recorder(Steps):
             self._tasks += 1
             task.number = self._tasks
             self.running[task.number] = task
+            self._fresh.discard(task)
             self._put((Note.STARTED, us, task.number, task.name))
         else:
             self._put((Note.RESUMED, us, task.number))
@@ -168,7 +173,7 @@ class Recorder(Steps):
     def _note_state(self) -> None:
         """Begin the next file with how things stand, if nothing is under way."""
         daemon = self.daemon
-        if daemon is None or self._waiting or self._put is _ignore or not is_quiet(daemon):
+        if daemon is None or self._waiting or self._fresh or self._put is _ignore or not is_quiet(daemon):
             return
         if not all(task.begins_anew for task in self.running.values()):
             return

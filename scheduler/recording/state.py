@@ -36,7 +36,8 @@ class State(msgspec.Struct, kw_only=True):
         placed: the uids of those that we put there.
         nominations: uid -> node, in that order.
         pauses: of nodes, as `NodePauses.kept`.
-        queue: of each pod its uid, place, and the fields of `QueuedPodInfo`, in the queue's order.
+        queue: of each pod its uid and the fields of `QueuedPodInfo`, in the order in which they came.
+        in_turn: uid and place, in the queue's order.
         flushes: uid, and when it is tried again although nothing happens, in that order.
     """
 
@@ -49,7 +50,8 @@ class State(msgspec.Struct, kw_only=True):
     placed: list[str]
     nominations: list[tuple[str, str]]
     pauses: list[tuple[str, float, float, str, bool]]
-    queue: list[tuple[str, str, dict[str, Any]]]
+    queue: list[tuple[str, dict[str, Any]]]
+    in_turn: list[tuple[str, str]]
     flushes: list[tuple[str, float]]
 
 
@@ -87,11 +89,11 @@ def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Itera
             queue=[
                 (
                     queued.pod.uid,
-                    queue.place_of(queued.pod.uid).name,
                     {name: _plain(getattr(queued, name)) for name in _QUEUED},
                 )
-                for queued in queue.in_turn()
+                for queued in queue.pods()
             ],
+            in_turn=[(queued.pod.uid, queue.place_of(queued.pod.uid).name) for queued in queue.in_turn()],
             flushes=queue.flushes(),
         ),
     )
@@ -121,8 +123,11 @@ def resume(daemon: Daemon, state: State, objects: Mapping[str, Mapping[str, Any]
     cache.note_placed_by_us(state.placed)
     for pause in state.pauses:
         cache.pauses.resume(*pause)
-    queued = [(QueuedPodInfo(pods[uid], **_back(fields)), Place[place]) for uid, place, fields in state.queue]
-    parts.queue.resume(queued, state.flushes)
+    parts.queue.resume(
+        [QueuedPodInfo(pods[uid], **_back(fields)) for uid, fields in state.queue],
+        [(uid, Place[place]) for uid, place in state.in_turn],
+        state.flushes,
+    )
     for uid, node_name in state.nominations:
         if uid in pods:
             nominator.add(pods[uid], node_name)

@@ -55,24 +55,15 @@ class Taped:
 
     Attributes:
         steps: what a daemon is built with.
+        header: of the first file.
     """
 
     def __init__(self, clock: Clock, *, flushes: bool = True) -> None:
-        self._seconds = 300.0 if flushes else 1e9
         self.tape = Tape()
-        self.steps = Recorder(clock, self.tape, Random(SEED))
-
-    @property
-    def header(self) -> Header:
-        return Header(
-            by="test",
-            run="run",
-            number=1,
-            base=self.steps.base,
-            wall=self.steps.wall,
-            seed=SEED,
-            max_in_unschedulable_seconds=self._seconds,
+        self.header = Header.fresh(
+            clock, Random(SEED), max_in_unschedulable_seconds=300.0 if flushes else 1e9
         )
+        self.steps = Recorder(clock, self.tape, self.header)
 
     def notes(self, begin: int = 0) -> Iterator[list[Any]]:
         """Yield the notes from a place on, as a `Stretch` does."""
