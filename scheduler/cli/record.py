@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SMALLEST: Final = 2**20
 
 
-class _RoomType(click.ParamType):
+class _RoomType(click.ParamType[Room]):
     name = "DIR[,size=1Gi,hours=24]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Room:

@@ -25,6 +25,7 @@ from scheduler.steps import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+
     from scheduler.app.daemon import Daemon
     from scheduler.client.store import Handler
     from scheduler.client.wire import ObjectIdentity

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from scheduler.recording.files import Header
@@ -11,7 +12,7 @@ from scheduler.recording.recorder import Recorder
 from scheduler.recording.tape import FileTape
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from random import Random
 
     from scheduler.app.daemon import Daemon
@@ -66,7 +67,7 @@ class Recording:
                 lambda: self._tape.lost,
             ),
         ):
-            daemon.metrics.watch_gauges(name, text, (), lambda read=read: [((), float(read()))])
+            daemon.metrics.watch_gauges(name, text, (), partial(_number, read))
         flushing = asyncio.create_task(self._flush_now_and_then(), name="recording")
         try:
             yield
@@ -79,3 +80,7 @@ class Recording:
         while True:
             await asyncio.sleep(_FLUSH_SECONDS)
             self._tape.flush()
+
+
+def _number(read: Callable[[], int]) -> list[tuple[tuple[str, ...], float]]:
+    return [((), float(read()))]
