@@ -129,7 +129,7 @@ def _words(note: Sequence[Any] | None, replay: Replay) -> str:
         case Note.TOLD:
             told = f"the watch tells of {said[1]} {said[3]}"
         case int():
-            told = f"{_WORDS.get(kind, Note(kind).name)} {said}"
+            told = f"{_WORDS.get(Note(kind), Note(kind).name)} {said}"
         case _:
             told = ", ".join(map(str, note))
     return told
