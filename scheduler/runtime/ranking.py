@@ -193,15 +193,12 @@ class _Part:
         ask_scores(self.asking, self.kept, state, pod, snapshot, rows)
         return 0 if self.asking.normalizes else self.kept.values[rows] * np.int64(self.weight)
 
-    def rank(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> int:
-        """Return the same of one row."""
-        asking, kept = self.asking, self.kept
-        if kept.misses and not kept.known[row]:
-            score = asking.at(state, pod, snapshot, row)
-            if not (asking.normalizes or 0 <= score <= MAX_NODE_SCORE):
-                raise out_of_range(score, row, snapshot)
-            kept.note_one(row, score)
-        return 0 if asking.normalizes else int(kept.values[row]) * self.weight
+    def ask(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
+        """Ask the plugin about one row."""
+        score = self.asking.at(state, pod, snapshot, row)
+        if not (self.asking.normalizes or 0 <= score <= MAX_NODE_SCORE):
+            raise out_of_range(score, row, snapshot)
+        self.kept.note_one(row, score)
 
     def shown(self) -> PluginScores:
         """Return what it says now."""
@@ -308,13 +305,18 @@ class Ranking:
     def _rank(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
         total = 0
         for part in self._parts:
-            plugin = part.asking.plugin
-            total += self._call.raising(plugin, ExtensionPoint.SCORE, part.rank, row, state, pod, snapshot)
+            asking, kept = part.asking, part.kept
+            if kept.misses and not kept.known[row]:
+                self._call.raising(asking.plugin, ExtensionPoint.SCORE, part.ask, row, state, pod, snapshot)
+            if not asking.normalizes:
+                total += int(kept.values[row]) * part.weight
         self._total[row] = total
         self._known[row] = True
 
-    def scores(self, standing: Standing, rows: Rows, more: Sequence[PluginScores]) -> Scores:
-        """Return the scores of rows that were just ranked, with those of more plugins."""
+    def scores(
+        self, standing: Standing, rows: Rows, more: Sequence[PluginScores]
+    ) -> tuple[Rows, Sequence[PluginScores]]:
+        """Return the best of rows that were just ranked, and what was said of all, by more plugins as well."""
         extra = [*(part.shown() for part in self._normalizing), *more]
         shown = [part.shown() for part in self._plain]
         differing = [each for each in extra if not isinstance(each.values, int)]
@@ -328,4 +330,4 @@ class Ranking:
         else:
             total = self._total[rows]
             best = rows[total == total.max()]
-        return Scores(rows, best, (*shown, *extra))
+        return best, (*shown, *extra)
