@@ -112,32 +112,48 @@ class KeptScores(KeptVerdicts):
 
 
 class KeptRawScores(KeptVerdicts):
-    """What a scorer said that normalises, and what came of that.
+    """What a scorer said that normalises.
 
     Attributes:
-        normalized: uint8 (n_nodes,), or one number for all rows that were normalised.
+        normalized: what came of it for pods of whom no class is kept.
     """
 
     def __init__(self, version: Hashable) -> None:
         super().__init__(version)
-        self.normalized: NDArray[np.uint8] | int = 0
+        self.normalized = NormalizedScores(self)
+
+
+class NormalizedScores:
+    """What came of kept scores when they were normalised last.
+
+    Attributes:
+        raw: the kept scores.
+        values: uint8 (n_nodes,), or one number for all rows that were normalised.
+    """
+
+    def __init__(self, raw: KeptVerdicts) -> None:
+        self.raw = raw
+        self.values: NDArray[np.uint8] | int = 0
         self._rows: Rows | None = None  # what was normalised last
-        self._notes = 0  # when it was
+        self._state = (0, 0)  # when it was
 
-    def is_normalized_at(self, rows: Rows) -> bool:
+    def hold_at(self, rows: Rows) -> bool:
         """Say whether nothing changed since the same rows were normalised."""
-        before = self._rows
-        if before is None or self._notes != self.notes:
+        before, n_nodes = self._rows, len(self.raw.values)
+        if before is None or self._state != (self.raw.notes, n_nodes):
             return False
-        return rows is before or len(rows) == len(before) == len(self.values)
+        if rows is before:
+            return True
+        return len(rows) == len(before) and (len(rows) == n_nodes or bool((rows == before).all()))
 
-    def note_normalized(self, rows: Rows, normalized: NDArray[np.uint8] | int) -> None:
+    def note(self, rows: Rows, normalized: NDArray[np.uint8] | int) -> None:
         """Keep what came of rows."""
         if not isinstance(normalized, int):
             at_rows = normalized if len(rows) == len(normalized) else normalized[rows]
             lowest = int(at_rows.min())
             normalized = lowest if lowest == at_rows.max() else normalized
-        self.normalized, self._rows, self._notes = normalized, rows, self.notes
+        self.values, self._rows = normalized, rows
+        self._state = self.raw.notes, len(self.raw.values)
 
 
 class KeptOutcomes(KeptVerdicts):

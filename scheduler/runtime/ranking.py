@@ -13,7 +13,7 @@ from scheduler.framework.interface import MAX_NODE_SCORE
 from scheduler.framework.points import ExtensionPoint
 from scheduler.runtime.answers import checked_scores
 from scheduler.runtime.asking import FEW_ROWS
-from scheduler.runtime.kept_verdicts import KeptRawScores, resized
+from scheduler.runtime.kept_verdicts import NormalizedScores, resized
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -166,12 +166,17 @@ def out_of_range(score: int, row: int, snapshot: Snapshot) -> ValueError:
 
 
 def kept_normalized(
-    asking: AskScorer, kept: KeptRawScores, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    asking: AskScorer,
+    kept: NormalizedScores,
+    state: CycleState,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    rows: Rows,
 ) -> UInt8s | int:
     """Bring the kept scores of rows into range, unless nothing has changed since the last time."""
-    if not kept.is_normalized_at(rows):
-        kept.note_normalized(rows, normalized(asking, state, pod, snapshot, kept.values.copy(), rows))
-    return kept.normalized
+    if not kept.hold_at(rows):
+        kept.note(rows, normalized(asking, state, pod, snapshot, kept.raw.values.copy(), rows))
+    return kept.values
 
 
 class _Part:
@@ -181,12 +186,14 @@ class _Part:
         asking: the plugin.
         weight: what its scores are multiplied with.
         kept: its scores, before normalisation if it has one.
+        normalized: what comes of that, if it has one, for the nodes that are left to this class.
     """
 
     def __init__(self, asking: AskScorer, weight: int, kept: KeptVerdicts) -> None:
         self.asking = asking
         self.weight = weight
         self.kept = kept
+        self.normalized = NormalizedScores(kept)
 
     def rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Int64s | int:
         """Return what the plugin says of rows, weighted, (len(rows),); 0 of one that normalises, which comes later."""
@@ -202,8 +209,7 @@ class _Part:
 
     def shown(self) -> PluginScores:
         """Return what it says now."""
-        kept = self.kept
-        values = kept.normalized if isinstance(kept, KeptRawScores) else kept.values.copy()
+        values = self.normalized.values if self.asking.normalizes else self.kept.values.copy()
         return PluginScores(self.asking.plugin.name, self.weight, values)
 
 
@@ -258,14 +264,13 @@ class Ranking:
         if rows is standing.feasible:
             self._left = set()
         for part in self._normalizing:
-            kept = part.kept
-            if isinstance(kept, KeptRawScores) and not kept.is_normalized_at(rows):
+            if not part.normalized.hold_at(rows):
                 self._call.raising(
                     part.asking.plugin,
                     ExtensionPoint.SCORE,
                     kept_normalized,
                     part.asking,
-                    kept,
+                    part.normalized,
                     state,
                     pod,
                     snapshot,

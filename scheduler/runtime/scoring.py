@@ -201,6 +201,6 @@ class Scoring:
         kept.follow(changes, snapshot.n_nodes)
         ask_scores(asking, kept, state, pod, snapshot, feasible)
         if isinstance(kept, KeptRawScores):
-            return kept_normalized(asking, kept, state, pod, snapshot, feasible)
+            return kept_normalized(asking, kept.normalized, state, pod, snapshot, feasible)
         values: UInt8s = kept.values.copy()
         return values
