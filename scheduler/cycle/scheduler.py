@@ -12,6 +12,8 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from scheduler.queue.places import Place
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
@@ -85,7 +87,7 @@ class Scheduler:
                     await self._wait_for_work()
                     continue
                 is_member = self._profiles.group_of(queued.pod) is not None
-                members = self._queue.pop_group(queued) if is_member else [queued]
+                members = self._popped_with(queued) if is_member else [queued]
                 for member in members:
                     self._in_hand[member.pod.uid] += 1
                 attempt = self._groups.schedule(members) if is_member else self._pods.schedule(queued)
@@ -121,6 +123,20 @@ class Scheduler:
         except Exception:
             # A mistake of ours costs what one event meant for some pods; they are tried again in five minutes.
             logger.exception("The queue could not do its work")
+
+    def _popped_with(self, first: QueuedPodInfo) -> Sequence[QueuedPodInfo]:
+        """Take out the group of a pod that was popped; if that breaks, all it took out come back but the first."""
+        try:
+            return self._queue.pop_group(first)
+        except Exception:
+            # A mistake of ours: the first is tried by itself, as one of a group of which no other waits.
+            logger.exception("The group could not be taken out of the queue", extra={"pod": first.pod.key})
+            for each in list(self._queue.pods()):
+                uid = each.pod.uid
+                is_ours = uid != first.pod.uid and uid not in self._in_hand
+                if is_ours and self._queue.place_of(uid) is Place.IN_FLIGHT:
+                    self._rescue(each)
+            return [first]
 
     async def _wait_for_work(self) -> None:
         now = self._clock.monotonic()
