@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from scheduler.queue.places import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from scheduler.cycle.attempt import AssumedPod
     from scheduler.cycle.binding import BindingCycle
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.pod_cycle import PodCycle
     from scheduler.cycle.shared import Shared
     from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,9 @@ class Scheduler:
         pods: decides about one.
         groups: decides about a group.
         binding: carries the decisions out.
+
+    Attributes:
+        at_work: told of the pod that an attempt begins with, and of None when it has ended.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class Scheduler:
         self._clock = shared.clock
         self._pods, self._groups = pods, groups
         self._binding = binding
+        self.at_work: Callable[[PodInfo | None], None] = lambda _: None
         self._stopping = False
         # pod uid -> attempts under way; for a moment two, when a pod comes back from one and the next begins
         self._in_hand = Counter[str]()
@@ -149,8 +154,10 @@ class Scheduler:
         """Make an attempt, and end the freeze that it may have begun."""
         try:
             try:
+                self.at_work(members[0].pod)
                 return await attempt
             finally:
+                self.at_work(None)
                 if self._freeze.is_on:
                     await self._freeze.end()
         except Exception:
