@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -21,13 +22,11 @@ from scheduler.objects.selectors import (
     SelectorRequirement,
     parse_label_selector,
 )
-from scheduler.snapshot import ClusterTable, PodQuery, PodsIn, TermKind, pod_counts
+from scheduler.snapshot import ClusterTable, PodQuery, PodsIn, TermKind, pod_classes, pod_counts, rule_index
 from scheduler.snapshot.rule_index import RuleIndex
 from tests import builders
 
 if TYPE_CHECKING:
-    import pytest
-
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -194,6 +193,37 @@ class History(RuleBasedStateMachine):
 
 TestHistory = History.TestCase
 TestHistory.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+class HistoryOfLongLists(History):
+    """As if two labels, and two values, were too many to be filed by each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(pod_classes, "_MOST_LABELS", 1)
+        self._patch.setattr(rule_index, "_MOST_VALUES", 1)
+
+    def teardown(self) -> None:
+        self._patch.undo()
+
+
+TestHistoryOfLongLists = HistoryOfLongLists.TestCase
+TestHistoryOfLongLists.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
+
+
+def test_a_pod_with_very_many_labels_takes_no_place_for_each_of_them() -> None:
+    labels = {f"l{number}": "x" for number in range(1000)}
+    classes = pod_classes.PodClasses()
+    for name in ("a", "b"):
+        classes.count(0, builders.pod(name, labels=labels), 1)
+    assert len(classes._classes) == 1
+    assert not classes._by_label
+    assert len(list(classes.candidates(LabelRule((Requirement("l7", Operator.IN, frozenset("x")),))))) == 1
+    for name in ("a", "b"):
+        classes.count(0, builders.pod(name, labels=labels), -1)
+    assert not classes._classes
+    assert not classes._many_labels
 
 
 def test_descriptions_not_asked_for_lately_are_forgotten_and_counted_anew(
