@@ -42,7 +42,8 @@ def test_a_wheel_of_the_source_archive_works_in_an_empty_environment(tmp_path: P
     holds_the_two_packages_and_nothing_else(ours)
 
     venv.create(alone)
-    pip = (sys.executable, "-Im", "pip", "--python", alone / "bin" / "python")  # to make one there takes seconds
+    # Another's pip works on it: to make one there takes seconds.
+    pip = (sys.executable, "-Im", "pip", "--python", alone / "bin" / "python")
     install = (*pip, "install", "--quiet", "--no-compile", "--no-index", f"--find-links={wheels}")
     run(*install, "custom-scheduler", **PLAIN)
 
