@@ -31,7 +31,7 @@ K = TypeVar("K", bound="KeptVerdicts")
 _MOST_SIGNATURES = 128
 """Signatures whose verdicts are kept per plugin; the one not asked for the longest goes first."""
 _MOST_ASKED_ONCE = 1024
-"""Signatures asked for once that are remembered per plugin; the oldest goes first."""
+"""Signatures asked for once that are remembered per plugin, by their hash; the oldest goes first."""
 _PAST_OUTCOMES = 4096
 """How many outcomes beyond one per node a table may hold before it is made anew: they are of the past."""
 
@@ -227,16 +227,17 @@ class KeptBySignature(Generic[K]):
     def __init__(self, make: Callable[[Hashable], K]) -> None:
         self._make = make
         self._kept: OrderedDict[Hashable, K] = OrderedDict()
-        self._asked_once: dict[Hashable, None] = {}
+        # Whose hash is another's as well is only kept one time too early.
+        self._asked_once: dict[int, None] = {}
 
     def of(self, signature: Hashable, version: Hashable) -> K | None:
         """Return what is kept for a signature; None when it is asked for the first time, which may be the only one.
 
         Nothing is said yet where it is asked for the second time, or the plugin's data are of another version now.
         """
-        if signature in self._kept or signature in self._asked_once:
+        if signature in self._kept or (short := hash(signature)) in self._asked_once:
             return self.keep(signature, version)
-        self._asked_once[signature] = None
+        self._asked_once[short] = None
         if len(self._asked_once) > _MOST_ASKED_ONCE:
             del self._asked_once[next(iter(self._asked_once))]
         return None
@@ -245,7 +246,7 @@ class KeptBySignature(Generic[K]):
         """Return what is kept for a signature from now on."""
         kept = self._kept.get(signature)
         if kept is None or kept.version != version:
-            self._asked_once.pop(signature, None)
+            self._asked_once.pop(hash(signature), None)
             kept = self._kept[signature] = self._make(version)
             if len(self._kept) > _MOST_SIGNATURES:
                 self._kept.popitem(last=False)

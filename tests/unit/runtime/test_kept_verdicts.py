@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -473,6 +475,30 @@ class TestLimits:
             counts.append(len(asked(plugin)))
 
         assert counts == [1, 1, 1, 1, 1, 1, 0, 0]
+
+    @pytest.mark.parametrize("way", [judging.by_plugin, judging.by_class], ids=["by plugin", "by class"])
+    def test_of_what_the_only_one_of_its_kind_wrote_nothing_is_held(self, way: Judge):
+        class Written(str):
+            """A signature as long as its author likes."""
+
+            __slots__ = ("__weakref__",)
+
+        written: list[weakref.ref[Written]] = []
+
+        class Writes(KeptFilter):
+            def signature(self, pod: PodInfo) -> Written:
+                signature = Written(pod.labels["class"])
+                written.append(weakref.ref(signature))
+                return signature
+
+        plugin = Writes()
+        framework, snapshot = framework_of(plugin), snapshot_of("n0")
+        way(framework, of_class("web", "only one"), snapshot)
+        plugin.calls.clear()
+        gc.collect()
+
+        assert written
+        assert not any(reference() for reference in written)
 
     def test_the_signature_not_asked_for_the_longest_is_forgotten_first(
         self, monkeypatch: pytest.MonkeyPatch
