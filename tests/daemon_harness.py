@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scheduler.app.daemon import Daemon
     from scheduler.app.rights import Named
     from scheduler.framework import Plugin
+    from scheduler.steps import Steps
 
 
 class GarblingConnection(ApiConnection):
@@ -68,6 +69,7 @@ class Cluster:
         no_bind: bool = False,
         config_map: Named | None = None,
         scheduler_profiles: bool = False,
+        steps: Steps | None = None,
     ) -> AsyncIterator[Daemon]:
         """Run a daemon that has the rights its configuration takes; it is stopped in good order at the end.
 
@@ -79,6 +81,7 @@ class Cluster:
             no_bind: whether it writes nothing.
             config_map: that it may follow.
             scheduler_profiles: whether it may follow SchedulerProfiles.
+            steps: hear everything.
         """
         account = self.account()
         async with GarblingConnection(self.endpoint, authorization=account) as connection:
@@ -94,6 +97,7 @@ class Cluster:
                 account=account,
                 config_map=config_map,
                 scheduler_profiles=scheduler_profiles,
+                steps=steps,
             )
             stop = asyncio.Event()
             running = asyncio.create_task(daemon.run(stop))

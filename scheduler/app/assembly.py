@@ -48,7 +48,7 @@ from scheduler.runtime.registry import Registry
 from scheduler.wasm.library import GuestLibrary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from random import Random
 
     from scheduler.app.tasks import Tasks
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.framework import Framework
+    from scheduler.steps import Steps
 
     Capabilities = Mapping[type, object]
 
@@ -84,14 +85,16 @@ class Parts(Shared):
         *,
         max_in_unschedulable_seconds: float = 300.0,
         slice_seconds: float = math.inf,
+        steps: Steps | None = None,
     ) -> None:
         super().__init__(
             clock,
             observer,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
             slice_seconds=slice_seconds,
+            steps=steps,
         )
-        self.web = WebClient()
+        self.web = WebClient(self.steps)
         self.guests = GuestLibrary()
         self._in_tree = in_tree
 
@@ -125,7 +128,7 @@ class Parts(Shared):
         """Return what plugins may ask for that is the same for all."""
         return {
             ClaimMetrics: self.observer,
-            Clock: self.clock,
+            Clock: self.steps.clock,
             ClusterObjects: TableObjects(self.cache.table),
             HttpGet: self.web,
             LongWork: AtOnce(),
@@ -202,17 +205,27 @@ class Cycles:
         random: Random,
         sampling: NodeSampling,
     ) -> None:
+        random = parts.steps.random(random)
+
+        def observed_is_leading() -> bool:
+            return not parts.steps.observed(not is_leading())
+
+        def spawn(work: Coroutine[Any, Any, None], name: str) -> object:
+            return tasks.spawn(parts.steps.task(work, name), name)
+
         self.sampling = sampling
         self.attempts = AttemptLog()
         self.group_attempts = GroupLog(parts.clock)
         self.reporter = Reporter(recorders, writer, is_leading=is_leading, newest=parts.pods.get)
         self.failures = FailureHandler(parts, self.reporter)
-        self.binding = BindingCycle(parts, self.reporter, self.failures, reader, is_leading=is_leading)
+        self.binding = BindingCycle(
+            parts, self.reporter, self.failures, reader, is_leading=observed_is_leading
+        )
         self.preemptions = PreemptionExecutor(
-            parts, binding=self.binding, writer=writer, reporter=self.reporter, spawn=tasks.spawn
+            parts, binding=self.binding, writer=writer, reporter=self.reporter, spawn=spawn
         )
         self.rejections = KubeletRejections(
-            parts, reader=reader, reporter=self.reporter, is_leading=is_leading
+            parts, reader=reader, reporter=self.reporter, is_leading=observed_is_leading
         )
         self.pod_handler = QueueingPodHandler(parts, self.reporter, self.rejections.left)
         self.pods = PodCycle(
@@ -231,7 +244,7 @@ class Cycles:
             failures=self.failures,
             preemptions=self.preemptions,
             random=random,
-            release=GroupRelease(writer, self.reporter, tasks.spawn),
+            release=GroupRelease(writer, self.reporter, spawn, parts.steps),
             attempts=self.group_attempts,
         )
         self.scheduler = Scheduler(parts, pods=self.pods, groups=groups, binding=self.binding)

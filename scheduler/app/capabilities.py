@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,14 +13,17 @@ from scheduler.client.http.request import JSON, Request
 from scheduler.errors import ApiError
 from scheduler.objects.decode import decode_object
 from scheduler.snapshot import object_key
+from scheduler.steps import UNHEARD
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from scheduler.app.tasks import Tasks
     from scheduler.client.requests import Requests
+    from scheduler.framework import PodBinder
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import ClusterTable, Objects, Snapshot
+    from scheduler.steps import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -31,13 +35,29 @@ class LoopSleep:
         await asyncio.sleep(seconds)
 
 
+class Bindings:
+    """Binds pods."""
+
+    def __init__(self, writer: PodBinder, steps: Steps) -> None:
+        self._writer = writer
+        self._steps = steps
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        ask = partial(self._writer.bind, pod, node_name)
+        await self._steps.outside(f"bind {pod.key} to {node_name}", ask, type(None))
+
+
 class ApiReads:
     """Reads from the API server."""
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: Requests, steps: Steps = UNHEARD) -> None:
         self._requests = requests
+        self._steps = steps
 
     async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
+        return await self._steps.outside(f"GET {path}", partial(self._get, path, timeout_seconds), bytes)
+
+    async def _get(self, path: str, timeout_seconds: float) -> bytes:
         try:
             answer = await self._requests.send(Request("GET", path, timeout_seconds=timeout_seconds))
         except ApiError as error:
@@ -48,8 +68,9 @@ class ApiReads:
 class ApiWrites:
     """Writes to the API server."""
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: Requests, steps: Steps = UNHEARD) -> None:
         self._requests = requests
+        self._steps = steps
 
     async def api_write(
         self,
@@ -62,6 +83,9 @@ class ApiWrites:
     ) -> Mapping[str, Any]:
         encoded = None if body is None else msgspec.json.encode(body)
         request = Request(method, path, encoded, content_type, timeout_seconds=timeout_seconds)
+        return await self._steps.outside(f"{method} {path}", partial(self._send, request), dict)
+
+    async def _send(self, request: Request) -> dict[str, Any]:
         return decode_object((await self._requests.send(request)).body)
 
 
@@ -88,15 +112,17 @@ class TasksInBackground:
     """Carries work on in tasks of the daemon; what fails is logged and ends nothing.
 
     Args:
+        steps: are told of each time one goes on.
         tasks: where they run; they are cancelled when it ends, but for those that `drain` waited for.
     """
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, steps: Steps = UNHEARD) -> None:
         self._tasks = tasks
+        self._steps = steps
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = self._tasks.spawn(self._carry_out(work, name), name)
+        task = self._tasks.spawn(self._steps.task(self._carry_out(work, name), name), name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 

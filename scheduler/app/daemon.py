@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.app.aside import Aside, at_once
 from scheduler.app.assembly import Cycles, Parts, limited
-from scheduler.app.capabilities import ApiReads, ApiWrites, TasksInBackground
+from scheduler.app.capabilities import ApiReads, ApiWrites, Bindings, TasksInBackground
 from scheduler.app.consistency.checker import ConsistencyChecker
 from scheduler.app.gauges import show_groups, show_queue, show_state
 from scheduler.app.generation import Generation
@@ -50,11 +50,13 @@ if TYPE_CHECKING:
     from scheduler.framework.interface import Plugin
     from scheduler.runtime.framework import Framework
     from scheduler.runtime.registry import Registry
+    from scheduler.steps import Steps
 
 logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = 10.0
-_SLICE_SECONDS = 0.002
+SCHEDULING, REJECTIONS = "scheduling", "kubelet rejections"
+SLICE_SECONDS = 0.002
 """How long the queue may be at work before the lease, the watches and the pages get their turn."""
 
 
@@ -66,6 +68,7 @@ class Daemon:
         random: breaks ties, spreads retries.
         aside: does what takes long at a reload, as importing plugins.
         max_in_unschedulable_seconds: after which a rejected pod is tried again though nothing happened.
+        steps: are told of everything that happens, if somebody is to record it.
         no_bind: decide, explain and count, and write nothing, not even the lease.
 
     Attributes:
@@ -95,6 +98,7 @@ class Daemon:
         no_bind: bool = False,
         aside: Aside = at_once,
         max_in_unschedulable_seconds: float = 300.0,
+        steps: Steps | None = None,
     ) -> None:
         settings = configuration.settings
         self._connection = connection
@@ -105,7 +109,8 @@ class Daemon:
             self.metrics,
             in_tree,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
-            slice_seconds=_SLICE_SECONDS,
+            slice_seconds=SLICE_SECONDS,
+            steps=steps,
         )
         self.parts.configure(settings)
         self.leadership = Leadership()
@@ -114,13 +119,13 @@ class Daemon:
         guarded = GuardedRequests(connection, self.leadership.check)
         writes = Rehearsal() if no_bind else limited(guarded, settings.client_connection)
         self.writes = writes
-        self._api_writes = ApiWrites(writes)
+        self._api_writes = ApiWrites(writes, self.parts.steps)
         self.writer = ApiWriter(
             writes, clock, random=random, newest=self.parts.pods.get, observer=self.metrics
         )
         self._recorders = EventRecorders(self.writer.queue_event, clock)
         self._tasks = Tasks()
-        self._background = TasksInBackground(self._tasks)
+        self._background = TasksInBackground(self._tasks, self.parts.steps)
         self.cycles = Cycles(
             self.parts,
             writer=self.writer,
@@ -225,17 +230,19 @@ class Daemon:
         frameworks = self.parts.build_frameworks(
             configuration,
             lambda profile: {
-                ApiGet: ApiReads(self._connection),
+                ApiGet: ApiReads(self._connection, self.parts.steps),
                 ApiWrite: self._api_writes,
                 Background: self._background,
-                LongWork: Turns(self.parts.freeze, self.parts.clock),
-                PodBinder: self.writer,
+                LongWork: Turns(self.parts.freeze, self.parts.clock, self.parts.steps),
+                PodBinder: Bindings(self.writer, self.parts.steps),
                 PodEvents: self._recorders.of(profile),
                 Preemptions: self.cycles.preemptions,
             },
             registry,
         )
-        extenders = Extenders(configuration.settings.extenders, self.cycles.failures, self.leadership.check)
+        extenders = Extenders(
+            configuration.settings.extenders, self.cycles.failures, self.leadership.check, self.parts.steps
+        )
         needs = together(
             [needs_of(frameworks.values()), Needs(bound_pod_objects=extenders.want_victims_whole)]
         )
@@ -247,6 +254,7 @@ class Daemon:
             self.metrics.refreshes,
             self.parts.clock,
             registry,
+            self.parts.steps,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -263,7 +271,8 @@ class Daemon:
                 self.watches.start(self._tasks.spawn)
                 self.generations.start()
                 self._tasks.spawn(self._recorders.run(), "events")
-                self._tasks.spawn(self.cycles.rejections.run(), "kubelet rejections")
+                rejections = self.parts.steps.task(self.cycles.rejections.run(), REJECTIONS)
+                self._tasks.spawn(rejections, REJECTIONS)
                 self._tasks.spawn(self.consistency.run(), "consistency")
                 for statuses in self._statuses:
                     self._tasks.spawn(statuses.run(), f"status of {statuses.kind}")
@@ -279,6 +288,7 @@ class Daemon:
             try:
                 return await self._prepare(tasks, stopping) and await self._lead(tasks, stopping)
             finally:
+                self.parts.steps.end()
                 stopping.cancel()
 
     async def _prepare(self, tasks: asyncio.TaskGroup, stopping: asyncio.Task[Any]) -> bool:
@@ -306,6 +316,7 @@ class Daemon:
         stopping.add_done_callback(lambda _: self.cycles.scheduler.stop())
         await asyncio.wait({keeping, working}, return_when=asyncio.FIRST_COMPLETED)
         if keeping.done():
+            self.parts.steps.end()
             working.cancel()
             return not stopping.done()
         keeping.cancel()
@@ -319,6 +330,6 @@ class Daemon:
             extra={"nodes": self.parts.cache.table.n_nodes, "profiles": sorted(self.frameworks)},
         )
         self.cycles.reporter.catch_up()
-        await self.cycles.scheduler.run(self.watches.picture)
+        await self.parts.steps.task(self.cycles.scheduler.run(self.watches.picture), SCHEDULING)
         await self._background.drain(_DRAIN_SECONDS)
         await self.writer.drain(_DRAIN_SECONDS)

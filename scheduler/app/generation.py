@@ -7,6 +7,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scheduler.steps import UNHEARD
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
 
@@ -18,11 +20,13 @@ if TYPE_CHECKING:
     from scheduler.runtime.framework import Framework
     from scheduler.runtime.registry import Registry
     from scheduler.snapshot import Snapshot
+    from scheduler.steps import Steps
 
     Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
 logger = logging.getLogger(__name__)
 
+REFRESH = "refresh of "
 FIRST_REFRESH_SECONDS = 10.0
 """How long a new generation waits for the first data of its plugins, before it is put to work without."""
 
@@ -39,6 +43,7 @@ class Generation:
         metrics: is told how fresh the data are.
         clock: the time.
         registry: has the code of the plugins.
+        steps: are told of each refresh.
     """
 
     configuration: Configuration
@@ -48,6 +53,7 @@ class Generation:
     metrics: RefreshMetrics
     clock: Clock
     registry: Registry
+    steps: Steps = UNHEARD
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _first: list[asyncio.Event] = field(default_factory=list)
     # (plugin, profile) -> last success, or start
@@ -65,8 +71,9 @@ class Generation:
         for profile, plugin, seconds in self._refreshing():
             first = asyncio.Event()
             self._first.append(first)
-            refreshing = self._keep_fresh(profile, plugin, seconds, first)
-            self._tasks.append(spawn(refreshing, f"refresh {plugin.name}"))
+            name = f"{REFRESH}{plugin.name} in {profile}"
+            refreshing = self.steps.task(self._keep_fresh(profile, plugin, seconds, first), name)
+            self._tasks.append(spawn(refreshing, name))
 
     async def wait_refreshed(self) -> None:
         """Wait until every plugin was refreshed once, or tried to, but not for ever."""

@@ -60,6 +60,8 @@ class Generations:
         self._tasks = tasks
         self._aside = aside
         self._reloading = asyncio.Lock()
+        parts.steps.configured("built", first.configuration)
+        parts.steps.configured("in force", first.configuration)
         parts.profiles.swap(first.frameworks, first.extenders)
 
     def start(self) -> None:
@@ -87,13 +89,15 @@ class Generations:
         async with self._reloading:
             possible, left = keep_what_needs_a_restart(configuration, self.in_force.configuration)
             generation = await self._built(possible)
+            self._parts.steps.configured("built", possible)
             try:
                 await self._watches.grow(generation.needs)
                 generation.start_refreshing(self._tasks.spawn)
                 await generation.wait_refreshed()
                 await self._parts.freeze.wait_over()
-                self._swap(generation)
+                self.put_in_force(generation)
             except BaseException:
+                self._parts.steps.configured("dropped", possible)
                 await generation.close()
                 await self._watches.shrink(self._needs())
                 raise
@@ -120,21 +124,22 @@ class Generations:
     def _needs(self) -> Needs:
         return together(generation.needs for generation in (self.in_force, *self.retiring))
 
-    def _swap(self, generation: Generation) -> None:
+    def put_in_force(self, generation: Generation) -> None:
         """Take another generation, all of it or nothing; nothing here waits, so no cycle sees half of it."""
         old = self.in_force
         try:
-            self._put_in_force(generation)
+            self._swap(generation)
         except BaseException:
-            self._put_in_force(old)
+            self._swap(old)
             raise
         generation.registry.settle()
         self.retiring.append(old)
         # Begun after the binding cycles of all choices so far, which therefore are under way when it looks.
         self._tasks.spawn(self._retire(old), "old configuration")
 
-    def _put_in_force(self, generation: Generation) -> None:
+    def _swap(self, generation: Generation) -> None:
         parts, settings = self._parts, generation.configuration.settings
+        parts.steps.configured("in force", generation.configuration)
         served = frozenset(self.in_force.frameworks)
         self.in_force = generation
         self._let_go(generation)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 _TERMINAL_PODS_LEFT_OUT = "status.phase!=Succeeded,status.phase!=Failed"
+POD_KIND, NODE_KIND = "v1/pods", "v1/nodes"
 GROWTH_SECONDS = 60.0
 """How long a new configuration waits for the first list of a kind that it needs, before it is refused."""
 
@@ -76,12 +77,15 @@ class Watches:
         self.pods: Reflector[PodInfo] = self._reflector(
             PODS,
             decode=self._decode_pod,
-            handler=pod_handler,
+            handler=parts.steps.heard(POD_KIND, pod_handler),
             objects=parts.pods,
             field_selector=_TERMINAL_PODS_LEFT_OUT,
         )
         self.nodes: Reflector[NodeObject] = self._reflector(
-            NODES, decode=decode_node, handler=NodeHandler(parts), next_version=NodeObject.heartbeat
+            NODES,
+            decode=decode_node,
+            handler=parts.steps.heard(NODE_KIND, NodeHandler(parts)),
+            next_version=NodeObject.heartbeat,
         )
         self._others = {kind: self._reflector_of(kind) for kind in sorted(needs.kinds)}
 
@@ -175,6 +179,7 @@ class Watches:
         self.picture.complete(str(reflector.resource))
 
     def _reflector_of(self, kind: str) -> Reflector[dict[str, Any]]:
-        resource, handler = resource_of(kind)[0], self._parts.object_handler(kind)
+        resource = resource_of(kind)[0]
+        handler = self._parts.steps.heard(kind, self._parts.object_handler(kind))
         decode = partial(decode_object, struct=STRUCTS.get(kind))
         return self._reflector(resource, decode=decode, handler=handler, optional=True)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ssl
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from scheduler.steps import UNHEARD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import aiohttp
+
+    from scheduler.steps import Steps
 
 
 MAX_BYTES = 8 * 2**20
@@ -19,7 +24,8 @@ MAX_BYTES = 8 * 2**20
 class WebClient:
     """Asks web servers through one pool of connections, opened when first used."""
 
-    def __init__(self) -> None:
+    def __init__(self, steps: Steps = UNHEARD) -> None:
+        self._steps = steps
         self._session: aiohttp.ClientSession | None = None
         # CA file -> when it was written, and what it says
         self._trust: dict[str, tuple[int, ssl.SSLContext]] = {}
@@ -34,10 +40,22 @@ class WebClient:
         insecure: bool = False,
         bearer_token_file: str = "",
     ) -> bytes:
+        ask = partial(self._get, url, headers or {}, timeout_seconds, ca_file, insecure, bearer_token_file)
+        return await self._steps.outside(f"GET {url}", ask, bytes)
+
+    async def _get(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        timeout_seconds: float,
+        ca_file: str,
+        insecure: bool,
+        bearer_token_file: str,
+    ) -> bytes:
         import aiohttp  # half of what `explain` would take to start, and few profiles ask the web
 
         # A packed answer may be a thousand times as large as what comes over the wire.
-        sent = {**(headers or {}), "Accept-Encoding": "identity"}
+        sent = {**headers, "Accept-Encoding": "identity"}
         if bearer_token_file:
             sent["Authorization"] = f"Bearer {_token(bearer_token_file)}"
         trust = False if insecure else self._trusted(ca_file) if ca_file else True

@@ -22,6 +22,8 @@ COMMANDS: Final = (
     "check",
     "explain",
     "simulate",
+    "replay",
+    "recording",
     "why",
     "board",
     "extender",

@@ -42,6 +42,7 @@ from scheduler.cli.process import (
     run_in_loop,
     stop_on_signals,
 )
+from scheduler.cli.record import ROOM
 from scheduler.client.connect import connect
 from scheduler.client.events import CONTROLLER
 from scheduler.client.patience import PatientRequests, StoppedError
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
     from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
     from scheduler.logs import LogFormat
     from scheduler.objects.durations import Duration
+    from scheduler.recording.recording import Recording
+    from scheduler.recording.tape import Room
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +100,13 @@ logger = logging.getLogger(__name__)
 )
 @configuration_flags.write_config_to
 @configuration_flags.last_good_config
+@option(
+    "--record",
+    type=ROOM,
+    metavar=ROOM.name,
+    help="Record what is told and decided into files of a directory, the oldest of which go when they take more than the "
+    "size (1Gi unless said) or are older than so many hours (24); `custom-scheduler replay` goes through it again.",
+)
 @option("--no-bind", is_flag=True, help="Decide, explain and count, and write nothing, not even the lease.")
 @option(
     "--replace-default-scheduler",
@@ -123,6 +133,7 @@ def run(
     pod_max_in_unschedulable_pods_duration: Duration,
     write_config_to: Path | None,
     last_good_config: Path | None,
+    record: Room | None,
     no_bind: bool,
     replace_default_scheduler: bool,
     overriding: Callable[[Configuration], Configuration],
@@ -155,6 +166,7 @@ def run(
         max_in_unschedulable_seconds=pod_max_in_unschedulable_pods_duration.seconds,
         no_bind=no_bind,
         may_replace=no_bind or replace_default_scheduler,
+        record=record,
     )
     try:
         run_in_loop(work)
@@ -335,6 +347,24 @@ def _tell_notes(configuration: Configuration) -> None:
         )
 
 
+def _recording(room: Room | None, clock: Clock, max_in_unschedulable_seconds: float) -> Recording | None:
+    """Begin to record, if that is wanted.
+
+    Raises:
+        ConfigurationError: nothing can be written there.
+    """
+    if room is None:
+        return None
+    from scheduler.recording.recording import Recording  # few record
+
+    try:
+        return Recording(
+            room, clock, random.Random(), max_in_unschedulable_seconds=max_in_unschedulable_seconds
+        )
+    except OSError as error:
+        raise ConfigurationError([FieldError("--record", f"{room.folder}: {error}")]) from error
+
+
 async def _run(
     config: Path | None,
     config_map: ConfigMapKey | None,
@@ -350,6 +380,7 @@ async def _run(
     max_in_unschedulable_seconds: float,
     no_bind: bool,
     may_replace: bool,
+    record: Room | None,
 ) -> None:
     stop = stop_on_signals()
     async with AsyncExitStack() as stack:
@@ -360,6 +391,7 @@ async def _run(
             return
         clock = SystemClock()
         connection = origin.connection
+        recording = _recording(record, clock, max_in_unschedulable_seconds)
 
         async def settle(read: Configuration, requests: Requests) -> Configuration:
             settled = overriding(read)
@@ -382,6 +414,7 @@ async def _run(
                 no_bind=no_bind,
                 aside=in_a_thread,
                 max_in_unschedulable_seconds=max_in_unschedulable_seconds,
+                steps=None if recording is None else recording.steps,
             )
 
         kept = LastGood(last_good, origin.name) if last_good is not None and origin.name else None
@@ -391,6 +424,8 @@ async def _run(
         _tell_notes(configuration)
         if last_good is not None and not no_bind:
             await _note_attempts(daemon, last_good, patient(connection), clock)
+        if recording is not None:
+            await stack.enter_async_context(recording.of(daemon))
         daemon.parts.budget.take_clock()
         stack.callback(daemon.parts.budget.give_clock_back)
         call_on_signal(signal.SIGUSR2, daemon.consistency.ask)  # as kube-scheduler's cache debugger

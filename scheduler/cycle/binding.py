@@ -21,6 +21,7 @@ from scheduler.errors import ApiError, NotLeadingError, SchedulerError
 from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.changes import ASSIGNED_POD_DELETE
 from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.objects.pod import PodInfo
 from scheduler.queue.places import Place
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from scheduler.cycle.reporting import Reporter
     from scheduler.cycle.shared import Shared
     from scheduler.framework.queued_pod import QueuedPodInfo
-    from scheduler.objects.pod import PodInfo
     from scheduler.runtime.framework import Framework
 
 logger = logging.getLogger(__name__)
@@ -86,6 +86,7 @@ class BindingCycle:
         self._cache, self._queue, self._waiting_pods = shared.cache, shared.queue, shared.waiting_pods
         self._bus, self._freeze = shared.bus, shared.freeze
         self._clock, self._observer = shared.clock, shared.observer
+        self._steps = shared.steps
         self._newest = shared.pods.get
         self._reporter = reporter
         self._failures = failures
@@ -216,6 +217,7 @@ class BindingCycle:
     async def _pre_bind(self, assumed: AssumedPod, busy: frozenset[str]) -> Status:
         uid = assumed.pod.uid
         work = assumed.attempt.framework.run_pre_bind(assumed.state, assumed.pod, assumed.node_name, busy)
+        work = self._steps.task(work, f"PreBind {assumed.pod.key}")
         running = self._pre_binding[uid] = _PreBind(asyncio.ensure_future(work))
         try:
             return await running.task
@@ -243,7 +245,8 @@ class BindingCycle:
             _NotOursError: it is gone, or bound elsewhere.
         """
         try:
-            pod = await self._reader.read_pod(assumed.pod.namespace, assumed.pod.name)
+            ask = partial(self._reader.read_pod, assumed.pod.namespace, assumed.pod.name)
+            pod = await self._steps.outside(f"read {assumed.pod.key}", ask, PodInfo)
         except SchedulerError as unanswered:
             logger.warning(
                 "Cannot tell whether the pod was bound",

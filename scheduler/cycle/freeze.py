@@ -13,8 +13,12 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from scheduler.steps import UNHEARD
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from scheduler.steps import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -23,9 +27,14 @@ _SLICE_SECONDS = 0.005
 
 
 class ClusterFreeze:
-    """Whether our picture of the cluster may change."""
+    """Whether our picture of the cluster may change.
 
-    def __init__(self) -> None:
+    Args:
+        steps: are told where changes that had to wait are left for the next slice.
+    """
+
+    def __init__(self, steps: Steps = UNHEARD) -> None:
+        self._steps = steps
         self._over = asyncio.Event()
         self._over.set()
         self._later: deque[Callable[[], None]] = deque()
@@ -63,9 +72,11 @@ class ClusterFreeze:
         """Make changes for a while; whether some are left."""
         self._over.set()
         until = time.perf_counter() + _SLICE_SECONDS
-        while self._later and time.perf_counter() < until:
+        while self._later:
             _make(self._later.popleft())
-        return bool(self._later)
+            if self._later and self._steps.observed(time.perf_counter() >= until):
+                return True
+        return False
 
 
 def _make(change: Callable[[], None]) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.errors import ApiError
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.steps import UNHEARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.reporting import Reporter
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
+    from scheduler.steps import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +47,9 @@ class GroupRelease:
         writer: PodDelete,
         reporter: Reporter,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
+        steps: Steps = UNHEARD,
     ) -> None:
+        self._steps = steps
         self._writer = writer
         self._reporter = reporter
         self._spawn = spawn
@@ -55,7 +60,8 @@ class GroupRelease:
 
     async def _delete(self, pod: PodInfo, group: PodGroup, why: str) -> None:
         try:
-            await self._writer.delete_pod(pod)
+            ask = partial(self._writer.delete_pod, pod)
+            await self._steps.outside(f"delete {pod.key}", ask, object)
         except ApiError as error:
             level = logging.DEBUG if error.status in {404, 409} else logging.WARNING
             extra = {"pod": pod.key, "podgroup": group.key.key, "error": str(error)}

@@ -75,7 +75,7 @@ class PodGroupCycle:
         self._clock, self._observer = shared.clock, shared.observer
         self._pods, self._binding, self._failures = pods, binding, failures
         self._preemptions, self._release, self._attempts = preemptions, release, attempts
-        self._turns = Turns(shared.freeze, shared.clock)
+        self._turns = Turns(shared.freeze, shared.clock, shared.steps)
         self._passes = GroupPasses(pods, shared.cache, shared.nominator, self._turns.give_way)
         self._other_orders = GroupSearch(self._passes, shared.cache)
         self._placements = GroupPlacements(self._passes, shared.cache, random)

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.errors import ApiError, ObjectError
+from scheduler.objects.pod import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from scheduler.cycle.binding import PodGet
     from scheduler.cycle.reporting import Reporter
     from scheduler.cycle.shared import Shared
-    from scheduler.objects.pod import PodInfo
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class KubeletRejections:
         self, shared: Shared, *, reader: PodGet, reporter: Reporter, is_leading: Callable[[], bool]
     ) -> None:
         self._profiles, self._cache = shared.profiles, shared.cache
-        self._clock, self._observer = shared.clock, shared.observer
+        self._steps, self._observer = shared.steps, shared.observer
         self._reader = reader
         self._reporter = reporter
         self._is_leading = is_leading
@@ -84,7 +85,8 @@ class KubeletRejections:
         while True:
             pod = await self._unasked.get()
             try:
-                newest = await self._reader.read_pod(pod.namespace, pod.name)
+                ask = partial(self._reader.read_pod, pod.namespace, pod.name)
+                newest = await self._steps.outside(f"read {pod.key}", ask, PodInfo)
             except (ApiError, ObjectError) as error:
                 fields = {"pod": pod.key, "node": pod.node_name, "error": str(error)}
                 logger.warning("Cannot learn whether the kubelet rejected the pod", extra=fields)
@@ -99,7 +101,7 @@ class KubeletRejections:
         is_there = self._cache.table.row_of(pod.node_name) is not None  # it may have gone since
         if is_there and reason not in _OF_THE_POD:
             seconds = self._cache.pauses.rejected(
-                pod.node_name, f"its kubelet rejected pod {pod.key}: {why}", at=self._clock.monotonic()
+                pod.node_name, f"its kubelet rejected pod {pod.key}: {why}", at=self._steps.clock.monotonic()
             )
         self._observer.rejected_by_kubelet(reason)
         self._reporter.rejected_by_kubelet(pod.scheduler_name, pod, why, seconds)

@@ -50,6 +50,7 @@ class PodCycle:
         self._profiles, self._cache, self._nominator = shared.profiles, shared.cache, shared.nominator
         self._queue, self._waiting_pods = shared.queue, shared.waiting_pods
         self._freeze, self._clock, self._observer = shared.freeze, shared.clock, shared.observer
+        self._steps = shared.steps
         self._binding = binding
         self._failures = failures
         self._reporter = reporter
@@ -108,7 +109,7 @@ class PodCycle:
             "extenders": attempt.extenders,
             "random": self._random,
             "sampling": self._sampling,
-            "avoided": self._cache.pauses.rows(snapshot, at=attempt.began),
+            "avoided": self._cache.pauses.rows(snapshot, at=self._steps.clock.monotonic()),
         }
         return await decide(attempt.framework, pod, snapshot, **{**given, **options}), snapshot
 
@@ -116,6 +117,9 @@ class PodCycle:
         """Keep a decision for those who count and those who explain."""
         queued, seconds = attempt.queued, self._clock.monotonic() - attempt.began
         self._observer.decided(queued, decision, seconds)
+        self._steps.decided(
+            decision.pod.uid, decision.node_name, decision.status.message, decision.nominated_node_name
+        )
         self._attempts.note(
             decision, snapshot, number=queued.attempts, at=self._clock.utc_now(), seconds=seconds
         )

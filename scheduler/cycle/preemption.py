@@ -10,6 +10,7 @@ import asyncio
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
@@ -139,6 +140,7 @@ class PreemptionExecutor(_Holding):
         self._cache, self._nominator, self._queue = shared.cache, shared.nominator, shared.queue
         self._waiting_pods, self._bus = shared.waiting_pods, shared.bus
         self._clock, self._observer = shared.clock, shared.observer
+        self._steps = shared.steps
         self._newest = shared.pods.get
         self._binding = binding
         self._writer = writer
@@ -219,7 +221,8 @@ class PreemptionExecutor(_Holding):
                 return self._still_helps(preemptor) and await self._tell(victim, preemptor)
 
         *others, last = victims
-        if not all(await asyncio.gather(*map(tell, others))):
+        telling = (self._steps.task(tell(victim), f"preemption of {victim.key}") for victim in others)
+        if not all(await asyncio.gather(*telling)):
             return False
         for pod in preemptor.pods:
             self._running[pod.uid].last = last
@@ -289,8 +292,9 @@ class PreemptionExecutor(_Holding):
             reason="PreemptionByScheduler",
             message=f"{name}: preempting to accommodate a higher priority {preemptor.kind}",
         )
-        await self._writer.wait_pod_status_patched(victim, condition=condition)
-        await self._writer.delete_pod(victim)
+        tell = partial(self._writer.wait_pod_status_patched, victim, condition=condition)
+        await self._steps.outside(f"patch {victim.key}", tell, type(None))
+        await self._steps.outside(f"delete {victim.key}", partial(self._writer.delete_pod, victim), object)
 
 
 class NoPreemptions:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_SHORTEST_SECONDS = 1e-6
 _FINISH_SECONDS = 10.0
 """How long `run` waits for bindings when it is to stop; whoever schedules next begins the others anew."""
 
@@ -61,7 +62,7 @@ class Scheduler:
     ) -> None:
         self._profiles, self._queue = shared.profiles, shared.queue
         self._bus, self._freeze, self._budget = shared.bus, shared.freeze, shared.budget
-        self._clock = shared.clock
+        self._steps = shared.steps
         self._pods, self._groups = pods, groups
         self._binding = binding
         self.at_work: Callable[[PodInfo | None], None] = lambda _: None
@@ -75,6 +76,7 @@ class Scheduler:
 
     def stop(self) -> None:
         """Begin no more attempts; `run` returns when the bindings under way have ended, or after 10 seconds."""
+        self._steps.end()
         self._stopping = True
         self._bus.wake()
 
@@ -83,8 +85,8 @@ class Scheduler:
         bindings: set[asyncio.Task[None]] = set()
         try:
             while not self._stopping:
-                if picture is not None and picture.is_behind:
-                    await picture.wait()
+                if picture is not None and self._steps.observed(picture.is_behind):
+                    await self._steps.outside("picture", picture.wait, type(None))
                     continue
                 self._work_the_queue()
                 queued = self._queue.pop()
@@ -98,7 +100,9 @@ class Scheduler:
                 attempt = self._groups.schedule(members) if is_member else self._pods.schedule(queued)
                 assumed = await self._budget.in_stretches(self._attempt(attempt, members))
                 for each in assumed:
-                    binding = asyncio.create_task(self._binding.run(each), name=f"bind {each.pod.key}")
+                    name = f"bind {each.pod.key}"
+                    work = self._steps.task(self._binding.run(each), name)
+                    binding = asyncio.create_task(work, name=name)
                     bindings.add(binding)
                     binding.add_done_callback(partial(self._bound, bindings, each.pod.uid))
                 for uid in {member.pod.uid for member in members} - {each.pod.uid for each in assumed}:
@@ -124,7 +128,7 @@ class Scheduler:
     def _work_the_queue(self) -> None:
         """Let the queue do a slice of what it has to do."""
         try:
-            self._queue.work(self._clock.monotonic())
+            self._queue.work(self._steps.clock.monotonic())
         except Exception:
             # A mistake of ours costs what one event meant for some pods; they are tried again in five minutes.
             logger.exception("The queue could not do its work")
@@ -144,9 +148,11 @@ class Scheduler:
             return [first]
 
     async def _wait_for_work(self) -> None:
-        now = self._clock.monotonic()
+        now = self._steps.clock.monotonic()
         deadline = self._queue.next_deadline(now)
-        await self._bus.wait_woken(None if deadline is None else max(0.0, deadline - now))
+        seconds = None if deadline is None else max(0.0, deadline - now)
+        # Steps may count time in microseconds: in less it would be too early still, and again.
+        await self._bus.wait_woken(max(seconds, _SHORTEST_SECONDS) if seconds else seconds)
 
     async def _attempt(
         self, attempt: Awaitable[Sequence[AssumedPod]], members: Sequence[QueuedPodInfo]

@@ -13,6 +13,7 @@ from scheduler.runtime.budget import LoopBudget
 from scheduler.runtime.waiting_pods import WaitingPodsMap
 from scheduler.state.cache import Cache
 from scheduler.state.nominator import Nominator
+from scheduler.steps import Steps
 
 if TYPE_CHECKING:
     from scheduler.clock import Clock
@@ -24,7 +25,8 @@ class Shared:
     """One of each; whoever is built from it takes what it needs.
 
     Attributes:
-        clock: the time.
+        clock: the time, by which is measured.
+        steps: what happens, one after another, and the time by which is decided.
         observer: counts.
         pods: `namespace/name` -> the pod as the API server last showed it, whosever it is; the watch writes it there.
         cache: the nodes, and the pods on them.
@@ -44,8 +46,10 @@ class Shared:
         *,
         max_in_unschedulable_seconds: float = 300.0,
         slice_seconds: float = inf,
+        steps: Steps | None = None,
     ) -> None:
         self.clock = clock
+        self.steps = steps or Steps(clock)
         self.observer = observer
         self.pods: dict[str, PodInfo] = {}
         self.cache = Cache()
@@ -56,11 +60,12 @@ class Shared:
             plugins=self.profiles,
             nominator=self.nominator,
             groups=self.cache.groups,
+            steps=self.steps,
             clock=clock,
             observer=observer,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
             slice_seconds=slice_seconds,
         )
-        self.freeze = ClusterFreeze()
+        self.freeze = ClusterFreeze(self.steps)
         self.bus = EventBus(self.queue)
         self.budget = LoopBudget(clock.monotonic)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from scheduler.steps import UNHEARD
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from scheduler.clock import Clock
     from scheduler.cycle.freeze import ClusterFreeze
+    from scheduler.steps import Steps
 
 T = TypeVar("T")
 
@@ -22,10 +25,12 @@ class Turns:
 
     Args:
         freeze: begun before others first have a turn, so that what is judged stays as it is.
+        steps: are told of each turn that others have.
     """
 
-    def __init__(self, freeze: ClusterFreeze, clock: Clock) -> None:
+    def __init__(self, freeze: ClusterFreeze, clock: Clock, steps: Steps = UNHEARD) -> None:
         self._freeze = freeze
+        self._steps = steps
         self._now = clock.monotonic
         self._until = 0.0
 
@@ -41,7 +46,7 @@ class Turns:
 
     async def give_way(self) -> None:
         """Let the others have a turn, if they have not had one for as long as a slice takes."""
-        if self._now() >= self._until:
+        if self._steps.observed(self._now() >= self._until):
             self._freeze.begin()
             await asyncio.sleep(0)
             self._until = self._now() + SLICE_SECONDS

@@ -24,6 +24,7 @@ from scheduler.framework.events import EXTENDER
 from scheduler.framework.interface import MAX_NODE_SCORE
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.status import Code
+from scheduler.steps import UNHEARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, Rows, Snapshot
+    from scheduler.steps import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +68,7 @@ class Extenders:
         settings: of each.
         observer: hears of those that fail.
         check_leading: is called right before one is asked to bind, and raises when nothing may be bound from here.
+        steps: are told what is asked, and what the answers are.
 
     Raises:
         ConfigurationError: certificates cannot be read.
@@ -76,9 +79,11 @@ class Extenders:
         settings: Sequence[Extender],
         observer: ExtenderObserver,
         check_leading: Callable[[], None] = lambda: None,
+        steps: Steps = UNHEARD,
     ) -> None:
+        self._steps = steps
         made = [
-            HttpExtender(extender, f"extenders[{place}]", check_leading)
+            HttpExtender(extender, f"extenders[{place}]", check_leading, steps)
             for place, extender in enumerate(settings)
         ]
         self._extenders = sorted(made, key=lambda extender: extender.ignorable)
@@ -129,7 +134,11 @@ class Extenders:
         nodes = [snapshot.nodes[row] for row in rows.tolist()]
         place_of = {node.name: place for place, node in enumerate(nodes)}
         answers = await asyncio.gather(
-            *(extender.prioritize(pod, nodes) for extender in asked), return_exceptions=True
+            *(
+                self._steps.task(extender.prioritize(pod, nodes), f"prioritize of {extender.name}")
+                for extender in asked
+            ),
+            return_exceptions=True,
         )
         by_extender: dict[str, Int64s] = {}
         for extender, answer in zip(asked, answers, strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +17,7 @@ from scheduler.errors import ConfigurationError, FieldError
 from scheduler.extenders import wire
 from scheduler.extenders.health import ExtenderHealth
 from scheduler.extenders.wire import ExtenderError
+from scheduler.steps import UNHEARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from scheduler.extenders.wire import FilterAnswer, MetaVictims
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
+    from scheduler.steps import Steps
 
 T = TypeVar("T")
 
@@ -44,6 +47,7 @@ class HttpExtender:
         settings: what the configuration says of it.
         path: where that stands, for messages.
         check_leading: see `Extenders`.
+        steps: likewise.
 
     Attributes:
         name: its URL prefix, as in kube-scheduler's messages.
@@ -55,8 +59,13 @@ class HttpExtender:
     """
 
     def __init__(
-        self, settings: Extender, path: str, check_leading: Callable[[], None] = lambda: None
+        self,
+        settings: Extender,
+        path: str,
+        check_leading: Callable[[], None] = lambda: None,
+        steps: Steps = UNHEARD,
     ) -> None:
+        self._steps = steps
         self.settings = settings
         self._check_leading = check_leading
         self.name = settings.url_prefix
@@ -120,7 +129,10 @@ class HttpExtender:
     async def _ask(self, verb: str, body: bytes, read: Callable[[bytes], T]) -> T:
         began = time.monotonic()
         try:
-            answer = read(await self._post(f"{self.name.rstrip('/')}/{verb}", verb, body))
+            url = f"{self.name.rstrip('/')}/{verb}"
+            answer = read(
+                await self._steps.outside(f"POST {url}", partial(self._post, url, verb, body), bytes)
+            )
         except ExtenderError as error:
             self.health.fails(str(error))
             raise ExtenderError(f'extender "{self.name}": {error}') from error

@@ -10,12 +10,15 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from scheduler.steps import UNHEARD
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from scheduler.clock import Clock
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.in_flight import RecordedEvent
+    from scheduler.steps import Steps
 
 _LONGEST_TURN_SECONDS = 0.1
 _MOST = 10_000
@@ -47,9 +50,11 @@ class Backlog:
     Args:
         clock: what time it is.
         slice_seconds: how long work may take in one turn; infinite where nobody else waits for a turn.
+        steps: are told when a turn ends for want of time.
     """
 
-    def __init__(self, clock: Clock, slice_seconds: float) -> None:
+    def __init__(self, clock: Clock, slice_seconds: float, steps: Steps = UNHEARD) -> None:
+        self._steps = steps
         self._clock = clock
         self._slice_seconds = slice_seconds
         self._left = slice_seconds  # of the present turn
@@ -93,7 +98,8 @@ class Backlog:
             if self._left == inf:
                 return self._do_all()
             moved = sum(self._works.popleft().steps) if at_least_the_first else 0
-            return moved + (self._do_some() if self._left > 0 else 0)
+            is_over = not self._works or self._steps.observed(self._left <= 0)
+            return moved + (0 if is_over else self._do_some())
         finally:
             self._is_at_work = False
 
@@ -108,11 +114,13 @@ class Backlog:
         moved, began = 0, self._clock.monotonic()
         until, now = began + self._left, began
         try:
-            while self._works and now < until:
+            is_over = False
+            while self._works and not is_over:
                 for has_moved in self._works[0].steps:
                     moved += has_moved
                     now = self._clock.monotonic()
-                    if now >= until:
+                    is_over = self._steps.observed(now >= until)
+                    if is_over:
                         break
                 else:
                     self._works.popleft()

@@ -98,6 +98,10 @@ class BackoffQueue:
                 heap.pop()
                 yield first[1]
 
+    def in_turn(self) -> list[str]:
+        """Return all, who leaves first first."""
+        return [uid for heap in (self._rejected, self._failed) for uid, _ in heap.in_turn()]
+
     def next_deadline(self) -> float | None:
         """Return when `finished` next has something to take out; None when nobody waits."""
         firsts = [first[0][0] for heap in (self._rejected, self._failed) if (first := heap.peek())]

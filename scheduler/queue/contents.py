@@ -85,22 +85,34 @@ class Contents:
         uid = queued.pod.uid
         start = self.places.of(uid)
         self._lift(uid, start)
-        self.pods[uid] = queued
-        if place is Place.ACTIVE:
-            if queued.initial_attempt_timestamp is None:
-                queued.initial_attempt_timestamp = at
-            self.active.put(uid, self._plugins.sort_key(queued))
-        elif place is Place.BACKOFF:
-            self.backoff.put(queued)
-        else:
-            self.unschedulable.put(queued, flush_at, shown=shown)
-        self.rejections.note(queued)
+        if place is Place.ACTIVE and queued.initial_attempt_timestamp is None:
+            queued.initial_attempt_timestamp = at
+        self._lay(queued, place, flush_at, shown)
         if start is place:
             self.places.note(uid, at=at, why=why or label)
         else:
             self.places.move(uid, place, at=at, why=why or label)
             self._observer.incoming(_ENTERED[place], label)
         return place
+
+    def resume(self, queued: QueuedPodInfo, place: Place) -> None:
+        """Take in a pod that waited elsewhere, where and as it did there."""
+        self._lay(queued, place)
+        self.places.resume(queued.pod.uid, place, at=queued.timestamp)
+
+    def _lay(
+        self, queued: QueuedPodInfo, place: Place, flush_at: float | None = None, shown: int | None = None
+    ) -> None:
+        """Put a pod into the part that belongs to a place."""
+        uid = queued.pod.uid
+        self.pods[uid] = queued
+        if place is Place.ACTIVE:
+            self.active.put(uid, self._plugins.sort_key(queued))
+        elif place is Place.BACKOFF:
+            self.backoff.put(queued)
+        else:
+            self.unschedulable.put(queued, flush_at, shown=shown)
+        self.rejections.note(queued)
 
     def renew(self, queued: QueuedPodInfo) -> None:
         """Give a pod in activeQ or backoffQ the turn that its new version deserves."""

@@ -64,6 +64,10 @@ class KeyedHeap:
         entry = self._entries.get(uid)
         return None if entry is None else sum(each < entry for each in self._entries.values())
 
+    def in_turn(self) -> list[tuple[str, Key]]:
+        """Return all with their keys, the first first."""
+        return [(uid, key) for key, _, uid in sorted(self._entries.values())]
+
     def __len__(self) -> int:
         return len(self._entries)
 

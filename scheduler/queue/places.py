@@ -115,6 +115,11 @@ class Places:
         if start is not Place.OUTSIDE:
             self._counts[start] -= 1
 
+    def resume(self, uid: str, place: Place, *, at: float) -> None:
+        """Note a pod that comes from where another left off, where no move leads at once."""
+        self._stories[uid] = [Move(at, Place.OUTSIDE, place, "resumed")]
+        self._counts[place] += 1
+
     def note(self, uid: str, *, at: float, why: str) -> None:
         """Note that a pod stays where it is, and why; the same reason again is not repeated."""
         story = self._stories[uid]

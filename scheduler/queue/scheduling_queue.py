@@ -28,6 +28,7 @@ from scheduler.queue.places import Place
 from scheduler.queue.put_aside import is_another, pause_seconds, times_told
 from scheduler.queue.view import QueueView
 from scheduler.queue.waking import Waking
+from scheduler.steps import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -62,7 +63,8 @@ class SchedulingQueue(QueueView):
         max_in_unschedulable_seconds: after which an unschedulable pod is tried again although nothing happened.
         slice_seconds: how long the queue may be at work between two calls of `work`, and in one of them; what is left
             waits for the next. By default everything is done at once.
-        clock: what time it is.
+        clock: measures.
+        steps: have the time by which pods wait.
         observer: is told of what cannot be read afterwards.
 
     Source:
@@ -78,6 +80,7 @@ class SchedulingQueue(QueueView):
         groups: PodGroups,
         clock: Clock,
         observer: QueueObserver,
+        steps: Steps | None = None,
         initial_backoff_seconds: float = 1.0,
         max_backoff_seconds: float = 10.0,
         max_in_unschedulable_seconds: float = 300.0,
@@ -89,10 +92,12 @@ class SchedulingQueue(QueueView):
         super().__init__(Contents(plugins=plugins, backoff=backoff, groups=groups, observer=observer))
         self._plugins = plugins
         self._nominator = nominator
-        self._clock = clock
+        self._steps = steps or Steps(clock)
+        self._clock = self._steps.clock
         self._hints = Hints(plugins, observer=observer, clock=clock)
         self._waking = Waking(self._contents, self._hints, self._wake)
-        self._backlog = Backlog(clock, slice_seconds)
+        self._backlog = Backlog(clock, slice_seconds, self._steps)
+        self._measured = clock.monotonic
         self._slice_seconds = slice_seconds
         self._max_in_unschedulable_seconds = max_in_unschedulable_seconds
 
@@ -155,6 +160,22 @@ class SchedulingQueue(QueueView):
         """Let go of whatever is left here of a pod that should not be here."""
         self._contents.discard(uid, at=self._clock.monotonic(), why=why)
         self._nominator.delete(uid)
+
+    def resume(
+        self,
+        pods: Iterable[QueuedPodInfo],
+        in_turn: Iterable[tuple[str, Place]],
+        flushes: Iterable[tuple[str, float]],
+    ) -> None:
+        """Take in what another queue had: its `pods`, and by uid those that were `in_turn` and in its `flushes`."""
+        known = {queued.pod.uid: queued for queued in pods}
+        for queued in known.values():
+            self._contents.groups.note_pending(queued.pod)
+            self._contents.pods[queued.pod.uid] = queued
+        for uid, place in in_turn:
+            self._contents.resume(known[uid], place)
+        for uid, at in flushes:
+            self._contents.unschedulable.flush_at(uid, at)
 
     def nominate(self, uid: str, node_name: str | None) -> None:
         """Nominate a pod to a node; "" takes a nomination back, None goes by the pod's status.
@@ -346,7 +367,7 @@ class SchedulingQueue(QueueView):
 
     def work(self, now: float) -> None:
         """Go on with what is to be done, for one slice: pods whose time has come, then events, in their order."""
-        self.flush(now, until=now + self._slice_seconds)
+        self.flush(now, until=self._measured() + self._slice_seconds)
         self._backlog.take_turn()
 
     def flush(self, now: float, *, until: float = inf) -> int:
@@ -354,7 +375,7 @@ class SchedulingQueue(QueueView):
 
         Args:
             now: the time.
-            until: when to leave the rest for another time.
+            until: when to leave the rest for another time, by the clock that measures.
 
         Returns:
             How many pods went to activeQ or backoffQ.
@@ -367,14 +388,14 @@ class SchedulingQueue(QueueView):
         for uid in contents.backoff.finished(now):
             contents.put(contents.pods[uid], Place.ACTIVE, at=now, label=BACKOFF_COMPLETE)
             moved += 1
-            if until < inf and self._clock.monotonic() >= until:
+            if until < inf and self._steps.observed(self._measured() >= until):
                 return moved
         for uid in contents.unschedulable.due(now):
             queued = contents.pods[uid]
             if self._requeue(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, at=now) in _RETRIED:
                 queued.was_flushed_from_unschedulable = True
                 moved += 1
-            if until < inf and self._clock.monotonic() >= until:
+            if until < inf and self._steps.observed(self._measured() >= until):
                 return moved
         return moved
 

@@ -71,6 +71,14 @@ class UnschedulablePods:
         waiting = self._waiting.get(uid)
         return None if waiting is None else waiting.found.members[uid]
 
+    def flushes(self) -> list[tuple[str, float]]:
+        """Return the pods that are tried again although nothing happens, and when, the first first."""
+        return [(uid, key[0]) for uid, key in self._deadlines.in_turn()]
+
+    def flush_at(self, uid: str, at: float) -> None:
+        """Have a pod here tried again then."""
+        self._deadlines.put(uid, (at,))
+
     @property
     def profiles(self) -> list[str]:
         """The profiles of the pods here."""

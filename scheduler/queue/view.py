@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.queue.contents import Contents
@@ -60,6 +60,17 @@ class QueueView:
     def pods(self) -> Iterable[QueuedPodInfo]:
         """Return all pods of the queue, those in flight too; nothing may be changed until the last was taken."""
         return self._contents.pods.values()
+
+    def in_turn(self) -> Iterator[QueuedPodInfo]:
+        """Yield all pods but those in flight: of each place, who came or is tried first comes first."""
+        contents = self._contents
+        active = [uid for uid, _ in contents.active.in_turn()]
+        for uid in (*active, *contents.backoff.in_turn(), *contents.unschedulable):
+            yield contents.pods[uid]
+
+    def flushes(self) -> list[tuple[str, float]]:
+        """Return the pods that are tried again although nothing happens, and when, the first first."""
+        return self._contents.unschedulable.flushes()
 
     def check(self) -> None:
         """Assert what always holds."""

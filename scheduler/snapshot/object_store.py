@@ -168,6 +168,11 @@ class ObjectStore(Objects, MutableMapping[str, Object]):
 
     __slots__ = ()
 
+    @property
+    def is_assuming(self) -> bool:
+        """Whether any object is shown as one of ours is about to write it."""
+        return bool(self._assumed)
+
     def assume(self, key: str, obj: Object) -> None:
         """Show an object as it will be; it carries the version that it was made from, or that the write gave it.
 

@@ -107,6 +107,14 @@ class Cache:
         self._placed.add(pod.uid)
         return placed
 
+    def placed_by_us(self) -> Collection[str]:
+        """Return the uids of the pods that are where we put them."""
+        return self._placed
+
+    def note_placed_by_us(self, uids: Iterable[str]) -> None:
+        """Take note of pods here that an earlier one of us put where they are."""
+        self._placed.update(uid for uid in uids if uid in self._pods)
+
     def was_assumed(self, uid: str) -> bool:
         """Say whether a pod is where we put it, and not where somebody else did."""
         return uid in self._placed

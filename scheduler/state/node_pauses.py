@@ -72,6 +72,17 @@ class NodePauses:
         """Forget a node that is gone."""
         self._pauses.pop(node_name, None)
 
+    def kept(self) -> list[tuple[str, float, float, str, bool]]:
+        """Return the pauses that are remembered: node, until when, how long, why, and whether it was ended."""
+        return [
+            (name, pause.until, pause.seconds, pause.why, pause.is_over)
+            for name, pause in self._pauses.items()
+        ]
+
+    def resume(self, name: str, until: float, seconds: float, why: str, is_over: bool) -> None:
+        """Remember a pause as `kept` returned it."""
+        self._pauses[name] = _Pause(until, seconds, why, is_over)
+
     def names(self) -> list[str]:
         """Return the nodes of which a pause is remembered."""
         return list(self._pauses)

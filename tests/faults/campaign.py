@@ -8,7 +8,7 @@ import json
 import re
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ from tests.faults.actors.volumes import Volumes
 from tests.faults.actors.workload import Workload
 from tests.faults.checks import check_always, check_drift, check_in_the_end, check_state, check_stopped
 from tests.faults.logs import watching_logs
+from tests.faults.replaying import replay_all
 from tests.faults.stage import Stage
 from tests.faults.troubles import TROUBLES, TROUBLES_OF_GROUPS, TroubledBind
 from tests.faults.witness import NAME as WITNESS
@@ -253,29 +254,33 @@ class Report:
     queue_stories: dict[str, list[str]]
 
 
-def run(seed: int, kind: str = "pods") -> Report:
-    """Play a seed."""
+def run(seed: int, kind: str = "pods", *, is_taped: bool = False) -> Report:
+    """Play a seed; where daemons are taped, each is gone through again, and must decide as it did."""
     # Looking for garbage among all that the tests hold may take a second, which is no daemon's fault.
     gc.freeze()
     gc.disable()
     try:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-            return virtual_time.run(_play(Plan.of(seed, kind), Path(folder)))
+            report, stage = virtual_time.run(_play(Plan.of(seed, kind), Path(folder), is_taped=is_taped))
+            if is_taped:
+                replay_all(stage)
+            return replace(report, findings=stage.findings)
     finally:
         gc.enable()
         gc.collect()
 
 
-async def _play(plan: Plan, folder: Path) -> Report:
+async def _play(plan: Plan, folder: Path, *, is_taped: bool) -> tuple[Report, Stage]:
     server = ApiServer(
         clock=LoopClock(), socket_path=folder / "api.sock", seed=plan.seed, logged_requests=1_000_000
     )
     await server.start()
-    stage = Stage(plan, server)
+    stage = Stage(plan, server, is_taped=is_taped)
     with watching_logs(stage):
         await _storm_and_calm(stage)
     stage.story.close()
-    return Report(plan, stage.findings, list(_request_lines(stage)), stage.story, _queue_stories(stage))
+    report = Report(plan, stage.findings, list(_request_lines(stage)), stage.story, _queue_stories(stage))
+    return report, stage
 
 
 async def _storm_and_calm(stage: Stage) -> None:
@@ -288,7 +293,7 @@ async def _storm_and_calm(stage: Stage) -> None:
     with _checking(stage):
         await asyncio.gather(*(actor.run(end) for actor in actors))
         stage.story.tell("campaign", "the storm is over")
-        stage.is_calm = True
+        stage.is_calm, stage.calm_at = True, asyncio.get_running_loop().time()
         for actor in actors:
             actor.calm()
         await asyncio.sleep(_POKE_SECONDS)

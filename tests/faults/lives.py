@@ -17,6 +17,7 @@ from tests.faults.troubles import TROUBLES, BrokenFromTheStart, Mood
 from tests.faults.wire import Wire
 from tests.faults.witness import NAME as WITNESS
 from tests.faults.witness import Ledger, Witness
+from tests.recording.taped import Taped
 from tests.virtual_time import LoopClock
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Life:
         is_ending: whether it was told to.
         mood: of its plugins.
         ledger: of its choices.
+        taped: what it was told and decided, where that is kept.
         clock: its own.
         going: uid of an assumed pod of which the watch has told that it goes -> since when.
     """
@@ -74,7 +76,8 @@ class Life:
         self.going: dict[str, float] = {}
         endpoint = Endpoint("http://localhost", unix_socket=stage.server.socket_path)
         self.connection = Wire(endpoint, stage, self.name)
-        self.daemon = self._build(stage.random_of(self.name), self._plugins())
+        self.taped = Taped(self.clock, flushes=stage.plan.flushes) if stage.is_taped else None
+        self.daemon = self._build(stage.random_of(self.name), self._plugins(), self.taped)
         stage.groups.follow(self)
         self._task: asyncio.Task[None] | None = None
 
@@ -103,6 +106,8 @@ class Life:
         """End it as a lost machine does: nothing is finished."""
         assert self._task is not None
         self.is_ending = True
+        if self.taped is not None:
+            self.taped.steps.end()
         self._task.cancel()
         await self.over()
 
@@ -141,14 +146,19 @@ class Life:
         plugins[WITNESS] = type("Witness", (Witness,), {"ledger": self.ledger})
         return plugins
 
-    def _build(self, random: Random, plugins: Mapping[str, type[Plugin]]) -> Daemon:
+    def _build(
+        self, random: Random, plugins: Mapping[str, type[Plugin]], taped: Taped | None = None
+    ) -> Daemon:
         daemon = Daemon(
             self.connection,
             parse(self._stage.plan.configuration),
             clock=self.clock,
             random=random,
             in_tree={**IN_TREE, **plugins},
+            steps=None if taped is None else taped.steps,
         )
+        if taped is not None:
+            taped.steps.daemon = daemon
         if not self._stage.plan.flushes:
             # What is tried again anyway after five minutes hides that nothing woke it.
             daemon.parts.queue._max_in_unschedulable_seconds = _NEVER_SECONDS

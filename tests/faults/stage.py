@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,13 +53,16 @@ class Stage:
         groups: follows groups of pods.
         garbled: what arrives at daemons as something else: sent -> received.
         repetition: how probable it is that what a watch brings comes twice.
+        is_taped: whether all that daemons are told and decide is kept.
         is_calm: whether the storm is over.
+        calm_at: since when, in seconds.
         server_is_away: held by whoever has stopped the server.
         restores: when it went back to an older state, in seconds.
         findings: what must not be and was.
     """
 
-    def __init__(self, plan: Plan, server: ApiServer) -> None:
+    def __init__(self, plan: Plan, server: ApiServer, *, is_taped: bool = False) -> None:
+        self.is_taped = is_taped
         self.plan = plan
         self.server = server
         self.store: Store = server.store
@@ -66,6 +70,7 @@ class Stage:
         self.garbled = self.cluster.garbled
         self.repetition = 0.0
         self.is_calm = False
+        self.calm_at = inf
         self.server_is_away = asyncio.Lock()
         self.restores: list[float] = []
         self.findings: list[Finding] = []

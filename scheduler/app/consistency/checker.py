@@ -120,6 +120,7 @@ class ConsistencyChecker:
                 report = await self.check(mend=True)
                 if self._is_restored:
                     self._is_restored = False
+                    self._parts.steps.mended("restored")
                     self._parts.bus.happened(RESTORED, None, None)
                 if is_dump_wanted:
                     logger.info("Cache was compared", extra={"result": report.result, **report.compared})
@@ -148,6 +149,8 @@ class ConsistencyChecker:
         again = await look_at_server(list(self._watches))
         missed = [finding for finding in again.findings if finding in server.findings]
         unclear = _Unclear(again)
+        if state and mend:
+            self._parts.steps.mended("put right")
         derived = await self.look(unclear, found_before=state, mend=mend) if state else []
         if mend:
             for reflector in dict.fromkeys(again.of[finding] for finding in missed):

@@ -40,6 +40,7 @@ class SlicedCluster(Cluster):
         self.clock = TickingClock(1000.0)
         for part in (self.queue, self.queue._hints, self.queue._backlog):
             part._clock = self.clock
+        self.queue._measured = self.clock.monotonic
 
     def retried(self) -> set[str]:
         return {each.pod.name for each in self.queue.pods() if self.queue.place_of(each.pod.uid) in RETRIED}

@@ -1,0 +1,49 @@
+"""The option of `run` that says where its recording goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from scheduler.objects.quantity import parse_quantity
+from scheduler.recording.tape import Room
+
+if TYPE_CHECKING:
+    from typing import Any
+
+_SMALLEST: Final = 2**20
+
+
+class _RoomType(click.ParamType[Room]):
+    name = "DIR[,size=1Gi,hours=24]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Room:
+        if isinstance(value, Room):
+            return value
+        folder, *limits = str(value).split(",")
+        said: dict[str, float] = {}
+        for limit in limits:
+            name, equals, text = limit.partition("=")
+            if name not in {"size", "hours"} or not equals:
+                self.fail(f"{limit!r} is none of size=1Gi and hours=24", param, ctx)
+            try:
+                said[name] = parse_quantity(text).value() if name == "size" else float(text)
+            except ValueError:
+                self.fail(f"{limit!r}: {text!r} is no amount", param, ctx)
+        if not folder:
+            self.fail("a directory is needed", param, ctx)
+        room = Room(Path(folder))
+        if "size" in said:
+            if said["size"] < _SMALLEST:
+                self.fail("size: at least 1Mi is needed", param, ctx)
+            room = Room(room.folder, int(said["size"]), room.max_seconds)
+        if "hours" in said:
+            if not said["hours"] > 0:
+                self.fail("hours: more than 0 is needed", param, ctx)
+            room = Room(room.folder, room.max_bytes, said["hours"] * 3600.0)
+        return room
+
+
+ROOM: Final = _RoomType()

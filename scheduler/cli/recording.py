@@ -1,0 +1,61 @@
+"""`custom-scheduler recording`: what is in a recording."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+import msgspec
+
+from scheduler.cli.options import command, option
+from scheduler.errors import SchedulerError
+from scheduler.whatif.replay.script import stretches
+from scheduler.whatif.replay.summary import Summary, summary
+
+_BAD_INPUT = 2
+
+
+@command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@option("--json", "as_json", is_flag=True, help="For programs.")
+def recording(folder: Path, as_json: bool) -> None:
+    """Say what is in a recording: when, of which cluster, what was decided, and what is missing of it."""
+    try:
+        told = [summary(stretch) for stretch in stretches(folder)]
+    except (SchedulerError, OSError) as error:
+        _refuse(str(error))
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
+        return
+    for each in told:
+        _show(each)
+
+
+def _show(told: Summary) -> None:
+    click.echo(f"{told.began} to {told.ended}, {told.seconds:,.0f} s, by {told.by}, run {told.run}")
+    files = "1 file" if told.files == 1 else f"{told.files} files"
+    click.echo(f"  {files}, {told.bytes / 2**20:,.1f} MiB, {told.notes:,} notes{_begins(told)}")
+    click.echo(f"  profiles {', '.join(told.profiles) or '(none)'}; {told.configurations} configurations")
+    kinds = ", ".join(f"{number:,} {kind}" for kind, number in told.objects.items())
+    click.echo(f"  objects in the end: {kinds or 'none'}; {told.events:,} watch events")
+    click.echo(
+        f"  {told.decisions:,} decisions: {told.placed:,} placed, {told.failed:,} not; "
+        f"{told.preemptions:,} with room made"
+    )
+    for path in told.torn:
+        click.echo(f"  torn: {path}: its end is missing, as of a process that was killed; read up to there")
+    if told.lost:
+        click.echo(f"  {told.lost:,} notes could not be written: it ends there")
+
+
+def _begins(told: Summary) -> str:
+    return (
+        "" if told.is_from_the_start else "; the run's first files are gone, it begins with how things stood"
+    )
+
+
+def _refuse(message: str) -> NoReturn:
+    click.echo(f"error: {message}", err=True)
+    sys.exit(_BAD_INPUT)

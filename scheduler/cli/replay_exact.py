@@ -1,0 +1,149 @@
+"""Shows what comes of going through a recording again under the configuration that it has."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from scheduler.clock import rfc3339_micro
+from scheduler.cycle.explanation import explain
+from scheduler.recording.notes import SECOND, Note
+from scheduler.whatif.replay.replay import Replay
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.whatif.replay.script import Stretch
+    from scheduler.whatif.replay.steps import Difference
+
+_WORDS = {
+    Note.STARTED: "a task begins:",
+    Note.RESUMED: "a task goes on:",
+    Note.OBSERVED: "a slice of time is over, or something else that only that moment knew:",
+}
+
+
+class Wanted(NamedTuple):
+    """Whose decisions are to be explained.
+
+    Attributes:
+        key: `namespace/name` of the pod.
+        attempt: which of them; all if None.
+        all_nodes: whether every node is named.
+    """
+
+    key: str
+    attempt: int | None
+    all_nodes: bool
+
+
+def exactly(found: Sequence[Stretch], wanted: Wanted | None) -> int:
+    """Go through all stretches, and say what came of it; return the exit status."""
+    logging.disable(logging.CRITICAL)  # what was logged then is logged no second time
+    status, explained = 0, 0
+    for stretch in found:
+        replay = Replay(stretch.header, stretch.notes())
+        began = time.monotonic()
+        if wanted is None:
+            replay.run()
+        else:
+            watch = _Watch(wanted)
+            replay.run(watch)
+            explained += watch.explained
+        status = max(status, _tell(stretch, replay, time.monotonic() - began))
+    if wanted is not None and not explained:
+        click.echo(f"error: no such decision about pod {wanted.key} is in the recording", err=True)
+        return 1
+    return status
+
+
+class _Watch:
+    """Looks for decisions about a pod, and explains them where things stand as they did."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._noted = 0
+        self.explained = 0
+
+    def __call__(self, replay: Replay) -> bool:
+        attempts = replay.daemon.cycles.attempts
+        if attempts.noted == self._noted:
+            return False
+        fresh = attempts.since(self._noted, attempts.noted - self._noted)
+        self._noted = attempts.noted
+        for attempt in fresh:
+            if attempt.decision.pod.key == self._wanted.key and self._wanted.attempt in {
+                None,
+                attempt.number,
+            }:
+                self.explained += 1
+                click.echo(f"{rfc3339_micro(attempt.at)}, attempt {attempt.number}")
+                _show(
+                    {"pod": self._wanted.key, **explain(attempt.decision, attempt.names)},
+                    self._wanted.all_nodes,
+                )
+        return self._wanted.attempt is not None and self.explained > 0
+
+
+def _show(explanation: dict[str, Any], all_nodes: bool) -> None:
+    from rich.console import Console
+
+    from scheduler.whatif.table import show
+
+    show(Console(highlight=False), explanation, all_nodes=all_nodes, drawn=True)
+
+
+def _tell(stretch: Stretch, replay: Replay, seconds: float) -> int:
+    difference = replay.difference
+    what = f"run {stretch.header.run}: {replay.steps:,} steps, {replay.decisions:,} decisions"
+    for path in stretch.torn:
+        click.echo(f"{path}: its end is missing; gone through up to there")
+    if difference is None:
+        end = f", up to where {replay.ended}" if replay.ended else ""
+        click.echo(f"{what}, all as recorded{end} ({seconds:.1f} s)")
+        return 0
+    at = datetime.fromtimestamp(stretch.header.wall + difference.at / SECOND, UTC)
+    click.echo(f"{what}; at {rfc3339_micro(at)} it differs:")
+    click.echo(f"  recorded: {_words(difference.recorded, replay)}")
+    click.echo(f"  here:     {_words(difference.here, replay)}")
+    _explain_here(difference, replay)
+    return 1
+
+
+def _words(note: Sequence[Any] | None, replay: Replay) -> str:
+    if note is None:
+        return "the end"
+    kind, *said = note
+    match kind:
+        case Note.DECIDED:
+            uid, node, message, nominated = said
+            room = f"; room is made on {nominated}" if nominated else ""
+            goes = f"goes to {node}" if node else f"goes nowhere: {message}{room}"
+            told = f"pod {_key(uid, replay)} {goes}"
+        case Note.ASKED:
+            told = f"somebody outside is asked: {said[1]}"
+        case Note.TOLD:
+            told = f"the watch tells of {said[1]} {said[3]}"
+        case int():
+            told = f"{_WORDS.get(Note(kind), Note(kind).name)} {said}"
+        case _:
+            told = ", ".join(map(str, note))
+    return told
+
+
+def _key(uid: str, replay: Replay) -> str:
+    return next((pod.key for pod in replay.daemon.parts.pods.values() if pod.uid == uid), uid)
+
+
+def _explain_here(difference: Difference, replay: Replay) -> None:
+    """Show why it was decided here, where it was a decision."""
+    if difference.here[0] != Note.DECIDED:
+        return
+    key = _key(difference.here[1], replay)
+    attempt = replay.daemon.cycles.attempts.last(key)
+    if attempt is not None:
+        _show({"pod": key, **explain(attempt.decision, attempt.names)}, all_nodes=False)

@@ -1,0 +1,182 @@
+"""The files of a recording: what one is called, what stands in it, and how it is read, also when its end is torn.
+
+A run of the scheduler is a row of files, each of which can be gone through by itself. A file begins with a line of JSON,
+its header; then comes a zstandard stream, of which each block is whole as soon as it is written: batches of notes, four
+bytes of length before each, in msgpack.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import msgspec
+import zstandard
+
+from scheduler.errors import SchedulerError
+from scheduler.version import VERSION as VERSION_OF_SCHEDULER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from random import Random
+
+    from scheduler.clock import Clock
+
+FORMAT: Final = "custom-scheduler recording"
+VERSION: Final = 1
+SUFFIX: Final = ".rec"
+_LENGTH: Final = struct.Struct(">I")
+_LONGEST_HEADER: Final = 4 * 2**20
+_CHUNK: Final = 2**20
+_encode_header = msgspec.json.Encoder().encode
+_decode_batch = msgspec.msgpack.Decoder().decode
+
+
+class RecordingError(SchedulerError):
+    """A file that is no recording, or one that this version cannot read."""
+
+
+class Header(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What a file is.
+
+    Attributes:
+        format: what makes it a recording.
+        version: of the format.
+        by: which version of custom-scheduler wrote it.
+        run: names the run; files of one run follow each other.
+        number: of the file within its run, from 1.
+        base: seconds of the monotonic clock at the run's beginning.
+        wall: seconds since 1970 then.
+        seed: of what breaks ties, at the run's beginning.
+        max_in_unschedulable_seconds: after which a rejected pod is tried again though nothing happened.
+    """
+
+    format: str = FORMAT
+    version: int = VERSION
+    by: str
+    run: str
+    number: int
+    base: float
+    wall: float
+    seed: int
+    max_in_unschedulable_seconds: float = 300.0
+
+    @classmethod
+    def fresh(cls, clock: Clock, random: Random, *, max_in_unschedulable_seconds: float = 300.0) -> Header:
+        """Return the header of the first file of a run that begins now."""
+        now = clock.utc_now()
+        return cls(
+            by=VERSION_OF_SCHEDULER,
+            run=f"{now:%Y%m%dT%H%M%SZ}-{random.getrandbits(32):08x}",
+            number=1,
+            base=clock.monotonic(),
+            wall=now.timestamp(),
+            seed=random.getrandbits(62),
+            max_in_unschedulable_seconds=max_in_unschedulable_seconds,
+        )
+
+
+class FileWriter:
+    """Writes one file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self.path = path
+        self.size = 0
+        self._file: BinaryIO = path.open("xb")
+        self._write(_encode_header(header) + b"\n")
+        self._compressor = zstandard.ZstdCompressor(level=1).compressobj()
+
+    def put(self, batch: bytes) -> None:
+        """Write a batch of notes, so that it is in the file when this returns."""
+        compressed = self._compressor.compress(_LENGTH.pack(len(batch)) + batch)
+        self._write(compressed + self._compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
+
+    def close(self) -> None:
+        """End the file."""
+        try:
+            self._write(self._compressor.flush())
+        finally:
+            self._file.close()
+
+    def _write(self, data: bytes) -> None:
+        self._file.write(data)
+        self._file.flush()
+        self.size += len(data)
+
+
+class FileReader:
+    """Reads one file.
+
+    Attributes:
+        path: of it.
+        header: what it is.
+        is_torn: whether its end is missing, as of a process that was killed; known when all was read.
+
+    Raises:
+        RecordingError: it is none, or of a later version.
+        OSError: it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_torn = False
+        with path.open("rb") as file:
+            line = file.readline(_LONGEST_HEADER)
+        self.header = _header(path, line)
+        self._begin = len(line)
+
+    def batches(self) -> Iterator[Sequence[list[Any]]]:
+        """Yield the batches of notes, as far as they are whole."""
+        pending = bytearray()
+        for chunk in self._chunks():
+            pending += chunk
+            at = 0
+            while len(pending) - at >= _LENGTH.size:
+                (length,) = _LENGTH.unpack_from(pending, at)
+                end = at + _LENGTH.size + length
+                if len(pending) < end:
+                    break
+                try:
+                    yield _decode_batch(pending[at + _LENGTH.size : end])
+                except msgspec.DecodeError:
+                    self.is_torn = True
+                    return
+                at = end
+            del pending[:at]
+        self.is_torn = self.is_torn or bool(pending)
+
+    def _chunks(self) -> Iterator[bytes]:
+        decompressor = zstandard.ZstdDecompressor().decompressobj()
+        with self.path.open("rb") as file:
+            file.seek(self._begin)
+            while chunk := file.read(_CHUNK):
+                try:
+                    yield decompressor.decompress(chunk)
+                except zstandard.ZstdError:
+                    self.is_torn = True
+                    return
+        self.is_torn = not decompressor.eof
+
+
+def _header(path: Path, line: bytes) -> Header:
+    try:
+        said = msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        said = {}
+    if said.get("format") != FORMAT:
+        raise RecordingError(f"{path}: not a recording of custom-scheduler")
+    version = said.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise RecordingError(
+            f"{path}: written by {said.get('by')} in version {version} of the format; this is {VERSION} at most: "
+            "read it with a custom-scheduler at least as new"
+        )
+    try:
+        return msgspec.convert(said, Header)
+    except msgspec.ValidationError as error:
+        raise RecordingError(f"{path}: header: {error}") from error

@@ -1,0 +1,98 @@
+"""Objects as a recording keeps them: what the scheduler reads of them, and nothing that may be secret.
+
+Of pods and nodes that are the fields that are decoded: no environment, no commands, no volumes but those that matter for
+placing. Of other kinds it is all but managedFields, what kubectl notes of what was applied, and the data of Secrets.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.objects.decode import decode_node, decode_object, decode_pod
+from scheduler.objects.kinds import STRUCTS
+from scheduler.objects.node import NodeObject
+from scheduler.objects.pod import PodInfo
+from scheduler.objects.resources import PodResources, pod_resources
+
+APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""The whole object as it was applied, whatever was in it."""
+
+
+class _Images(msgspec.Struct):
+    images: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _WithImages(msgspec.Struct):
+    status: _Images = msgspec.field(default_factory=_Images)
+
+
+_images = msgspec.json.Decoder(_WithImages).decode
+_RESOURCES: Final = tuple(PodResources.__dataclass_fields__)
+
+
+def packed(obj: Any) -> Any:
+    """Return an object as what can be written down."""
+    if isinstance(obj, PodInfo):
+        return _packed_pod(obj)
+    if isinstance(obj, NodeObject):
+        return (_without_applied(obj.node), bytes(_images(obj.raw).status.images))
+    metadata = obj.get("metadata", {})
+    if APPLIED in (metadata.get("annotations") or {}):
+        annotations = {name: text for name, text in metadata["annotations"].items() if name != APPLIED}
+        obj = {**obj, "metadata": {**metadata, "annotations": annotations}}
+    if obj.get("kind") == "Secret":
+        obj = {name: part for name, part in obj.items() if name not in {"data", "stringData"}}
+    return obj
+
+
+def _packed_pod(pod: PodInfo) -> tuple[Any, ...]:
+    known = pod.pod
+    if pod.node_name and pod_resources(known) != pod.resources:  # what a resize has allocated is not kept
+        return _without_applied(known), [_plain(getattr(pod.resources, name)) for name in _RESOURCES]
+    return (_without_applied(known),)
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int) else dict(value)
+
+
+def _without_applied(obj: Any) -> Any:
+    annotations = obj.metadata.annotations
+    if APPLIED not in annotations:
+        return obj
+    left = {name: text for name, text in annotations.items() if name != APPLIED}
+    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, annotations=left))
+
+
+def unpacked_pod(said: list[Any]) -> PodInfo:
+    """Return a pod that was written down.
+
+    Raises:
+        ObjectError: it cannot be understood.
+    """
+    pod = decode_pod(msgspec.json.encode(said[0]))
+    if len(said) > 1:
+        return PodInfo(pod.pod, pod.raw, resources=PodResources(*said[1]))
+    return pod
+
+
+def unpacked_node(said: list[Any]) -> NodeObject:
+    """Return a node that was written down.
+
+    Raises:
+        ObjectError: it cannot be understood.
+    """
+    node, images = said
+    node.setdefault("status", {})["images"] = msgspec.Raw(images)
+    return decode_node(msgspec.json.encode(node))
+
+
+def unpacked_object(said: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Return an object of another kind that was written down.
+
+    Raises:
+        ObjectError: it cannot be understood.
+    """
+    return decode_object(msgspec.json.encode(said), STRUCTS.get(kind))

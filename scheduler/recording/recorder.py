@@ -1,0 +1,312 @@
+"""Writes down the steps of a scheduler as they come."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from math import ceil
+from random import Random
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from weakref import WeakSet
+
+from scheduler.app.daemon import REJECTIONS, SCHEDULING
+from scheduler.app.generation import REFRESH
+from scheduler.configuration.load import Configuration
+from scheduler.configuration.write import to_yaml
+from scheduler.objects.node import NodeObject
+from scheduler.objects.outline import outline_pod
+from scheduler.objects.pod import PodInfo
+from scheduler.recording.answers import packed, packed_error
+from scheduler.recording.clock import LATE_SECONDS, StepClock
+from scheduler.recording.notes import SECOND, Note, Word
+from scheduler.recording.state import is_quiet, state_notes
+from scheduler.snapshot import object_key
+from scheduler.steps import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+
+    from scheduler.app.daemon import Daemon
+    from scheduler.client.store import Handler
+    from scheduler.client.wire import ObjectIdentity
+    from scheduler.clock import Clock
+    from scheduler.errors import ObjectError
+    from scheduler.recording.files import Header
+    from scheduler.recording.notes import AnyNote
+
+T = TypeVar("T")
+H = TypeVar("H")
+_LATE = int(LATE_SECONDS * SECOND)
+
+
+class Tape(Protocol):
+    """Where notes go.
+
+    Attributes:
+        wants_state: whether the next file is to begin, as soon as how things stand can be noted.
+    """
+
+    wants_state: bool
+
+    def put(self, note: AnyNote) -> None:
+        """Take a note; what is in it does not change any more."""
+        ...
+
+    def begin_file(self, state: Sequence[AnyNote]) -> None:
+        """Begin the next file with how things stand."""
+        ...
+
+
+class Recorder(Steps):
+    """Listens to the steps of one scheduler, from its beginning.
+
+    Args:
+        clock: the time as it really is.
+        tape: where notes go.
+        header: of the first file.
+
+    Attributes:
+        header: likewise.
+        running: number -> task that began and has not ended.
+        daemon: whose steps these are; None until it is known.
+    """
+
+    def __init__(self, clock: Clock, tape: Tape, header: Header) -> None:
+        self._tape = tape
+        self.daemon: Daemon | None = None
+        self.header = header
+        self._base = header.base
+        self._steps = StepClock(header.base, header.wall, self._look)
+        super().__init__(self._steps)
+        self._now = clock.monotonic
+        self._put = tape.put
+        self._random = Random(header.seed)
+        self._observations = self._readings = 0  # of this step
+        self._calls = 0
+        self._tasks = 0
+        self.present: _RecordedTask[Any] | None = None  # whose step this is
+        self.is_telling = False  # whether it is one in which something is told
+        self.running: dict[int, _RecordedTask[Any]] = {}
+        self._fresh: WeakSet[_RecordedTask[Any]] = WeakSet()  # not begun yet
+        self._waiting: set[int] = set()  # numbers of what was asked and not answered
+
+    # The moment.
+
+    def begin(self) -> int:
+        """Begin a step; return its time, rounded up: a timer that was waited for is over."""
+        us = self._steps.us = ceil((self._now() - self._base) * SECOND)
+        self._observations = self._readings = 0
+        return us
+
+    def _look(self, clock: StepClock) -> int | None:
+        us = ceil((self._now() - self._base) * SECOND)
+        if self.present is None and not self.is_telling:
+            return us  # somebody who only looks: no step is made
+        self._readings += 1
+        if us - clock.us < _LATE:
+            return None
+        self._put((Note.READ, self._readings, us))
+        return us
+
+    def random(self, random: Random) -> Random:
+        return self._random
+
+    def observed(self, is_so: bool) -> bool:
+        self._observations += 1
+        if is_so:
+            self._put((Note.OBSERVED, self._observations))
+        return is_so
+
+    def end(self) -> None:
+        self._put = _ignore
+
+    # What is told.
+
+    def heard(self, kind: str, handler: H) -> H:
+        given: Any = handler
+        heard: Any = RecordedHandler(self, kind, given)
+        return heard  # type: ignore[no-any-return]  # as it was given, a handler
+
+    @contextmanager
+    def telling(self, kind: str, word: int, key: str, obj: Any = None) -> Iterator[None]:
+        """Note what the watch said, which is told in this block."""
+        if self._tape.wants_state and all(task.name != SCHEDULING for task in self.running.values()):
+            self._note_state()
+        self._put((Note.TOLD, self.begin(), kind, word, key, obj))
+        self.is_telling = True
+        try:
+            yield
+        finally:
+            self.is_telling = False
+
+    def configured(self, stage: str, configuration: object) -> None:
+        assert isinstance(configuration, Configuration)
+        folder = str(configuration.folder.absolute())
+        self._put((Note.CONFIGURED, self.begin(), stage, to_yaml(configuration), folder))
+
+    def mended(self, what: str) -> None:
+        self._put((Note.MENDED, self.begin(), what))
+
+    def decided(self, uid: str, node_name: str, message: str, nominated_node_name: str | None) -> None:
+        self._put((Note.DECIDED, uid, node_name, message, nominated_node_name))
+
+    # Tasks.
+
+    def task(self, work: Coroutine[Any, Any, T], name: str) -> Coroutine[Any, Any, T]:
+        task = _RecordedTask(self, work, name)
+        self._fresh.add(task)
+        return _run(task)
+
+    def goes_on(self, task: _RecordedTask[Any]) -> None:
+        """Note that a task begins, or goes on."""
+        if self._tape.wants_state and task.name == SCHEDULING and not task.is_outside:
+            self._note_state()
+        us = self.begin()
+        if task.number is None:
+            self._tasks += 1
+            task.number = self._tasks
+            self.running[task.number] = task
+            self._fresh.discard(task)
+            self._put((Note.STARTED, us, task.number, task.name))
+        else:
+            self._put((Note.RESUMED, us, task.number))
+
+    def _note_state(self) -> None:
+        """Begin the next file with how things stand, if nothing is under way."""
+        daemon = self.daemon
+        if daemon is None or self._waiting or self._fresh or self._put is _ignore or not is_quiet(daemon):
+            return
+        if not all(task.begins_anew for task in self.running.values()):
+            return
+        self._tape.begin_file(list(state_notes(daemon, self._random.getstate(), self.begin())))
+        for task in self.running.values():
+            task.number = None
+        self.running.clear()
+
+    # Answers from outside.
+
+    async def outside(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
+        self._calls += 1
+        number = self._calls
+        self._put((Note.ASKED, number, what))
+        self._waiting.add(number)
+        task = self.present
+        if task is not None:
+            task.is_outside = True  # what it waits for now is nobody's business here
+        try:
+            answer = await ask()
+        except Exception as error:
+            self._answered(task, number, packed_error(error), None)
+            raise
+        except BaseException:
+            self._given_up(task, number)
+            raise
+        self._answered(task, number, None, packed(answer))
+        return answer
+
+    def _answered(
+        self, task: _RecordedTask[Any] | None, number: int, error: tuple[Any, ...] | None, value: Any
+    ) -> None:
+        self._came_back(task, number)
+        us = self._steps.us if task is not None else self.begin()
+        self._put((Note.ANSWERED, us, number, error, value))
+
+    def _given_up(self, task: _RecordedTask[Any] | None, number: int) -> None:
+        self._came_back(task, number)
+        self._put((Note.GAVE_UP, number))
+
+    def _came_back(self, task: _RecordedTask[Any] | None, number: int) -> None:
+        self._waiting.discard(number)
+        if task is not None:
+            self.goes_on(task)
+            task.is_outside = False
+
+
+def _ignore(note: AnyNote) -> None:
+    """Take a note that is none any more."""
+
+
+async def _run(task: _RecordedTask[T]) -> T:
+    return await task
+
+
+class _RecordedTask(Generic[T]):
+    """Work whose every going-on is noted, but for those in which it still waits for somebody outside."""
+
+    def __init__(self, recorder: Recorder, work: Coroutine[Any, Any, T], name: str) -> None:
+        self._recorder = recorder
+        self._work = work
+        self.name = name
+        self.number: int | None = None
+        self.is_outside = False
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether what it goes on with after a wait is what it began with."""
+        return self.name in {SCHEDULING, REJECTIONS} or self.name.startswith(REFRESH)
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        recorder, work = self._recorder, self._work
+        go_on = partial(work.send, None)
+        try:
+            while True:
+                if not self.is_outside:
+                    recorder.goes_on(self)
+                before, recorder.present = recorder.present, self
+                try:
+                    awaited = go_on()
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                finally:
+                    recorder.present = before
+                try:
+                    yield awaited
+                except GeneratorExit:
+                    work.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001  # handed on to the work
+                    go_on = partial(work.throw, error)
+                else:
+                    go_on = partial(work.send, None)
+        finally:
+            if self.number is not None:
+                recorder.running.pop(self.number, None)
+
+
+class RecordedHandler(Generic[T]):
+    """Notes what the watch of one kind says, and hands it on; a `client.store.Handler`."""
+
+    def __init__(self, recorder: Recorder, kind: str, handler: Handler[T]) -> None:
+        self._recorder = recorder
+        self._kind = kind
+        self._handler = handler
+
+    def on_add(self, obj: T) -> None:
+        with self._recorder.telling(self._kind, Word.ADDED, key_of(obj), obj):
+            self._handler.on_add(obj)
+
+    def on_update(self, old: T, new: T) -> None:
+        if isinstance(old, NodeObject) and isinstance(new, NodeObject) and new.is_heartbeat_of(old):
+            self._handler.on_update(old, new)  # nothing changes by it
+            return
+        with self._recorder.telling(self._kind, Word.UPDATED, key_of(new), new):
+            self._handler.on_update(old, new)
+
+    def on_delete(self, old: T) -> None:
+        with self._recorder.telling(self._kind, Word.DELETED, key_of(old)):
+            self._handler.on_delete(old)
+
+    def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
+        outline = None if error.found is None else outline_pod(error.found)
+        found = None if outline is None else outline.pod
+        said = (identity.uid, identity.resource_version, error.kind, error.path, error.problem, found)
+        with self._recorder.telling(self._kind, Word.UNREADABLE, identity.key, said):
+            self._handler.on_undecodable(identity, error)
+
+
+def key_of(obj: Any) -> str:
+    """Return the key of an object: `namespace/name`, or `name`."""
+    if isinstance(obj, PodInfo):
+        return obj.key
+    return obj.name if isinstance(obj, NodeObject) else object_key(obj)

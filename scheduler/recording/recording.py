@@ -1,0 +1,86 @@
+"""The recording of one process, from its first step to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from scheduler.recording.files import Header
+from scheduler.recording.recorder import Recorder
+from scheduler.recording.tape import FileTape
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from random import Random
+
+    from scheduler.app.daemon import Daemon
+    from scheduler.clock import Clock
+    from scheduler.recording.tape import Room
+
+_FLUSH_SECONDS: Final = 0.5
+"""So much is lost at most when the process is killed."""
+
+
+class Recording:
+    """What is told and decided goes into files.
+
+    Args:
+        room: where, and how much of it.
+        clock: the time.
+        random: where the seed comes from.
+        max_in_unschedulable_seconds: as of the daemon.
+
+    Attributes:
+        steps: to build the daemon with.
+
+    Raises:
+        OSError: nothing can be written there.
+    """
+
+    def __init__(
+        self, room: Room, clock: Clock, random: Random, *, max_in_unschedulable_seconds: float
+    ) -> None:
+        header = Header.fresh(clock, random, max_in_unschedulable_seconds=max_in_unschedulable_seconds)
+        self._tape = FileTape(room, header)
+        self.steps = Recorder(clock, self._tape, header)
+
+    @asynccontextmanager
+    async def of(self, daemon: Daemon) -> AsyncIterator[None]:
+        """Record a daemon that was built with these steps, until the block ends."""
+        self.steps.daemon = daemon
+        for name, text, read in (
+            (
+                "custom_scheduler_recording_bytes",
+                "Bytes that all files of the recording take, those of earlier runs too.",
+                self._tape.size,
+            ),
+            (
+                "custom_scheduler_recording_written_bytes_total",
+                "Bytes that were written to the recording, compressed.",
+                lambda: self._tape.written_bytes,
+            ),
+            (
+                "custom_scheduler_recording_lost_notes_total",
+                "Notes that could not be written to the recording, which has a gap there.",
+                lambda: self._tape.lost,
+            ),
+        ):
+            daemon.metrics.watch_gauges(name, text, (), partial(_number, read))
+        flushing = asyncio.create_task(self._flush_now_and_then(), name="recording")
+        try:
+            yield
+        finally:
+            flushing.cancel()
+            self.steps.end()
+            self._tape.close()
+
+    async def _flush_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(_FLUSH_SECONDS)
+            self._tape.flush()
+
+
+def _number(read: Callable[[], int]) -> list[tuple[tuple[str, ...], float]]:
+    return [((), float(read()))]

@@ -1,0 +1,142 @@
+"""How things stand with a scheduler at a moment at which it waits: what a file begins with that is not a run's first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from scheduler.app.watches import NODE_KIND, POD_KIND
+from scheduler.configuration.write import to_yaml
+from scheduler.framework.queued_pod import QueuedPodInfo
+from scheduler.queue.places import Place
+from scheduler.recording.notes import Note
+from scheduler.state.pod_states import PodState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from scheduler.app.daemon import Daemon
+    from scheduler.objects.pod import PodInfo
+    from scheduler.recording.notes import AnyNote
+
+_QUEUED: Final = tuple(name for name in QueuedPodInfo.__dataclass_fields__ if name != "pod")
+
+
+class State(msgspec.Struct, kw_only=True):
+    """All but the objects; times are the daemon's own.
+
+    Attributes:
+        configuration: that is in force, as YAML.
+        folder: what relative paths in it start from.
+        random: what breaks ties.
+        next_start: where the next pod's search for nodes begins.
+        counted: uid -> node of the pods that are counted, in that order; those whose watch has not said so yet are `assumed`.
+        assumed: their uids.
+        placed: the uids of those that we put there.
+        nominations: uid -> node, in that order.
+        pauses: of nodes, as `NodePauses.kept`.
+        queue: of each pod its uid and the fields of `QueuedPodInfo`, in the order in which they came.
+        in_turn: uid and place, in the queue's order.
+        flushes: uid, and when it is tried again although nothing happens, in that order.
+    """
+
+    configuration: str
+    folder: str
+    random: tuple[Any, ...]
+    next_start: int
+    counted: list[tuple[str, str]]
+    assumed: list[str]
+    placed: list[str]
+    nominations: list[tuple[str, str]]
+    pauses: list[tuple[str, float, float, str, bool]]
+    queue: list[tuple[str, dict[str, Any]]]
+    in_turn: list[tuple[str, str]]
+    flushes: list[tuple[str, float]]
+
+
+def is_quiet(daemon: Daemon) -> bool:
+    """Say whether nothing is under way that another could not go on with."""
+    parts, queue = daemon.parts, daemon.parts.queue
+    return not (
+        parts.freeze.is_on
+        or queue.count(Place.IN_FLIGHT)
+        or queue.backlog
+        or daemon.generations.retiring
+        or any(
+            parts.cache.table.watch_kind(kind).is_assuming for kind in daemon.generations.in_force.needs.kinds
+        )
+    )
+
+
+def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Iterator[AnyNote]:
+    """Yield the notes of how things stand."""
+    parts, queue, cache = daemon.parts, daemon.parts.queue, daemon.parts.cache
+    in_force = daemon.generations.in_force
+    yield (
+        Note.STATE,
+        us,
+        State(
+            configuration=to_yaml(in_force.configuration),
+            folder=str(in_force.configuration.folder.absolute()),
+            random=random_state,
+            next_start=daemon.cycles.sampling.next_start,
+            counted=[(pod.uid, pod.node_name) for pod in cache.pods()],
+            assumed=[pod.uid for pod in cache.pods() if cache.state_of(pod.uid) is PodState.ASSUMED],
+            placed=sorted(cache.placed_by_us()),
+            nominations=[(pod.uid, parts.nominator.node_of(pod.uid)) for pod in parts.nominator.pods()],
+            pauses=cache.pauses.kept(),
+            queue=[
+                (
+                    queued.pod.uid,
+                    {name: _plain(getattr(queued, name)) for name in _QUEUED},
+                )
+                for queued in queue.pods()
+            ],
+            in_turn=[(queued.pod.uid, queue.place_of(queued.pod.uid).name) for queued in queue.in_turn()],
+            flushes=queue.flushes(),
+        ),
+    )
+    for node in cache.table.nodes:
+        yield (Note.OBJECT, NODE_KIND, node.name, node)
+    for kind in sorted(in_force.needs.kinds):
+        for key, obj in cache.table.watch_kind(kind).items():
+            yield (Note.OBJECT, kind, key, obj)
+    for key, pod in parts.pods.items():
+        yield (Note.OBJECT, POD_KIND, key, pod)
+
+
+def resume(daemon: Daemon, state: State, objects: Mapping[str, Mapping[str, Any]]) -> None:
+    """Bring a daemon that knows nothing yet where another was; `objects` is kind -> key -> object."""
+    parts, cache, nominator = daemon.parts, daemon.parts.cache, daemon.parts.nominator
+    for node in objects.get(NODE_KIND, {}).values():
+        cache.add_node(node)
+    for kind in daemon.generations.in_force.needs.kinds:
+        cache.table.watch_kind(kind).update(objects.get(kind, {}))
+    pods: dict[str, PodInfo] = {pod.uid: pod for pod in parts.pods.values()}
+    assumed = set(state.assumed)
+    for uid, node_name in state.counted:
+        if uid in assumed:
+            cache.assume(pods[uid], node_name)
+        elif uid in pods:
+            cache.add_pod(pods[uid])
+    cache.note_placed_by_us(state.placed)
+    for pause in state.pauses:
+        cache.pauses.resume(*pause)
+    parts.queue.resume(
+        [QueuedPodInfo(pods[uid], **_back(fields)) for uid, fields in state.queue],
+        [(uid, Place[place]) for uid, place in state.in_turn],
+        state.flushes,
+    )
+    for uid, node_name in state.nominations:
+        if uid in pods:
+            nominator.add(pods[uid], node_name)
+    daemon.cycles.sampling.next_start = state.next_start
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def _back(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: frozenset(value) if isinstance(value, list) else value for name, value in fields.items()}

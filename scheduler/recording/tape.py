@@ -1,0 +1,213 @@
+"""Takes notes in the loop and writes them in a thread, in files that never take more than a given room."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from scheduler.recording.files import SUFFIX, FileWriter
+from scheduler.recording.notes import Note
+from scheduler.recording.objects import packed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from scheduler.recording.files import Header
+    from scheduler.recording.notes import AnyNote
+
+logger = logging.getLogger(__name__)
+
+_FILES: Final = 8
+"""The room is divided among about so many files, since the oldest goes as a whole."""
+_SMALLEST_FILE: Final = 256 * 1024
+_BATCH: Final = 2000
+_MOST_WAITING: Final = 200_000
+"""So many notes may wait for the thread; beyond it they are lost, and counted."""
+_encode = msgspec.msgpack.Encoder().encode
+_AT_OBJECT: Final = {Note.TOLD: 5, Note.OBJECT: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Where a recording may be, and how large it may grow.
+
+    Attributes:
+        folder: the files are there; made if it does not exist.
+        max_bytes: what all files there may take together, also those of earlier runs.
+        max_seconds: files whose last note is older go.
+    """
+
+    folder: Path
+    max_bytes: int = 1024 * 2**20
+    max_seconds: float = 24 * 3600.0
+
+
+class FileTape:
+    """A tape in files, oldest first out.
+
+    Args:
+        room: where.
+        header: of the first file.
+
+    Attributes:
+        written_bytes: since the beginning, after compression.
+        lost: notes that could not be written.
+        wants_state: whether how things stand is to be noted as soon as that is possible: then the next file begins.
+
+    Raises:
+        OSError: nothing can be written there.
+    """
+
+    def __init__(self, room: Room, header: Header) -> None:
+        self.written_bytes = self.lost = 0
+        self.wants_state = False
+        self._room = room
+        self._header = header
+        room.folder.mkdir(parents=True, exist_ok=True)
+        self._file: FileWriter | None = FileWriter(self._path(), header)
+        self._pending: list[AnyNote] = []
+        self._waiting: queue.SimpleQueue[Sequence[AnyNote] | None] = queue.SimpleQueue()
+        self._n_waiting = 0
+        self._complained = False
+        self._thread = threading.Thread(target=self._run, name="recording", daemon=True)
+        self._thread.start()
+
+    def put(self, note: AnyNote) -> None:
+        """Take a note."""
+        self._pending.append(note)
+        if len(self._pending) >= _BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand what was taken to the thread."""
+        notes, self._pending = self._pending, []
+        if not notes:
+            return
+        if self._n_waiting > _MOST_WAITING:
+            self._lose(len(notes), "they come faster than they can be written")
+            return
+        self._n_waiting += len(notes)
+        self._waiting.put(notes)
+
+    def begin_file(self, state: Sequence[AnyNote]) -> None:
+        """Begin the next file with how things stand."""
+        self.flush()
+        self.wants_state = False
+        self._n_waiting += len(state)
+        self._waiting.put([(Note.STATE, None), *state])
+
+    def close(self) -> None:
+        """Write what is left, and end; nothing may be put any more."""
+        self.flush()
+        self._waiting.put(None)
+        self._thread.join(timeout=10.0)
+
+    def size(self) -> int:
+        """Return how many bytes all files there have, also those of earlier runs."""
+        return sum(_size(path) for path in self._files())
+
+    # In the thread.
+
+    def _run(self) -> None:
+        while (notes := self._waiting.get()) is not None:
+            try:
+                self._write(notes)
+            except OSError as error:
+                self._give_up_file()
+                self._lose(len(notes), str(error))
+            except Exception:
+                logger.exception("Recording failed")
+                self._give_up_file()
+                self._lose(len(notes), "a mistake of ours")
+            finally:
+                self._n_waiting -= len(notes)
+        self._give_up_file()
+
+    def _write(self, notes: Sequence[AnyNote]) -> None:
+        if notes[0][0] is Note.STATE and notes[0][1] is None:
+            notes = notes[1:]
+            self._next_file()
+        if self._file is None:  # until the next state is noted nothing that follows could be understood
+            self._lose(len(notes), "the file before could not be written")
+            return
+        for at in range(0, len(notes), _BATCH):
+            before = self._file.size
+            self._file.put(_encode([packed_note(note) for note in notes[at : at + _BATCH]]))
+            self.written_bytes += self._file.size - before
+        self._complained = False
+        if self._file.size >= max(self._room.max_bytes // _FILES, _SMALLEST_FILE):
+            self.wants_state = True
+
+    def _next_file(self) -> None:
+        self._give_up_file()
+        self._header = replace_header(self._header, self._header.number + 1)
+        self._make_room()
+        self._file = FileWriter(self._path(), self._header)
+
+    def _give_up_file(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()
+            except OSError as error:
+                self._lose(0, str(error))
+
+    def _make_room(self) -> None:
+        """Delete the oldest files, until there is room for one more."""
+        files = sorted(self._files(), key=_time_of)
+        sizes = {path: _size(path) for path in files}
+        left = self._room.max_bytes - max(self._room.max_bytes // _FILES, _SMALLEST_FILE)
+        oldest = time.time() - self._room.max_seconds
+        for path in files:
+            if sum(sizes.values()) <= left and _time_of(path) >= oldest:
+                break
+            path.unlink(missing_ok=True)
+            del sizes[path]
+
+    def _lose(self, number: int, why: str) -> None:
+        self.lost += number
+        self.wants_state = True
+        if not self._complained:
+            self._complained = True
+            fields = {"folder": str(self._room.folder), "notes": number, "why": why}
+            logger.error("Some of the recording is lost; it goes on with the next file", extra=fields)
+
+    def _files(self) -> list[Path]:
+        return list(self._room.folder.glob(f"*{SUFFIX}"))
+
+    def _path(self) -> Path:
+        return self._room.folder / f"{self._header.run}-{self._header.number:04}{SUFFIX}"
+
+
+def replace_header(header: Header, number: int) -> Header:
+    """Return the header of another file of a run."""
+    return msgspec.structs.replace(header, number=number)
+
+
+def packed_note(note: AnyNote) -> Any:
+    """Return a note as it is written."""
+    at = _AT_OBJECT.get(note[0])
+    if at is None or note[at] is None or isinstance(note[at], tuple):
+        return note
+    return (*note[:at], packed(note[at]), *note[at + 1 :])
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # deleted meanwhile
+        return 0
+
+
+def _time_of(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0

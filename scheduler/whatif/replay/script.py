@@ -1,0 +1,104 @@
+"""The notes of one run in their order, read as they are needed."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from scheduler.recording.files import SUFFIX, FileReader, RecordingError
+from scheduler.recording.notes import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from scheduler.recording.files import Header
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Files of one run without a gap between them.
+
+    Attributes:
+        files: in order.
+    """
+
+    files: Sequence[FileReader]
+
+    @property
+    def header(self) -> Header:
+        """Of the first file."""
+        return self.files[0].header
+
+    @property
+    def torn(self) -> Sequence[Path]:
+        """The files whose end is missing; known when they were read."""
+        return [file.path for file in self.files if file.is_torn]
+
+    def notes(self) -> Iterator[list[Any]]:
+        """Yield all notes; those of how things stand only where it begins, for later it follows."""
+        for place, file in enumerate(self.files):
+            for batch in file.batches():
+                for note in batch:
+                    if place and note[0] == Note.OBJECT:
+                        continue
+                    yield note
+
+
+def stretches(folder: Path) -> list[Stretch]:
+    """Return what is in a folder, in the order of time.
+
+    Raises:
+        RecordingError: there is no recording, or one that cannot be read.
+        OSError: likewise.
+    """
+    paths = [folder] if folder.is_file() else sorted(folder.glob(f"*{SUFFIX}"))
+    if not paths:
+        raise RecordingError(f"{folder}: no recording is there: no file that ends with {SUFFIX}")
+    files = sorted(
+        (FileReader(path) for path in paths),
+        key=lambda file: (file.header.wall, file.header.run, file.header.number),
+    )
+    found: list[Stretch] = []
+    for _, of_run in groupby(files, key=lambda file: file.header.run):
+        # Numbers that follow each other, minus their places, are the same.
+        numbered = enumerate(of_run)
+        for _, row in groupby(numbered, key=lambda item: item[1].header.number - item[0]):
+            found.append(Stretch([file for _, file in row]))
+    return found
+
+
+class Script:
+    """Notes with a place in them.
+
+    Attributes:
+        taken: how many were taken.
+        last: the last of them.
+    """
+
+    def __init__(self, notes: Iterator[list[Any]]) -> None:
+        self._notes = notes
+        self._next: list[Any] | None = next(notes, None)
+        self.taken = 0
+        self.last: deque[list[Any]] = deque(maxlen=12)
+
+    def peek(self) -> list[Any] | None:
+        """Return the next note; None at the end."""
+        return self._next
+
+    def take(self) -> list[Any]:
+        """Return the next note, and go on to the one after it; there must be one."""
+        note, self._next = self._next, next(self._notes, None)
+        assert note is not None
+        self.taken += 1
+        self.last.append(note)
+        return note
+
+    def take_if(self, *beginning: object) -> list[Any] | None:
+        """Take the next note if it begins like that."""
+        note = self._next
+        if note is None or note[: len(beginning)] != list(beginning):
+            return None
+        return self.take()

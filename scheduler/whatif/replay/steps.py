@@ -1,0 +1,218 @@
+"""The steps of a recorded run made again: each task goes on when its turn comes, and is told what it was told."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from scheduler.recording.answers import unpacked, unpacked_error
+from scheduler.recording.clock import StepClock
+from scheduler.recording.notes import Note
+from scheduler.steps import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from random import Random
+
+    from scheduler.recording.files import Header
+    from scheduler.whatif.replay.script import Script
+
+T = TypeVar("T")
+H = TypeVar("H")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where the run that is made again leaves the one that was recorded.
+
+    Attributes:
+        at: microseconds since the recording's beginning.
+        recorded: the note that was to be next; None at the end of the recording.
+        here: what happened instead.
+        before: the last notes up to it.
+    """
+
+    at: int
+    recorded: list[Any] | None
+    here: list[Any]
+    before: list[Any]
+
+
+class ReplayedSteps(Steps):
+    """Those of a script.
+
+    Args:
+        random: what broke ties.
+
+    Attributes:
+        difference: the first one, if there is any.
+        decisions: how many were made.
+        handlers: kind -> who is told of its objects.
+        is_over: whether tasks are to end when they are cancelled, instead of at their turn.
+    """
+
+    def __init__(self, script: Script, header: Header, random: Random) -> None:
+        self._clock = StepClock(header.base, header.wall, self._look)
+        super().__init__(self._clock)
+        self.difference: Difference | None = None
+        self.handlers: dict[str, Any] = {}
+        self.is_over = False
+        self.decisions = 0
+        self._script = script
+        self._random = random
+        self._observations = self._readings = 0
+        self._asked: dict[int, asyncio.Future[tuple[Any, Any]]] = {}
+        self._tasks: dict[_ReplayedTask[Any], None] = {}
+        self._numbers: dict[int, _ReplayedTask[Any]] = {}
+
+    def begin(self, us: int) -> None:
+        """Begin a step."""
+        self._clock.us = us
+        self._observations = self._readings = 0
+
+    def differs(self, *here: Any) -> None:
+        """Note that something else happened than was recorded."""
+        if self.difference is None:
+            self.difference = Difference(
+                self._clock.us, self._script.peek(), list(here), list(self._script.last)
+            )
+
+    def _look(self, _clock: StepClock) -> int | None:
+        self._readings += 1
+        note = self._script.take_if(Note.READ, self._readings)
+        return None if note is None else int(note[2])
+
+    def random(self, random: Random) -> Random:
+        return self._random
+
+    def observed(self, is_so: bool) -> bool:
+        self._observations += 1
+        return self._script.take_if(Note.OBSERVED, self._observations) is not None
+
+    def heard(self, kind: str, handler: H) -> H:
+        self.handlers[kind] = handler
+        return handler
+
+    def decided(self, uid: str, node_name: str, message: str, nominated_node_name: str | None) -> None:
+        self.decisions += 1
+        here = [Note.DECIDED, uid, node_name, message, nominated_node_name]
+        if self._script.take_if(*here) is None:
+            self.differs(*here)
+
+    # Answers from outside.
+
+    async def outside(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
+        if self.is_over:
+            raise asyncio.CancelledError
+        note = self._script.peek()
+        if note is None or note[0] != Note.ASKED or note[2] != what:
+            self.differs(Note.ASKED, 0, what)
+            await asyncio.get_running_loop().create_future()  # for ever: nobody knows the answer
+            raise AssertionError
+        number = self._script.take()[1]
+        answered = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            error, value = await answered
+        except asyncio.CancelledError:
+            if not self.is_over and self._script.take_if(Note.GAVE_UP, number) is None:
+                self.differs(Note.GAVE_UP, number)
+            raise
+        if error is not None:
+            raise unpacked_error(error)
+        found: T = unpacked(value, kind)
+        return found
+
+    def answer(self, note: list[Any]) -> None:
+        """Let an answer come."""
+        _, _, number, error, value = note
+        answered = self._asked.pop(number, None)
+        if answered is None or answered.done():
+            self.differs("nobody waits for this answer")
+        else:
+            answered.set_result((error, value))
+
+    # Tasks.
+
+    def task(self, work: Coroutine[Any, Any, T], name: str) -> Coroutine[Any, Any, T]:
+        return _run(_ReplayedTask(self, work, name))
+
+    def begin_file(self) -> None:
+        """Let every task be called by another number from now on."""
+        self._numbers.clear()
+        for task in self._tasks:
+            task.is_started = False
+
+    def known(self, number: int, name: str | None = None) -> _ReplayedTask[Any] | None:
+        """Return a task by its number; by its name where it is numbered now."""
+        if name is not None:
+            fresh = next((task for task in self._tasks if task.name == name and not task.is_started), None)
+            if fresh is not None:
+                fresh.is_started = True
+                self._numbers[number] = fresh
+        return self._numbers.get(number)
+
+    def come(self, task: _ReplayedTask[Any]) -> None:
+        """Take note that a task was begun."""
+        self._tasks[task] = None
+
+    def leave(self, task: _ReplayedTask[Any]) -> None:
+        """Take note that a task has ended."""
+        self._tasks.pop(task, None)
+
+
+async def _run(task: _ReplayedTask[T]) -> T:
+    return await task
+
+
+class _ReplayedTask(Generic[T]):
+    """Work that goes on only when it is told to.
+
+    Attributes:
+        turn: is to be set when it may go on; None while what it waits for has not come.
+    """
+
+    def __init__(self, steps: ReplayedSteps, work: Coroutine[Any, Any, T], name: str) -> None:
+        self._steps = steps
+        self._work = work
+        self.name = name
+        self.is_started = False
+        self.turn: asyncio.Future[None] | None = None
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        work = self._work
+        go_on = partial(work.send, None)
+        self._steps.come(self)
+        try:
+            while True:
+                try:
+                    yield from self._wait_for_turn()
+                except asyncio.CancelledError as error:
+                    go_on = partial(work.throw, error)
+                    continue
+                try:
+                    awaited = go_on()
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                try:
+                    yield awaited
+                except GeneratorExit:
+                    work.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001  # handed on to the work
+                    go_on = partial(work.throw, error)
+                else:
+                    go_on = partial(work.send, None)
+        finally:
+            self._steps.leave(self)
+
+    def _wait_for_turn(self) -> Generator[Any, Any, None]:
+        if self._steps.is_over:
+            return
+        self.turn = asyncio.get_running_loop().create_future()
+        try:
+            yield from self.turn
+        finally:
+            self.turn = None

@@ -1,0 +1,81 @@
+"""A recording in memory, and the same gone through again."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from plugins.registry import IN_TREE
+from scheduler.recording.files import Header
+from scheduler.recording.notes import Note
+from scheduler.recording.recorder import Recorder
+from scheduler.recording.tape import packed_note
+from scheduler.whatif.replay.replay import Replay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from scheduler.clock import Clock
+    from scheduler.framework import Plugin
+
+SEED = 7
+_FILE_NOTES = 250
+
+
+class Tape:
+    """Notes as they would come back from files.
+
+    Attributes:
+        notes: all of them.
+        files: where the files begin that follow the first.
+        wants_state: whether the next file is to begin.
+    """
+
+    def __init__(self) -> None:
+        self.notes: list[Any] = []
+        self.files: list[int] = []
+        self.wants_state, self._n_in_file = False, 0
+
+    def put(self, note: Any) -> None:
+        self.notes.append(note)
+        self._n_in_file += 1
+        if self._n_in_file >= _FILE_NOTES:
+            self.wants_state = True
+
+    def begin_file(self, state: Sequence[Any]) -> None:
+        self.wants_state, self._n_in_file = False, 0
+        self.files.append(len(self.notes))
+        self.notes += state
+
+
+class Taped:
+    """A recorder whose recording is kept in memory.
+
+    Attributes:
+        steps: what a daemon is built with.
+        header: of the first file.
+    """
+
+    def __init__(self, clock: Clock, *, flushes: bool = True) -> None:
+        self.tape = Tape()
+        self.header = Header.fresh(
+            clock, Random(SEED), max_in_unschedulable_seconds=300.0 if flushes else 1e9
+        )
+        self.steps = Recorder(clock, self.tape, self.header)
+
+    def notes(self, begin: int = 0) -> Iterator[list[Any]]:
+        """Yield the notes from a place on, as a `Stretch` does."""
+        n_states = 0
+        for note in self.tape.notes[begin:]:
+            n_states += note[0] is Note.STATE
+            if note[0] is Note.OBJECT and n_states > (begin in self.tape.files):
+                continue
+            yield msgspec.msgpack.decode(msgspec.msgpack.encode(packed_note(note)))
+
+    def replay(self, in_tree: Mapping[str, type[Plugin]] = IN_TREE, begin: int = 0) -> Replay:
+        """Go through it from a place on, to the end."""
+        replay = Replay(self.header, self.notes(begin), in_tree)
+        replay.run()
+        return replay
