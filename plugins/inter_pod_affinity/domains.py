@@ -39,7 +39,7 @@ class Domains:
     def added_up(cls, label: Interned[str | None], rows: Rows, amounts: Int64s) -> Self | None:
         """Add amounts of rows to their domains; None where no row has the label, so that there is no domain."""
         codes, none = label.codes[rows], label.values.index(None)
-        if not np.any(codes != none):
+        if not (codes != none).any():
             return None
         # Sums of so few digits are exact in 64 bits of floating point.
         numbers = np.bincount(codes, weights=amounts, minlength=len(label.values)).astype(np.int64)
@@ -100,7 +100,9 @@ def added_up(snapshot: Snapshot, found: Iterable[tuple[str, Rows, Int64s]]) -> d
             by_key[key].append((rows, amounts))
     domains = {}
     for key, parts in by_key.items():
-        all_rows, all_amounts = (np.concatenate(each) for each in zip(*parts, strict=True))
+        all_rows, all_amounts = (
+            parts[0] if len(parts) == 1 else (np.concatenate(each) for each in zip(*parts, strict=True))
+        )
         of_key = Domains.added_up(snapshot.label(key), all_rows, all_amounts)
         if of_key is not None:
             domains[key] = of_key

@@ -45,7 +45,8 @@ scheduler_profiles = option(
 )
 last_good_config = file_option(
     "--last-good-config",
-    help="Keep the configuration in force in this file, and begin with it when the one that is given is found to be wrong.",
+    help="Keep the configuration in force in this file, and begin with it when the one that is given is found to be wrong; "
+    "and in FILE.attempt at which pod an attempt is, to put it aside if that ends the process.",
     section=_SECTION,
 )
 write_config_to = file_option(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scheduler.app.aside import in_a_thread
+from scheduler.app.attempt_note import AttemptNote, put_aside
 from scheduler.app.config_file import ConfigFile
 from scheduler.app.config_map import ConfigMapKey, ConfigMapSource, read_config_map, with_policies
 from scheduler.app.daemon import Daemon
@@ -290,6 +291,21 @@ async def _begin(
     return daemon, digest
 
 
+async def _note_attempts(daemon: Daemon, beside: Path, requests: Requests, clock: Clock) -> None:
+    """Note in a file which pod an attempt is at, and put aside the one at which the process before ended."""
+    path = beside.with_name(f"{beside.name}.attempt")
+    try:
+        note = AttemptNote(path)
+    except OSError as error:
+        fields = {"file": str(path), "error": str(error)}
+        logger.warning("Which pod an attempt is at cannot be noted for a restart", extra=fields)
+        return
+    if note.found is not None:
+        await put_aside(note.found, requests, clock)
+        note.write(None)
+    daemon.cycles.scheduler.at_work = note.write
+
+
 @asynccontextmanager
 async def _following(
     daemon: Daemon,
@@ -406,6 +422,8 @@ async def _run(
         configuration = daemon.configuration
         assert connection is not None
         _tell_notes(configuration)
+        if last_good is not None and not no_bind:
+            await _note_attempts(daemon, last_good, patient(connection), clock)
         if recording is not None:
             await stack.enter_async_context(recording.of(daemon))
         daemon.parts.budget.take_clock()

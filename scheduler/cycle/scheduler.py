@@ -12,8 +12,10 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from scheduler.queue.places import Place
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from scheduler.cycle.attempt import AssumedPod
     from scheduler.cycle.binding import BindingCycle
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.pod_cycle import PodCycle
     from scheduler.cycle.shared import Shared
     from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +52,9 @@ class Scheduler:
         pods: decides about one.
         groups: decides about a group.
         binding: carries the decisions out.
+
+    Attributes:
+        at_work: told of the pod that an attempt begins with, and of None when it has ended.
     """
 
     def __init__(
@@ -59,6 +65,7 @@ class Scheduler:
         self._steps = shared.steps
         self._pods, self._groups = pods, groups
         self._binding = binding
+        self.at_work: Callable[[PodInfo | None], None] = lambda _: None
         self._stopping = False
         # pod uid -> attempts under way; for a moment two, when a pod comes back from one and the next begins
         self._in_hand = Counter[str]()
@@ -87,7 +94,7 @@ class Scheduler:
                     await self._wait_for_work()
                     continue
                 is_member = self._profiles.group_of(queued.pod) is not None
-                members = self._queue.pop_group(queued) if is_member else [queued]
+                members = self._popped_with(queued) if is_member else [queued]
                 for member in members:
                     self._in_hand[member.pod.uid] += 1
                 attempt = self._groups.schedule(members) if is_member else self._pods.schedule(queued)
@@ -126,6 +133,20 @@ class Scheduler:
             # A mistake of ours costs what one event meant for some pods; they are tried again in five minutes.
             logger.exception("The queue could not do its work")
 
+    def _popped_with(self, first: QueuedPodInfo) -> Sequence[QueuedPodInfo]:
+        """Take out the group of a pod that was popped; if that breaks, all it took out come back but the first."""
+        try:
+            return self._queue.pop_group(first)
+        except Exception:
+            # A mistake of ours: the first is tried by itself, as one of a group of which no other waits.
+            logger.exception("The group could not be taken out of the queue", extra={"pod": first.pod.key})
+            for each in list(self._queue.pods()):
+                uid = each.pod.uid
+                is_ours = uid != first.pod.uid and uid not in self._in_hand
+                if is_ours and self._queue.place_of(uid) is Place.IN_FLIGHT:
+                    self._rescue(each)
+            return [first]
+
     async def _wait_for_work(self) -> None:
         now = self._steps.clock.monotonic()
         deadline = self._queue.next_deadline(now)
@@ -139,8 +160,10 @@ class Scheduler:
         """Make an attempt, and end the freeze that it may have begun."""
         try:
             try:
+                self.at_work(members[0].pod)
                 return await attempt
             finally:
+                self.at_work(None)
                 if self._freeze.is_on:
                     await self._freeze.end()
         except Exception:

@@ -158,7 +158,8 @@ class PluginCalls:
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
             answer = self._failure(plugin, point, error)
         else:
-            answer = self._checked(plugin, point, answer, expects, allows)
+            if answer is not None or expects is not is_none:
+                answer = self._checked(plugin, point, answer, expects, allows)
         if self.measuring:
             code = answer.code if isinstance(answer, Status) else Code.SUCCESS
             self.instruments.plugin(plugin.name, point, code, self.clock() - begin)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MOST_CLASSES = 128
 """Classes kept per profile; the one that had no pod for the longest goes first."""
 _MOST_FIRST_PODS = 1024
-"""Classes of one pod so far that are remembered; the oldest goes first."""
+"""Classes of one pod so far that are remembered, by their hash; the oldest goes first."""
 _LARGEST_POD_BYTES = 32 * 1024
 """Of larger pods nothing is kept: what they say would fill memory, and comparing it takes longer than judging anew."""
 
@@ -87,7 +87,8 @@ class EquivalenceClasses:
         ]
         self._versioned = [plugin for plugin in giving if overrides(plugin, Plugin, "version")]
         self._classes: OrderedDict[Hashable, EquivalenceClass] = OrderedDict()
-        self._first_pods: dict[Hashable, EquivalenceClass] = {}
+        # Whose hash is another's as well is only kept one pod too early.
+        self._first_pods: dict[int, None] = {}
 
     def of(self, pod: PodInfo, snapshot: Snapshot) -> EquivalenceClass | None:
         """Return a pod's class; None where nothing can be shared.
@@ -98,30 +99,31 @@ class EquivalenceClasses:
             return None
         try:
             key = tuple([signature(pod) for _, signature in self._signing])
-            known = self._classes.get(key) or self._first_pods.get(key)
+            known = self._classes.get(key)
             versions = {plugin.name: self._calls.version(plugin) for plugin in self._versioned}
         except Exception:  # noqa: BLE001 - an author's code; it is called again where its failure has a name
             return None
         if known is None or known.versions != versions:
             return self._meet(key, versions)
-        if known.is_kept:
-            self._classes.move_to_end(key)
-            return known
-        del self._first_pods[key]
-        known.is_kept = True
-        self._classes[key] = known
-        if len(self._classes) > _MOST_CLASSES:
-            self._classes.popitem(last=False)
+        self._classes.move_to_end(key)
         return known
 
     def _meet(self, key: tuple[Hashable, ...], versions: Mapping[str, Hashable]) -> EquivalenceClass:
-        """Return a new class."""
+        """Return a new class, which is kept if its pod is not the first of its kind."""
+        self._classes.pop(key, None)  # of other versions
+        short = hash(key)
         names = (name for name, _ in self._signing)
         given = {name: signature for name, signature in zip(names, key, strict=True) if signature is not None}
-        self._classes.pop(key, None)  # of other versions
-        made = self._first_pods[key] = EquivalenceClass(given, versions)
-        if len(self._first_pods) > _MOST_FIRST_PODS:
-            del self._first_pods[next(iter(self._first_pods))]
+        made = EquivalenceClass(given, versions, is_kept=short in self._first_pods)
+        if made.is_kept:
+            del self._first_pods[short]
+            self._classes[key] = made
+            if len(self._classes) > _MOST_CLASSES:
+                self._classes.popitem(last=False)
+        else:
+            self._first_pods[short] = None
+            if len(self._first_pods) > _MOST_FIRST_PODS:
+                del self._first_pods[next(iter(self._first_pods))]
         return made
 
     def forget(self) -> None:

@@ -31,7 +31,7 @@ K = TypeVar("K", bound="KeptVerdicts")
 _MOST_SIGNATURES = 128
 """Signatures whose verdicts are kept per plugin; the one not asked for the longest goes first."""
 _MOST_ASKED_ONCE = 1024
-"""Signatures asked for once that are remembered per plugin; the oldest goes first."""
+"""Signatures asked for once that are remembered per plugin, by their hash; the oldest goes first."""
 _PAST_OUTCOMES = 4096
 """How many outcomes beyond one per node a table may hold before it is made anew: they are of the past."""
 
@@ -112,32 +112,48 @@ class KeptScores(KeptVerdicts):
 
 
 class KeptRawScores(KeptVerdicts):
-    """What a scorer said that normalises, and what came of that.
+    """What a scorer said that normalises.
 
     Attributes:
-        normalized: uint8 (n_nodes,), or one number for all rows that were normalised.
+        normalized: what came of it for pods of whom no class is kept.
     """
 
     def __init__(self, version: Hashable) -> None:
         super().__init__(version)
-        self.normalized: NDArray[np.uint8] | int = 0
+        self.normalized = NormalizedScores(self)
+
+
+class NormalizedScores:
+    """What came of kept scores when they were normalised last.
+
+    Attributes:
+        raw: the kept scores.
+        values: uint8 (n_nodes,), or one number for all rows that were normalised.
+    """
+
+    def __init__(self, raw: KeptVerdicts) -> None:
+        self.raw = raw
+        self.values: NDArray[np.uint8] | int = 0
         self._rows: Rows | None = None  # what was normalised last
-        self._notes = 0  # when it was
+        self._state = (0, 0)  # when it was
 
-    def is_normalized_at(self, rows: Rows) -> bool:
+    def hold_at(self, rows: Rows) -> bool:
         """Say whether nothing changed since the same rows were normalised."""
-        before = self._rows
-        if before is None or self._notes != self.notes:
+        before, n_nodes = self._rows, len(self.raw.values)
+        if before is None or self._state != (self.raw.notes, n_nodes):
             return False
-        return rows is before or len(rows) == len(before) == len(self.values)
+        if rows is before:
+            return True
+        return len(rows) == len(before) and (len(rows) == n_nodes or bool((rows == before).all()))
 
-    def note_normalized(self, rows: Rows, normalized: NDArray[np.uint8] | int) -> None:
+    def note(self, rows: Rows, normalized: NDArray[np.uint8] | int) -> None:
         """Keep what came of rows."""
         if not isinstance(normalized, int):
             at_rows = normalized if len(rows) == len(normalized) else normalized[rows]
             lowest = int(at_rows.min())
             normalized = lowest if lowest == at_rows.max() else normalized
-        self.normalized, self._rows, self._notes = normalized, rows, self.notes
+        self.values, self._rows = normalized, rows
+        self._state = self.raw.notes, len(self.raw.values)
 
 
 class KeptOutcomes(KeptVerdicts):
@@ -211,16 +227,17 @@ class KeptBySignature(Generic[K]):
     def __init__(self, make: Callable[[Hashable], K]) -> None:
         self._make = make
         self._kept: OrderedDict[Hashable, K] = OrderedDict()
-        self._asked_once: dict[Hashable, None] = {}
+        # Whose hash is another's as well is only kept one time too early.
+        self._asked_once: dict[int, None] = {}
 
     def of(self, signature: Hashable, version: Hashable) -> K | None:
         """Return what is kept for a signature; None when it is asked for the first time, which may be the only one.
 
         Nothing is said yet where it is asked for the second time, or the plugin's data are of another version now.
         """
-        if signature in self._kept or signature in self._asked_once:
+        if signature in self._kept or (short := hash(signature)) in self._asked_once:
             return self.keep(signature, version)
-        self._asked_once[signature] = None
+        self._asked_once[short] = None
         if len(self._asked_once) > _MOST_ASKED_ONCE:
             del self._asked_once[next(iter(self._asked_once))]
         return None
@@ -229,7 +246,7 @@ class KeptBySignature(Generic[K]):
         """Return what is kept for a signature from now on."""
         kept = self._kept.get(signature)
         if kept is None or kept.version != version:
-            self._asked_once.pop(signature, None)
+            self._asked_once.pop(hash(signature), None)
             kept = self._kept[signature] = self._make(version)
             if len(self._kept) > _MOST_SIGNATURES:
                 self._kept.popitem(last=False)

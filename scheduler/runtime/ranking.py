@@ -13,7 +13,7 @@ from scheduler.framework.interface import MAX_NODE_SCORE
 from scheduler.framework.points import ExtensionPoint
 from scheduler.runtime.answers import checked_scores
 from scheduler.runtime.asking import FEW_ROWS
-from scheduler.runtime.kept_verdicts import KeptRawScores, resized
+from scheduler.runtime.kept_verdicts import NormalizedScores, resized
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -166,12 +166,17 @@ def out_of_range(score: int, row: int, snapshot: Snapshot) -> ValueError:
 
 
 def kept_normalized(
-    asking: AskScorer, kept: KeptRawScores, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    asking: AskScorer,
+    kept: NormalizedScores,
+    state: CycleState,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    rows: Rows,
 ) -> UInt8s | int:
     """Bring the kept scores of rows into range, unless nothing has changed since the last time."""
-    if not kept.is_normalized_at(rows):
-        kept.note_normalized(rows, normalized(asking, state, pod, snapshot, kept.values.copy(), rows))
-    return kept.normalized
+    if not kept.hold_at(rows):
+        kept.note(rows, normalized(asking, state, pod, snapshot, kept.raw.values.copy(), rows))
+    return kept.values
 
 
 class _Part:
@@ -181,32 +186,30 @@ class _Part:
         asking: the plugin.
         weight: what its scores are multiplied with.
         kept: its scores, before normalisation if it has one.
+        normalized: what comes of that, if it has one, for the nodes that are left to this class.
     """
 
     def __init__(self, asking: AskScorer, weight: int, kept: KeptVerdicts) -> None:
         self.asking = asking
         self.weight = weight
         self.kept = kept
+        self.normalized = NormalizedScores(kept)
 
     def rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Int64s | int:
         """Return what the plugin says of rows, weighted, (len(rows),); 0 of one that normalises, which comes later."""
         ask_scores(self.asking, self.kept, state, pod, snapshot, rows)
         return 0 if self.asking.normalizes else self.kept.values[rows] * np.int64(self.weight)
 
-    def rank(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> int:
-        """Return the same of one row."""
-        asking, kept = self.asking, self.kept
-        if kept.misses and not kept.known[row]:
-            score = asking.at(state, pod, snapshot, row)
-            if not (asking.normalizes or 0 <= score <= MAX_NODE_SCORE):
-                raise out_of_range(score, row, snapshot)
-            kept.note_one(row, score)
-        return 0 if asking.normalizes else int(kept.values[row]) * self.weight
+    def ask(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
+        """Ask the plugin about one row."""
+        score = self.asking.at(state, pod, snapshot, row)
+        if not (self.asking.normalizes or 0 <= score <= MAX_NODE_SCORE):
+            raise out_of_range(score, row, snapshot)
+        self.kept.note_one(row, score)
 
     def shown(self) -> PluginScores:
         """Return what it says now."""
-        kept = self.kept
-        values = kept.normalized if isinstance(kept, KeptRawScores) else kept.values.copy()
+        values = self.normalized.values if self.asking.normalizes else self.kept.values.copy()
         return PluginScores(self.asking.plugin.name, self.weight, values)
 
 
@@ -261,14 +264,13 @@ class Ranking:
         if rows is standing.feasible:
             self._left = set()
         for part in self._normalizing:
-            kept = part.kept
-            if isinstance(kept, KeptRawScores) and not kept.is_normalized_at(rows):
+            if not part.normalized.hold_at(rows):
                 self._call.raising(
                     part.asking.plugin,
                     ExtensionPoint.SCORE,
                     kept_normalized,
                     part.asking,
-                    kept,
+                    part.normalized,
                     state,
                     pod,
                     snapshot,
@@ -308,13 +310,18 @@ class Ranking:
     def _rank(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
         total = 0
         for part in self._parts:
-            plugin = part.asking.plugin
-            total += self._call.raising(plugin, ExtensionPoint.SCORE, part.rank, row, state, pod, snapshot)
+            asking, kept = part.asking, part.kept
+            if kept.misses and not kept.known[row]:
+                self._call.raising(asking.plugin, ExtensionPoint.SCORE, part.ask, row, state, pod, snapshot)
+            if not asking.normalizes:
+                total += int(kept.values[row]) * part.weight
         self._total[row] = total
         self._known[row] = True
 
-    def scores(self, standing: Standing, rows: Rows, more: Sequence[PluginScores]) -> Scores:
-        """Return the scores of rows that were just ranked, with those of more plugins."""
+    def scores(
+        self, standing: Standing, rows: Rows, more: Sequence[PluginScores]
+    ) -> tuple[Rows, Sequence[PluginScores]]:
+        """Return the best of rows that were just ranked, and what was said of all, by more plugins as well."""
         extra = [*(part.shown() for part in self._normalizing), *more]
         shown = [part.shown() for part in self._plain]
         differing = [each for each in extra if not isinstance(each.values, int)]
@@ -328,4 +335,4 @@ class Ranking:
         else:
             total = self._total[rows]
             best = rows[total == total.max()]
-        return Scores(rows, best, (*shown, *extra))
+        return best, (*shown, *extra)

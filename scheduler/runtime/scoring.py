@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -169,9 +168,8 @@ class Scoring:
             for asking in self._score
             if asking.plugin.name not in alike.signatures and asking.plugin.name not in state.skipped_scores
         ]
-        scores = ranking.scores(standing, feasible, others)
-        in_order = sorted(scores.plugins, key=lambda each: self._places[each.plugin])
-        return replace(scores, plugins=in_order)
+        best, said = ranking.scores(standing, feasible, others)
+        return Scores(feasible, best, sorted(said, key=lambda each: self._places[each.plugin]))
 
     def _kept_by(self, alike: EquivalenceClass, asking: AskScorer) -> KeptVerdicts:
         name = asking.plugin.name
@@ -203,6 +201,6 @@ class Scoring:
         kept.follow(changes, snapshot.n_nodes)
         ask_scores(asking, kept, state, pod, snapshot, feasible)
         if isinstance(kept, KeptRawScores):
-            return kept_normalized(asking, kept, state, pod, snapshot, feasible)
+            return kept_normalized(asking, kept.normalized, state, pod, snapshot, feasible)
         values: UInt8s = kept.values.copy()
         return values

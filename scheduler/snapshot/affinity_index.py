@@ -54,14 +54,16 @@ class TermsInUse(Protocol):
 class RowCounts:
     """A number per row, most of them 0."""
 
-    __slots__ = ("_few", "_many")
+    __slots__ = ("_few", "_many", "_shown")
 
     def __init__(self) -> None:
+        self._shown: tuple[Rows, Int64s] | None = None  # as long as nothing is added
         self._few: dict[int, int] = {}
         self._many: Int64s | None = None  # once there are more than a few
 
     def add(self, row: int, amount: int) -> None:
         """Add to a row's number."""
+        self._shown = None
         if self._many is not None:
             if row >= len(self._many):
                 self._many = np.concatenate([self._many, np.zeros(max(row, 64), dtype=np.int64)])
@@ -78,7 +80,12 @@ class RowCounts:
             self._few = {}
 
     def arrays(self) -> tuple[Rows, Int64s]:
-        """Return the rows whose number is not 0, and their numbers."""
+        """Return the rows whose number is not 0, and their numbers, to be looked at only."""
+        if self._shown is None:
+            self._shown = self._arrays()
+        return self._shown
+
+    def _arrays(self) -> tuple[Rows, Int64s]:
         if self._many is not None:
             rows = np.flatnonzero(self._many)
             return rows, self._many[rows]
@@ -145,6 +152,8 @@ class TermIndex:
     def matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Sequence[WeightedTerm]:
+        if not self._rows:
+            return ()
         return [
             term
             for term in self._index.candidates(labels)

@@ -6,8 +6,11 @@ is not asked about every pod, and mostly not about every kind either, since it d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from hashlib import sha256
+from itertools import chain
+from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
 import numpy as np
 
 from scheduler.objects.selectors import Operator
@@ -18,7 +21,10 @@ if TYPE_CHECKING:
     from scheduler.objects.selectors import LabelRule
     from scheduler.snapshot.arrays import Int64s
 
-_Key = tuple[str, frozenset[tuple[str, str]], bool]
+_Key = tuple[str, frozenset[tuple[str, str]] | bytes, bool]
+
+_MOST_LABELS: Final = 64
+"""Pods with more are few, and found by none of them: an entry for each takes some 500 bytes, and one pod may have thousands."""
 
 
 class Alike(Protocol):
@@ -60,20 +66,24 @@ class PodClass:
 class PodClasses:
     """All of them, found by their labels."""
 
-    __slots__ = ("_by_label", "_classes")
+    __slots__ = ("_by_label", "_classes", "_many_labels")
 
     def __init__(self) -> None:
         self._classes: dict[_Key, PodClass] = {}
+        self._many_labels: dict[PodClass, None] = {}
         self._by_label: dict[tuple[str, str], dict[PodClass, None]] = {}
 
     def count(self, row: int, pod: Alike, sign: int) -> None:
         """Note that a pod came to a row, or left it."""
-        key = pod.namespace, frozenset(pod.labels.items()), pod.is_terminating
+        key = _key(pod)
         pod_class = self._classes.get(key)
         if pod_class is None:
             pod_class = self._classes[key] = PodClass(pod)
-            for label in pod.labels.items():
-                self._by_label.setdefault(label, {})[pod_class] = None
+            if len(pod.labels) > _MOST_LABELS:
+                self._many_labels[pod_class] = None
+            else:
+                for label in pod.labels.items():
+                    self._by_label.setdefault(label, {})[pod_class] = None
         number = pod_class.rows.get(row, 0) + sign
         if number:
             pod_class.rows[row] = number
@@ -84,6 +94,9 @@ class PodClasses:
 
     def _drop(self, key: _Key, gone: PodClass) -> None:
         del self._classes[key]
+        if gone in self._many_labels:
+            del self._many_labels[gone]
+            return
         for label in gone.labels.items():
             alike = self._by_label[label]
             del alike[gone]
@@ -97,5 +110,13 @@ class PodClasses:
         for requirement in rule.requirements:
             if requirement.operator is Operator.IN:  # a pod has one value of a label, so they do not overlap
                 labels = ((requirement.key, value) for value in requirement.values)
-                return (pod_class for label in labels for pod_class in self._by_label.get(label, ()))
+                found = (pod_class for label in labels for pod_class in self._by_label.get(label, ()))
+                return chain(found, self._many_labels)
         return self._classes.values()
+
+
+def _key(pod: Alike) -> _Key:
+    labels = pod.labels
+    if len(labels) <= _MOST_LABELS:
+        return pod.namespace, frozenset(labels.items()), pod.is_terminating
+    return pod.namespace, sha256(msgspec.msgpack.encode(sorted(labels.items()))).digest(), pod.is_terminating

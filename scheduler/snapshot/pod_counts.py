@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _COLUMNS = 1024
 """Descriptions that are kept as columns at once; the one not asked for the longest goes first."""
+_DESCRIBED_BYTES = 16 * 1024 * 1024
+"""What they may take beside their columns, about: one names as many values and namespaces as its author likes."""
+_VALUE_BYTES = 128
+_PART_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,15 @@ class PodQuery:
         return sum(map(self.matches, pods))
 
     @cached_property
+    def nbytes(self) -> int:
+        """How many bytes it takes, about."""
+        values = 0
+        for part in self.parts:
+            values += len(part.namespaces or ())
+            values += sum([len(requirement.values) for requirement in part.rule.requirements or ()])
+        return _PART_BYTES * len(self.parts) + _VALUE_BYTES * values
+
+    @cached_property
     def _hash(self) -> int:
         return hash((self.parts, self.counts_terminating))
 
@@ -73,10 +86,11 @@ class PodQuery:
 class PodCounts:
     """The columns of all descriptions that were asked for lately."""
 
-    __slots__ = ("_classes", "_columns", "_index")
+    __slots__ = ("_classes", "_columns", "_described_bytes", "_index")
 
     def __init__(self) -> None:
         self._classes = PodClasses()
+        self._described_bytes = 0
         self._columns: OrderedDict[PodQuery, Column[np.int64]] = OrderedDict()
         self._index: RuleIndex[PodQuery] = RuleIndex()
 
@@ -95,8 +109,12 @@ class PodCounts:
                 if query.matches(alike):
                     alike.add_to(column.cells)
             self._index.add(query.parts[0].rule, query)
-        if len(self._columns) > _COLUMNS:
+        self._described_bytes += query.nbytes
+        while len(self._columns) > _COLUMNS or (
+            self._described_bytes > _DESCRIBED_BYTES and len(self._columns) > 1
+        ):
             forgotten, _ = self._columns.popitem(last=False)
+            self._described_bytes -= forgotten.nbytes
             if forgotten.parts:
                 self._index.remove(forgotten.parts[0].rule, forgotten)
         return column

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from scheduler.objects.selectors import LabelRule, Operator
 
@@ -11,11 +11,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="Hashable")
 
+_MOST_VALUES: Final = 32
+"""A rule that allows more values is asked every time: an entry for each takes some 400 bytes, and one pod may name thousands."""
+
 
 class RuleIndex(Generic[T]):
     """Things that each have a label rule.
 
-    Most rules name a label and the value it must have; such a rule is looked up by these. All others are asked
+    Most rules name a label and the few values it may have; such a rule is looked up by these. All others are asked
     every time.
     """
 
@@ -55,6 +58,6 @@ class RuleIndex(Generic[T]):
         if rule.requirements is None:
             return ()  # matches nothing
         for requirement in rule.requirements:
-            if requirement.operator is Operator.IN:
+            if requirement.operator is Operator.IN and len(requirement.values) <= _MOST_VALUES:
                 return [(requirement.key, value) for value in requirement.values]
         return (None,)

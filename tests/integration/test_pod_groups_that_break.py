@@ -12,6 +12,9 @@ from scheduler.cycle.group_cycle import PodGroupCycle
 from scheduler.cycle.group_log import GroupLog
 from scheduler.cycle.group_pass import GroupPasses
 from scheduler.framework import FilterPlugin, PermitPlugin, ReservePlugin, ScorePlugin
+from scheduler.queue import Place
+from scheduler.queue.contents import Contents
+from scheduler.queue.scheduling_queue import SchedulingQueue
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
 from tests.integration.test_pod_groups_in_the_daemon import POD_GROUPS, condition, members, placed, pod_group
@@ -119,6 +122,43 @@ async def test_a_mistake_of_ours_leaves_nothing_reserved_and_loses_nobody(
             daemon.parts.queue.check()
             await it.until(lambda: len(placed(it)) == 3, seconds=400)
             assert It.reserved == {"g-0": 1, "g-1": 1, "g-2": 1}
+
+
+@pytest.mark.parametrize(
+    ("part", "method", "at"),
+    [
+        (Contents, "pop_with", "before"),
+        (SchedulingQueue, "pop_group", "before"),
+        (SchedulingQueue, "pop_group", "after"),
+    ],
+    ids=["at one member", "before any was taken out", "when all were taken out"],
+)
+@virtually
+async def test_a_group_that_cannot_be_taken_out_of_the_queue_as_a_whole_loses_nobody(
+    part: type, method: str, at: str, tmp_path: Path
+) -> None:
+    original, left = getattr(part, method), 3
+
+    def breaks(self: Any, *args: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            return original(self, *args)
+        if at == "after":
+            original(self, *args)
+        raise RuntimeError("a mistake")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(part, method, breaks)
+        async with cluster(tmp_path) as it, it.daemon() as daemon:
+            it.add_nodes(node_object("n", cpu="8"))
+            it.server.store.create(POD_GROUPS, pod_group("g", 3))
+            it.add_pods(*members("g", 3), pod_object("alone"))
+            await it.until(lambda: "alone" in placed(it), seconds=5)
+            assert daemon.parts.queue.count(Place.IN_FLIGHT) == 0
+            daemon.parts.queue.check()
+            await it.until(lambda: len(placed(it)) == 4, seconds=400)
+            daemon.parts.queue.check()
 
 
 @virtually

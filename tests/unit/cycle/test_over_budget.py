@@ -25,6 +25,7 @@ from scheduler.framework import (
     EventWithHint,
     FilterPlugin,
     PermitPlugin,
+    PostFilterResult,
     PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
@@ -48,6 +49,7 @@ from tests.puppets import (
 )
 from tests.unit.cycle.cluster import Cluster
 from tests.unit.plugins.running import made
+from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -378,6 +380,55 @@ def test_a_plugin_that_waits_can_be_cancelled_as_without_a_budget(quick: LoopBud
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancel())
     assert said == ["cleaned up"]
+
+
+@virtually
+async def test_what_an_attempt_waits_for_is_no_part_of_its_budget() -> None:
+    loop = asyncio.get_running_loop()
+    budget = LoopBudget(loop.time, seconds=0.5)
+
+    async def waits(*_: object) -> PostFilterResult:
+        for _ in range(3):
+            await asyncio.sleep(10)
+        return PostFilterResult(Status.unschedulable("no victims"))
+
+    second = PostFilter("Second", PostFilterResult(Status.unschedulable("none either")))
+    cluster = Cluster(
+        NodeFilter("No", Status.unschedulable("no")), PostFilter("Waits", waits), second, budget=budget
+    )
+    async with cluster.running():
+        cluster.api.create(pod("web"))
+        await cluster.until(lambda: cluster.notes("web"))
+
+    [note] = cluster.notes("web")
+    assert "over budget" not in note
+    assert second.called() == ["post_filter"]
+    assert cluster.place_of("web") is Place.UNSCHEDULABLE
+
+
+class Kept(NodeFilter):
+    """Says the same of pods alike."""
+
+    def signature(self, pod: PodInfo) -> str:
+        return "all alike"
+
+
+def test_what_was_kept_of_verdicts_is_dropped_when_a_plugin_was_stopped(quick: LoopBudget) -> None:
+    kept = Kept("Kept")
+    endless_for_bad = NodeFilter("Endless", lambda _, asked, __: endless() if asked.name == "bad" else None)
+    cluster = Cluster(kept, endless_for_bad, nodes=("n1", "n2", "n3"), budget=quick)
+    asked: list[int] = []
+    for name in ("first", "second", "third", "bad", "fourth", "fifth", "sixth"):
+        cluster.api.create(pod(name))
+        queued = cluster.queue.pop()
+        assert queued is not None
+        kept.calls.clear()
+        attempt(cluster, queued)
+        asked.append(len(kept.calls))
+
+    # Of the first of a kind nothing is kept; then only the node is asked about that the pod before went to.
+    assert asked[2:] == [1, 1, 3, 3, 1]
+    cluster.check()
 
 
 def test_a_process_that_was_stopped_does_not_blame_the_plugin() -> None:

@@ -68,6 +68,28 @@ async def test_pods_are_bound_as_they_come_by_priority():
 
 
 @virtually
+async def test_which_pod_an_attempt_is_at_is_told_and_that_it_has_ended_however_it_does():
+    told: list[str | None] = []
+
+    cluster = Cluster()
+    cluster.scheduler.at_work = lambda asked: told.append(asked and asked.name)
+    original = cluster.pod_cycle.note
+
+    def note(attempt: Any, *decided: Any) -> None:
+        original(attempt, *decided)
+        if attempt.queued.pod.name == "breaks":
+            raise RuntimeError("a mistake of ours")
+
+    cluster.pod_cycle.note = note
+    for name in ("web", "breaks"):
+        cluster.api.create(pod(name))
+    async with cluster.running():
+        await asyncio.sleep(0.5)
+
+    assert told == ["web", None, "breaks", None]
+
+
+@virtually
 async def test_what_is_by_row_is_not_kept_while_a_pod_waits_to_be_bound_and_the_rest_is():
     kept = []
 

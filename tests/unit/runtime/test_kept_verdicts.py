@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -384,6 +386,46 @@ class TestClasses:
 
         assert plugin.called() == ["normalize"]
 
+    def test_scores_are_normalised_anew_where_as_many_other_nodes_are_left(self, by_class: Judge):
+        def refuses(_state: Any, _pod: Any, node: Any) -> Status | None:
+            return Status.unschedulable("full") if list(node.pods) else None
+
+        cache = cache_of([])
+        for name, rank in (("n0", 4), ("n1", 1), ("n2", 2)):
+            cache.add_node(node(name, labels={"rank": str(rank)}))
+        framework, totals = framework_of(KeptFilter(answer=refuses), self.Nodes()), []
+        for turn, full in enumerate([None, None, "n1", "n0"]):
+            if full is not None:
+                cache.remove_pod(pod(f"p{turn - 1}").uid)
+                cache.assume(pod(f"p{turn}"), full)
+            totals.append(by_class(framework, of_class("web"), cache.snapshot())[1])
+
+        assert totals[2:] == [[100, 50], [50, 100]]
+
+    def test_what_did_not_change_is_not_normalised_again_for_classes_that_other_nodes_are_left_to(
+        self, by_class: Judge
+    ):
+        class OneOfTwo(KeptFilter):
+            def filter_node(self, state: Any, pod: PodInfo, node: Any) -> Status | None:
+                return None if node.name in {pod.labels["on"], "n2"} else Status.unschedulable("not there")
+
+            def signature(self, pod: PodInfo) -> str:
+                return pod.labels["on"]
+
+        plugin, snapshot = self.Nodes(), cache_of(["n0", "n1", "n2"]).snapshot()
+        framework = framework_of(OneOfTwo(), plugin)
+
+        def judge_both() -> None:
+            for name in ("n0", "n1"):
+                by_class(framework, pod("web", labels={"on": name}), snapshot)
+
+        judge_both()
+        judge_both()  # classes are kept from the second pod on
+        plugin.calls.clear()
+        judge_both()
+
+        assert plugin.called() == []
+
     @pytest.mark.parametrize("ranked", ["nothing", "a part"])
     def test_changed_rows_that_were_never_ranked_may_go(self, ranked: str, by_class: Judge):
         def refuses(_state: Any, _pod: Any, node: Any) -> Status | None:
@@ -433,6 +475,30 @@ class TestLimits:
             counts.append(len(asked(plugin)))
 
         assert counts == [1, 1, 1, 1, 1, 1, 0, 0]
+
+    @pytest.mark.parametrize("way", [judging.by_plugin, judging.by_class], ids=["by plugin", "by class"])
+    def test_of_what_the_only_one_of_its_kind_wrote_nothing_is_held(self, way: Judge):
+        class Written(str):
+            """A signature as long as its author likes."""
+
+            __slots__ = ("__weakref__",)
+
+        written: list[weakref.ref[Written]] = []
+
+        class Writes(KeptFilter):
+            def signature(self, pod: PodInfo) -> Written:
+                signature = Written(pod.labels["class"])
+                written.append(weakref.ref(signature))
+                return signature
+
+        plugin = Writes()
+        framework, snapshot = framework_of(plugin), snapshot_of("n0")
+        way(framework, of_class("web", "only one"), snapshot)
+        plugin.calls.clear()
+        gc.collect()
+
+        assert written
+        assert not any(reference() for reference in written)
 
     def test_the_signature_not_asked_for_the_longest_is_forgotten_first(
         self, monkeypatch: pytest.MonkeyPatch

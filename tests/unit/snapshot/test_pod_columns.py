@@ -8,18 +8,25 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from scheduler.objects.decode import decode_pod
-from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorRequirement, parse_label_selector
-from scheduler.snapshot import ClusterTable, PodQuery, PodsIn, TermKind, pod_counts
+from scheduler.objects.selectors import (
+    LabelRule,
+    LabelSelector,
+    Operator,
+    Requirement,
+    SelectorRequirement,
+    parse_label_selector,
+)
+from scheduler.snapshot import ClusterTable, PodQuery, PodsIn, TermKind, pod_classes, pod_counts, rule_index
+from scheduler.snapshot.rule_index import RuleIndex
 from tests import builders
 
 if TYPE_CHECKING:
-    import pytest
-
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -188,6 +195,37 @@ TestHistory = History.TestCase
 TestHistory.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 
 
+class HistoryOfLongLists(History):
+    """As if two labels, and two values, were too many to be filed by each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(pod_classes, "_MOST_LABELS", 1)
+        self._patch.setattr(rule_index, "_MOST_VALUES", 1)
+
+    def teardown(self) -> None:
+        self._patch.undo()
+
+
+TestHistoryOfLongLists = HistoryOfLongLists.TestCase
+TestHistoryOfLongLists.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
+
+
+def test_a_pod_with_very_many_labels_takes_no_place_for_each_of_them() -> None:
+    labels = {f"l{number}": "x" for number in range(1000)}
+    classes = pod_classes.PodClasses()
+    for name in ("a", "b"):
+        classes.count(0, builders.pod(name, labels=labels), 1)
+    assert len(classes._classes) == 1
+    assert not classes._by_label
+    assert len(list(classes.candidates(LabelRule((Requirement("l7", Operator.IN, frozenset("x")),))))) == 1
+    for name in ("a", "b"):
+        classes.count(0, builders.pod(name, labels=labels), -1)
+    assert not classes._classes
+    assert not classes._many_labels
+
+
 def test_descriptions_not_asked_for_lately_are_forgotten_and_counted_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -201,6 +239,43 @@ def test_descriptions_not_asked_for_lately_are_forgotten_and_counted_anew(
     for name in ("a", "b", "c"):
         table.add_pod(0, builders.pod(name, namespace=name))
     assert [table.snapshot().pods_matching(query).tolist() for query in everything] == [[1], [1], [1]]
+
+
+def in_many(name: str, values: int) -> PodQuery:
+    """Pods whose label `app` is one of many."""
+    among = frozenset([name, *(f"{name}-{number}" for number in range(values))])
+    return PodQuery((PodsIn(None, LabelRule((Requirement("app", Operator.IN, among),))),))
+
+
+def test_long_descriptions_are_kept_up_to_a_number_of_bytes_and_counted_anew_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pod_counts, "_DESCRIBED_BYTES", 50_000)
+    table = ClusterTable()
+    table.add_node(builders.node("node"))
+    table.add_pod(0, builders.pod("first", labels={"app": "a"}))
+    queries = [in_many(name, 100) for name in "abcdef"]
+    for query in queries:
+        table.snapshot().pods_matching(query)
+    assert list(table._pod_counts._columns) == queries[-3:]
+    huge = in_many("a", 5000)
+    assert table.snapshot().pods_matching(huge).tolist() == [1]
+    assert list(table._pod_counts._columns) == [huge], "the one that is asked for is always there"
+    table.add_pod(0, builders.pod("second", labels={"app": "a"}))
+    assert table.snapshot().pods_matching(huge).tolist() == [2]
+    assert table.snapshot().pods_matching(queries[0]).tolist() == [2]
+
+
+def test_a_rule_with_many_values_takes_no_place_for_each_of_them() -> None:
+    index = RuleIndex[str]()
+    rules = {"few": in_many("a", 20), "many": in_many("a", 5000)}
+    for name, query in rules.items():
+        index.add(query.parts[0].rule, name)
+    assert len(index._named) == 21
+    assert list(index.candidates({"app": "a-7"})) == ["few", "many"]
+    for name, query in rules.items():
+        index.remove(query.parts[0].rule, name)
+    assert list(index.candidates({"app": "a-7"})) == []
 
 
 def test_pods_that_are_being_deleted_count_only_where_a_description_says_so() -> None:

@@ -1,0 +1,134 @@
+"""What is noted of an attempt outlives the process, and is told of the pod that it was at, if that still waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from scheduler.app.attempt_note import AttemptNote, Noted, put_aside
+from scheduler.client.http.request import Response
+from scheduler.errors import ApiError
+from scheduler.objects.decode import decode_pod
+from scheduler.queue.put_aside import times_told
+from tests.builders import CREATED, pod, pod_object
+from tests.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scheduler.client.http.request import Request
+
+WEB = pod("web")
+NOTED = Noted(WEB.uid, "default", "web")
+
+
+def test_a_note_is_found_by_who_opens_the_file_next_though_nobody_has_closed_it(tmp_path: Path) -> None:
+    note = AttemptNote(tmp_path / "note")
+    assert note.found is None
+
+    note.write(pod("x" * 253, namespace="y" * 63))
+    note.write(WEB)
+    assert AttemptNote(tmp_path / "note").found == NOTED
+
+    note.write(None)
+    assert AttemptNote(tmp_path / "note").found is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x00", b"\xff" * 5000, b"\x00\x05a/b/c\xff", b"\x00\x03a/b", b"\x00\x04a//b", b"\x00\x09\xff\xfe/b/c/d/e"],
+)  # fmt: skip
+def test_a_file_that_says_nothing_is_no_note(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "note").write_bytes(content)
+    found = AttemptNote(tmp_path / "note").found
+    assert found is None or found == Noted("a", "b", "c")
+
+
+class Server:
+    """Has one pod, and writes down what it is told."""
+
+    def __init__(self, found: dict[str, Any] | None, refuses: ApiError | None = None) -> None:
+        self.found, self.refuses = found, refuses
+        self.told: list[Any] = []
+
+    async def send(self, request: Request) -> Response:
+        if request.method == "GET":
+            if self.found is None:
+                raise ApiError(404, "NotFound", "no such pod")
+            return Response(200, msgspec.json.encode(self.found))
+        if self.refuses is not None:
+            raise self.refuses
+        assert request.path == "/api/v1/namespaces/default/pods/web/status"
+        assert request.body is not None
+        self.told.append(msgspec.json.decode(request.body))
+        return Response(200, b"{}")
+
+
+def web(*, uid: str = WEB.uid, **more: Any) -> dict[str, Any]:
+    found = pod_object("web", **more)
+    found["metadata"]["uid"] = uid
+    return found
+
+
+def told_before(times: int) -> dict[str, Any]:
+    message = f"over budget; put aside for 60s after {times} attempt{'s' * (times > 1)} over budget"
+    found = web()
+    found["status"] = {
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": message}]
+    }  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize(
+    ("found", "times", "seconds"),
+    [
+        pytest.param(web(), 1, 60, id="for the first time"),
+        pytest.param(told_before(1), 2, 120, id="once more"),
+        pytest.param(told_before(9), 10, 1800, id="again and again"),
+    ],
+)
+def test_the_pod_is_put_aside_in_words_that_are_read_again(
+    found: dict[str, Any], times: int, seconds: int
+) -> None:
+    server = Server(found)
+    asyncio.run(put_aside(NOTED, server, ManualClock(1000.0)))
+
+    (patch,) = server.told
+    assert patch["metadata"] == {"uid": WEB.uid}
+    (condition,) = patch["status"]["conditions"]
+    assert f"; put aside for {seconds}s after {times} attempt" in condition["message"]
+    again = web()
+    again["status"] = {"conditions": [condition]}
+    assert times_told(decode_pod(msgspec.json.encode(again))) == times
+
+
+@pytest.mark.parametrize(
+    ("found", "refuses", "complains"),
+    [
+        pytest.param(None, None, False, id="gone"),
+        pytest.param(web(uid="another"), None, False, id="another by its name"),
+        pytest.param(web(node="n1"), None, False, id="bound after all"),
+        pytest.param(
+            {**web(), "metadata": {**web()["metadata"], "deletionTimestamp": CREATED, "finalizers": ["x"]}},
+            None,
+            False,
+            id="being deleted",
+        ),
+        pytest.param(web(), ApiError(409, "Conflict", "another"), False, id="another just now"),
+        pytest.param(web(), ApiError(403, "Forbidden", "no"), True, id="refused"),
+    ],
+)
+def test_of_a_pod_that_waits_no_more_nothing_is_said(
+    found: dict[str, Any] | None,
+    refuses: ApiError | None,
+    complains: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server(found, refuses)
+    asyncio.run(put_aside(NOTED, server, ManualClock(1000.0)))
+
+    assert not server.told
+    assert ("not put aside" in caplog.text) == complains
