@@ -56,6 +56,9 @@ class Steps:
     def mended(self, what: str) -> None:
         """Hear that what is known of the cluster is about to be `put right`, or that the API server's state was `restored`."""
 
+    def stopped(self) -> None:
+        """Hear that an attempt, or another call of a plugin, was stopped for want of time, which no other does just there."""
+
     def observed(self, is_so: bool) -> bool:
         """Return what was found of something that does not follow from what is known, as whether a slice of time is over."""
         return is_so

@@ -13,6 +13,7 @@ from scheduler.clock import rfc3339_micro
 from scheduler.cycle.explanation import explain
 from scheduler.recording.notes import SECOND, Note
 from scheduler.whatif.replay.replay import Replay
+from scheduler.whatif.replay.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,15 +47,20 @@ def exactly(found: Sequence[Stretch], wanted: Wanted | None) -> int:
     logging.disable(logging.CRITICAL)  # what was logged then is logged no second time
     status, explained = 0, 0
     for stretch in found:
-        replay = Replay(stretch.header, stretch.notes())
-        began = time.monotonic()
-        if wanted is None:
-            replay.run()
-        else:
-            watch = _Watch(wanted)
-            replay.run(watch)
-            explained += watch.explained
-        status = max(status, _tell(stretch, replay, time.monotonic() - began))
+        script = Script(stretch.notes())
+        while script.peek() is not None:
+            replay = Replay(stretch.header, script)
+            began = time.monotonic()
+            if wanted is None:
+                replay.run()
+            else:
+                watch = _Watch(wanted)
+                replay.run(watch)
+                explained += watch.explained
+            status = max(status, _tell(stretch, replay, time.monotonic() - began))
+            if status or (wanted is not None and wanted.attempt and explained):
+                break
+            script.skip_to(Note.STATE)
     if wanted is not None and not explained:
         click.echo(f"error: no such decision about pod {wanted.key} is in the recording", err=True)
         return 1

@@ -68,4 +68,4 @@ class Shared:
         )
         self.freeze = ClusterFreeze(self.steps)
         self.bus = EventBus(self.queue)
-        self.budget = LoopBudget(clock.monotonic)
+        self.budget = LoopBudget(clock.monotonic, stopped=self.steps.stopped)

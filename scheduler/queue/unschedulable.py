@@ -71,6 +71,12 @@ class UnschedulablePods:
         waiting = self._waiting.get(uid)
         return None if waiting is None else waiting.found.members[uid]
 
+    def in_turn(self) -> list[str]:
+        """Return all, class by class, as an event would come to them."""
+        return [
+            uid for classes in self._profiles.values() for found in classes.all() for uid in found.members
+        ]
+
     def flushes(self) -> list[tuple[str, float]]:
         """Return the pods that are tried again although nothing happens, and when, the first first."""
         return [(uid, key[0]) for uid, key in self._deadlines.in_turn()]

@@ -65,7 +65,7 @@ class QueueView:
         """Yield all pods but those in flight: of each place, who came or is tried first comes first."""
         contents = self._contents
         active = [uid for uid, _ in contents.active.in_turn()]
-        for uid in (*active, *contents.backoff.in_turn(), *contents.unschedulable):
+        for uid in (*active, *contents.backoff.in_turn(), *contents.unschedulable.in_turn()):
             yield contents.pods[uid]
 
     def flushes(self) -> list[tuple[str, float]]:

@@ -38,6 +38,8 @@ class Note(IntEnum):
     """pod uid, node, message, nominated node: see `Steps.decided`."""
     GAVE_UP = 20
     """number: nobody waits for the answer any more."""
+    STOPPED = 21
+    """An attempt was stopped for want of time: what follows does not go on from what was before."""
 
     STATE = 32
     """us, state: how things stand where a file begins that is not a run's first; see `checkpoint`."""

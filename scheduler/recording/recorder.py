@@ -146,6 +146,11 @@ class Recorder(Steps):
 
     def mended(self, what: str) -> None:
         self._put((Note.MENDED, self.begin(), what))
+        self._tape.wants_state = True
+
+    def stopped(self) -> None:
+        self._put((Note.STOPPED,))
+        self._tape.wants_state = True
 
     def decided(self, uid: str, node_name: str, message: str, nominated_node_name: str | None) -> None:
         self._put((Note.DECIDED, uid, node_name, message, nominated_node_name))

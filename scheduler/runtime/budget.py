@@ -97,6 +97,7 @@ class LoopBudget:
     Args:
         now: seconds of a monotonic clock.
         seconds: how long a stretch may take.
+        stopped: is told whenever somebody is stopped, or not asked, for want of time.
 
     Attributes:
         seconds: likewise; may be changed.
@@ -104,8 +105,14 @@ class LoopBudget:
         running: the plugin that was called last in this stretch.
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic, seconds: float = DEFAULT_SECONDS) -> None:
+    def __init__(
+        self,
+        now: Callable[[], float] = time.monotonic,
+        seconds: float = DEFAULT_SECONDS,
+        stopped: Callable[[], None] = lambda: None,
+    ) -> None:
         self.seconds = seconds
+        self._tell_stopped = stopped
         self.checks = False
         self.running: Plugin | None = None
         self._now = now
@@ -267,17 +274,20 @@ class LoopBudget:
         if not self._is_spent and not self._has_clock and self._began is not None:
             self._is_spent = self._now() - self._began > self._limit
         if self._is_spent:
+            self._tell_stopped()
             name = "" if self.running is None else f" when {self.running.name} was done"
             raise OverBudgetError(f"more than {self._limit:g}s had passed{name}")
 
     def _refuse_resting(self, record: _Record) -> None:
         left = record.rests_until - self._now()
         if left > 0:
+            self._tell_stopped()
             raise OverBudgetError(
                 f"not asked: it rests for {left:.0f}s, since it was stopped again and again", left
             )
 
     def _stopped(self, plugin: Plugin, often: str) -> OverBudgetError:
+        self._tell_stopped()
         record = self._records.setdefault((id(plugin), often), _Record(plugin))
         record.times += 1
         if often or record.times >= _MANY:

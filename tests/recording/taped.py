@@ -9,10 +9,10 @@ import msgspec
 
 from plugins.registry import IN_TREE
 from scheduler.recording.files import Header
-from scheduler.recording.notes import Note
 from scheduler.recording.recorder import Recorder
 from scheduler.recording.tape import packed_note
 from scheduler.whatif.replay.replay import Replay
+from scheduler.whatif.replay.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,15 +67,11 @@ class Taped:
 
     def notes(self, begin: int = 0) -> Iterator[list[Any]]:
         """Yield the notes from a place on, as a `Stretch` does."""
-        n_states = 0
         for note in self.tape.notes[begin:]:
-            n_states += note[0] is Note.STATE
-            if note[0] is Note.OBJECT and n_states > (begin in self.tape.files):
-                continue
             yield msgspec.msgpack.decode(msgspec.msgpack.encode(packed_note(note)))
 
     def replay(self, in_tree: Mapping[str, type[Plugin]] = IN_TREE, begin: int = 0) -> Replay:
         """Go through it from a place on, to the end."""
-        replay = Replay(self.header, self.notes(begin), in_tree)
+        replay = Replay(self.header, Script(self.notes(begin)), in_tree)
         replay.run()
         return replay

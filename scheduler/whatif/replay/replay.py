@@ -24,17 +24,17 @@ from scheduler.recording.notes import SECOND, Note, Word
 from scheduler.recording.objects import unpacked_node, unpacked_object, unpacked_pod
 from scheduler.recording.state import State, resume
 from scheduler.whatif.replay.loop import ReplayLoop
-from scheduler.whatif.replay.script import Script
 from scheduler.whatif.replay.steps import ReplayedSteps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from scheduler.app.generation import Generation
     from scheduler.client.http.request import Request
     from scheduler.configuration.load import Configuration
     from scheduler.framework import Plugin
     from scheduler.recording.files import Header
+    from scheduler.whatif.replay.script import Script
     from scheduler.whatif.replay.steps import Difference
 
 _SLACK_SECONDS = 0.001
@@ -46,7 +46,7 @@ class Replay:
 
     Args:
         header: of the first file.
-        notes: in order.
+        script: the notes, from the run's beginning or from a note of how things stand.
 
     Attributes:
         decisions: how many were made, each as recorded.
@@ -57,15 +57,13 @@ class Replay:
         us: the time, in microseconds since the recording began.
     """
 
-    def __init__(
-        self, header: Header, notes: Iterator[list[Any]], in_tree: Mapping[str, type[Plugin]] = IN_TREE
-    ) -> None:
+    def __init__(self, header: Header, script: Script, in_tree: Mapping[str, type[Plugin]] = IN_TREE) -> None:
         self._in_tree = in_tree
         self.steps = self.us = 0
         self.ended = ""
         self._header = header
-        self._script = Script(notes)
-        self._told = ReplayedSteps(self._script, header, Random(header.seed))
+        self._script = script
+        self._told = ReplayedSteps(script, header, Random(header.seed))
         self._daemon: ReplayedDaemon | None = None
         self._built: Generation | None = None
 
@@ -95,6 +93,9 @@ class Replay:
                 if note[0] == Note.READ:  # somebody read the clock there whose business it was not
                     self._script.take()
                     continue
+                if note[0] == Note.STOPPED:
+                    self.ended = "an attempt was stopped for want of time"
+                    break
                 if note[0] >= Note.OBSERVED and note[0] != Note.STATE:
                     self._told.differs("nothing more happened")
                     break
@@ -103,10 +104,17 @@ class Replay:
                 self._told.begin(note[1])
                 loop.now = self._header.base + note[1] / SECOND
                 await self._step(note, loop, stack)
+                self._excuse_stopped()
                 self.steps += 1
                 if until(self):
                     break
             self._told.is_over = True
+
+    def _excuse_stopped(self) -> None:
+        """What differs in a step in which an attempt was stopped for want of time is no difference."""
+        if self.difference is not None and self._script.has_stopped():
+            self._told.difference = None
+            self.ended = "an attempt was stopped for want of time"
 
     async def _step(self, note: list[Any], loop: ReplayLoop, stack: AsyncExitStack) -> None:
         match note[0]:
@@ -130,8 +138,10 @@ class Replay:
 
     async def _resume(self, note: list[Any], stack: AsyncExitStack) -> None:
         """Begin, or go on, where a file begins that is not the first."""
-        if self._daemon is not None:
+        if self._daemon is not None:  # how things stand here follows
             self._told.begin_file()
+            while self._script.take_if(Note.OBJECT) is not None:
+                pass
             return
         state = msgspec.convert(note[2], State)
         version, numbers, gauss = state.random

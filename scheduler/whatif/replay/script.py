@@ -38,13 +38,10 @@ class Stretch:
         return [file.path for file in self.files if file.is_torn]
 
     def notes(self) -> Iterator[list[Any]]:
-        """Yield all notes; those of how things stand only where it begins, for later it follows."""
-        for place, file in enumerate(self.files):
+        """Yield all notes."""
+        for file in self.files:
             for batch in file.batches():
-                for note in batch:
-                    if place and note[0] == Note.OBJECT:
-                        continue
-                    yield note
+                yield from batch
 
 
 def stretches(folder: Path) -> list[Stretch]:
@@ -95,6 +92,18 @@ class Script:
         self.taken += 1
         self.last.append(note)
         return note
+
+    def skip_to(self, kind: Note) -> None:
+        """Go on to the next note of a kind, or to the end."""
+        while self._next is not None and self._next[0] != kind:
+            self.take()
+
+    def has_stopped(self) -> bool:
+        """Say whether something was stopped for want of time in what is left of this step, which is taken."""
+        while self._next is not None and self._next[0] >= Note.OBSERVED and self._next[0] < Note.STATE:
+            if self.take()[0] == Note.STOPPED:
+                return True
+        return False
 
     def take_if(self, *beginning: object) -> list[Any] | None:
         """Take the next note if it begins like that."""
