@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from scheduler.framework import Plugin
 
 SEED = 7
-_FILE_NOTES = 250
 
 
 class Tape:
@@ -29,19 +28,21 @@ class Tape:
 
     Attributes:
         notes: all of them.
+        notes_of_a_file: after so many the next one is wanted.
         files: where the files begin that follow the first.
         wants_state: whether the next file is to begin.
     """
 
     def __init__(self) -> None:
         self.notes: list[Any] = []
+        self.notes_of_a_file = 250
         self.files: list[int] = []
         self.wants_state, self._n_in_file = False, 0
 
     def put(self, note: Any) -> None:
         self.notes.append(note)
         self._n_in_file += 1
-        if self._n_in_file >= _FILE_NOTES:
+        if self._n_in_file >= self.notes_of_a_file:
             self.wants_state = True
 
     def begin_file(self, state: Sequence[Any]) -> None:

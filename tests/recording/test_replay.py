@@ -3,31 +3,197 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, Any
 
+import pytest
+from click.testing import CliRunner
+
+from scheduler.cli.recording import recording
+from scheduler.cli.replay import replay
+from scheduler.recording.files import Header
+from scheduler.recording.notes import Note
+from scheduler.recording.recorder import Recorder
+from scheduler.recording.tape import FileTape, Room
 from tests import virtual_time
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
+from tests.faults.campaign import run
 from tests.recording.taped import Taped
 from tests.virtual_time import LoopClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from scheduler.steps import Steps
+    from tests.daemon_harness import Cluster
 
-def test_pods_are_placed_where_they_were(tmp_path: Path) -> None:
+BIG, SMALL = {"cpu": "3"}, {"cpu": "100m"}
+
+
+async def churn(it: Cluster) -> None:
+    """Pods come and go, one preempts others, a node leaves and one comes, labels change."""
+    it.add_nodes(*(node_object(f"n{number}", allocatable={"cpu": "4", "pods": "20"}) for number in range(4)))
+    for number in range(12):
+        it.add_pods(pod_object(f"p{number}", requests=SMALL if number % 3 else BIG))
+        await asyncio.sleep(0.01)
+    await it.until(lambda: all(it.node_of(f"p{number}") for number in range(12)))
+    it.add_pods(pod_object("urgent", requests=BIG, priority=100))
+    await it.until(lambda: it.node_of("urgent"))
+    it.server.store.delete("nodes", "n1")
+    it.label_pod("p1", tier="web")
+    it.add_pods(pod_object("late", requests={"cpu": "6"}))
+    await asyncio.sleep(1.0)
+    it.add_nodes(node_object("n9", allocatable={"cpu": "8", "pods": "20"}))
+    await it.until(lambda: it.node_of("late"))
+
+
+async def lives(folder: Path, *steps: Steps) -> None:
+    """The same cluster under one daemon after another."""
+    async with cluster(folder) as it:
+        for number, each in enumerate(steps):
+            async with it.daemon(steps=each) as daemon:
+                if isinstance(each, Recorder):
+                    each.daemon = daemon
+                if number == 0:
+                    await churn(it)
+                else:
+                    it.add_pods(pod_object(f"again-{number}", requests=SMALL))
+                    await it.until(lambda number=number: it.node_of(f"again-{number}"))
+
+
+def taped(folder: Path) -> Taped:
     async def story() -> Taped:
-        taped = Taped(LoopClock())
-        async with cluster(tmp_path) as it, it.daemon(steps=taped.steps):
-            it.add_nodes(*(node_object(f"n{number}") for number in range(20)))
-            for number in range(50):
-                it.add_pods(pod_object(f"p{number}", requests={"cpu": "100m"}))
-                await asyncio.sleep(0.01)
-            await it.until(lambda: all(it.node_of(f"p{number}") for number in range(50)))
-        return taped
+        made = Taped(LoopClock())
+        await lives(folder, made.steps)
+        return made
 
-    taped = virtual_time.run(story())
-    replay = taped.replay()
-    assert replay.difference is None
-    assert replay.ended == ""
-    assert replay.decisions == 50
+    return virtual_time.run(story())
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """Return a folder with the recording of two runs."""
+
+    async def story() -> None:
+        folder, steps, tapes = tmp_path / "recording", [], []
+        for number in range(2):
+            header = Header.fresh(LoopClock(), Random(number))
+            tapes.append(FileTape(Room(folder), header))
+            steps.append(Recorder(LoopClock(), tapes[-1], header))
+        await lives(tmp_path, *steps)
+        for tape in tapes:
+            tape.close()
+
+    virtual_time.run(story())
+    return tmp_path / "recording"
+
+
+def test_every_decision_is_made_again(tmp_path: Path) -> None:
+    made = taped(tmp_path).replay()
+    assert made.difference is None
+    assert made.ended == ""
+    assert made.decisions > 14
+
+
+def test_a_decision_that_is_another_is_found(tmp_path: Path) -> None:
+    tape = taped(tmp_path)
+    place, note = next(
+        (place, note) for place, note in enumerate(tape.tape.notes) if note[0] is Note.DECIDED and note[2]
+    )
+    tape.tape.notes[place] = (*note[:2], "elsewhere", *note[3:])
+    made = tape.replay()
+    assert made.difference is not None
+    assert made.difference.recorded == [Note.DECIDED, note[1], "elsewhere", "", None]
+    assert made.difference.here == [Note.DECIDED, note[1], note[2], "", None]
+
+
+def test_something_that_was_not_told_is_missed(tmp_path: Path) -> None:
+    tape = taped(tmp_path)
+    place = next(
+        place for place, note in enumerate(tape.tape.notes) if note[0] is Note.TOLD and note[4] == "default/p3"
+    )
+    del tape.tape.notes[place]
+    assert tape.replay().difference is not None
+
+
+def test_each_file_can_be_gone_through_by_itself(tmp_path: Path) -> None:
+    async def story() -> Taped:
+        made = Taped(LoopClock())
+        made.tape.notes_of_a_file = 60
+        await lives(tmp_path, made.steps)
+        return made
+
+    tape = virtual_time.run(story())
+    assert len(tape.tape.files) > 2
+    for begin in tape.tape.files:
+        made = tape.replay(begin=begin)
+        assert made.difference is None, begin
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"), [("pods", 7), ("pods", 45), ("pods", 60), ("groups", 3), ("groups", 4)]
+)
+def test_every_daemon_of_a_campaign_decides_as_it_did(kind: str, seed: int) -> None:
+    assert not run(seed, kind, is_taped=True).findings
+
+
+def test_a_recording_is_told_of(recorded: Path) -> None:
+    told = CliRunner().invoke(recording, [str(recorded)])
+    assert told.exit_code == 0
+    assert told.output.count(" run ") == 2
+    assert "placed" in told.output
+
+
+def test_runs_are_gone_through_one_after_another(recorded: Path) -> None:
+    told = CliRunner().invoke(replay, [str(recorded)])
+    assert told.exit_code == 0
+    assert told.output.count("all as recorded") == 2
+
+
+def test_a_decision_is_explained_at_its_moment(recorded: Path) -> None:
+    told = CliRunner().invoke(replay, [str(recorded), "--pod", "late", "--attempt", "1"])
+    assert told.exit_code == 0
+    assert "attempt 1" in told.output
+    assert "Insufficient cpu" in told.output
+
+
+def test_a_pod_that_is_not_there_is_an_error(recorded: Path) -> None:
+    told = CliRunner().invoke(replay, [str(recorded), "--pod", "nobody"])
+    assert told.exit_code == 1
+    assert "no such decision about pod default/nobody" in told.output
+
+
+def test_a_torn_recording_is_gone_through_up_to_the_tear(recorded: Path) -> None:
+    first = min(recorded.iterdir())
+    first.write_bytes(first.read_bytes()[:-200])
+    told = CliRunner().invoke(replay, [str(recorded)])
+    assert told.exit_code == 0
+    assert "its end is missing; gone through up to there" in told.output
+
+
+def test_a_folder_without_a_recording_is_refused(tmp_path: Path) -> None:
+    for asked in (recording, replay):
+        told = CliRunner().invoke(asked, [str(tmp_path)])
+        assert told.exit_code == 2
+        assert "no recording is there" in told.output
+
+
+def test_no_secret_is_in_a_recording(tmp_path: Path) -> None:
+    async def story() -> list[Any]:
+        made = Taped(LoopClock())
+        async with cluster(tmp_path) as it, it.daemon(steps=made.steps):
+            it.add_nodes(node_object("n1"))
+            secret = pod_object("p1")
+            secret["spec"]["containers"][0] |= {
+                "env": [{"name": "PASSWORD", "value": "hunter2"}],
+                "args": ["--token=hunter2"],
+            }
+            secret["metadata"]["annotations"] = {
+                "kubectl.kubernetes.io/last-applied-configuration": '{"password": "hunter2"}'
+            }
+            it.add_pods(secret)
+            await it.until(lambda: it.node_of("p1"))
+        return list(made.notes())
+
+    assert "hunter2" not in str(virtual_time.run(story()))

@@ -1,0 +1,156 @@
+"""Files of recordings: whole, torn, foreign, newer, and never more of them than there is room for."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.recording.files import FileReader, FileWriter, Header, RecordingError
+from scheduler.recording.notes import Note
+from scheduler.recording.tape import FileTape, Room
+from scheduler.whatif.replay.script import stretches
+from tests.builders import pod
+from tests.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def header(number: int = 1) -> Header:
+    return Header(by="test", run="run", number=number, base=0.0, wall=1e9, seed=1)
+
+
+def written(path: Path, *batches: bytes) -> Path:
+    file = FileWriter(path, header())
+    for batch in batches:
+        file.put(batch)
+    file.close()
+    return path
+
+
+def noise(number: int) -> str:
+    return Random(number).randbytes(400).hex()
+
+
+def read(path: Path) -> tuple[list[object], bool]:
+    reader = FileReader(path)
+    return [note for batch in reader.batches() for note in batch], reader.is_torn
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.rec", b"\x92\x01\x02", b"\x91\x03")
+    assert read(path) == ([1, 2, 3], False)
+
+
+@pytest.mark.parametrize("cut", range(1, 60), ids=lambda cut: f"{cut} bytes are missing")
+def test_a_torn_end_is_read_up_to_the_tear(tmp_path: Path, cut: int) -> None:
+    path = written(tmp_path / "a.rec", b"\x92\x01\x02", b"\x91\x03")
+    data = path.read_bytes()
+    begin = data.index(b"\n") + 1
+    path.write_bytes(data[: max(begin, len(data) - cut)])
+    notes, is_torn = read(path)
+    assert is_torn
+    assert notes == [1, 2, 3][: len(notes)]
+
+
+def test_a_file_of_a_process_that_was_killed_has_what_was_flushed(tmp_path: Path) -> None:
+    file = FileWriter(tmp_path / "a.rec", header())
+    file.put(b"\x92\x01\x02")
+    assert read(file.path) == ([1, 2], True)
+    file.close()
+
+
+def test_garbage_in_the_middle_ends_it(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.rec", b"\x92\x01\x02")
+    data = bytearray(path.read_bytes())
+    data[data.index(b"\n") + 6 :] = b"\xff" * 40
+    path.write_bytes(data)
+    assert read(path)[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "not a recording of custom-scheduler"),
+        (b"PK\x03\x04", "not a recording of custom-scheduler"),
+        (b'{"kind":"List"}\n', "not a recording of custom-scheduler"),
+        (b"[" * 5000 + b"\n", "not a recording of custom-scheduler"),
+        (
+            b'{"format":"custom-scheduler recording","version":2,"by":"9.9.9"}\n',
+            "written by 9.9.9 in version 2 of the format; this is 1 at most: read it with a custom-scheduler at least as new",
+        ),
+        (b'{"format":"custom-scheduler recording","version":1,"by":"0.1"}\n', "header: Object missing required field"),
+    ],
+    ids=["empty", "an archive", "other JSON", "deep JSON", "newer", "incomplete"],
+)
+def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "a.rec"
+    path.write_bytes(content)
+    with pytest.raises(RecordingError, match="a.rec: ") as refused:
+        FileReader(path)
+    assert told in str(refused.value)
+
+
+def test_a_folder_without_recordings_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="no recording is there"):
+        stretches(tmp_path)
+
+
+def test_files_of_a_run_without_a_gap_are_one_stretch(tmp_path: Path) -> None:
+    for number in (1, 2, 4):
+        FileWriter(tmp_path / f"{number}.rec", header(number)).close()
+    assert [[file.header.number for file in each.files] for each in stretches(tmp_path)] == [[1, 2], [4]]
+
+
+def test_the_oldest_files_go(tmp_path: Path) -> None:
+    tape = FileTape(Room(tmp_path, max_bytes=3 * 2**20), header())
+    for number in range(60):
+        for _ in range(100):
+            tape.put((Note.TOLD, number, "v1/pods", 0, "a/b", pod("b", labels={"noise": noise(number)})))
+            tape.put((Note.ASKED, number, noise(number)))
+        tape.begin_file([(Note.STATE, number, noise(number))])
+    tape.put((Note.ASKED, 1, "the last"))
+    tape.close()
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.rec")) <= 3 * 2**20
+    last = stretches(tmp_path)[-1]
+    assert list(last.notes())[-1] == [Note.ASKED, 1, "the last"]
+    assert tape.lost == 0
+
+
+def test_files_that_are_too_old_go(tmp_path: Path) -> None:
+    old = written(tmp_path / "old.rec")
+    os.utime(old, (1, 1))
+    tape = FileTape(Room(tmp_path, max_seconds=3600.0), header())
+    tape.begin_file([(Note.STATE, 1, "")])
+    tape.close()
+    assert not old.exists()
+
+
+def test_the_next_file_is_wanted_when_one_has_its_share(tmp_path: Path) -> None:
+    tape = FileTape(Room(tmp_path, max_bytes=2**20), header())
+    for number in range(1500):
+        tape.put((Note.ASKED, number, noise(number)))
+    tape.close()
+    assert tape.wants_state
+
+
+def test_what_cannot_be_written_is_counted_and_wants_another_file(tmp_path: Path) -> None:
+    tape = FileTape(Room(tmp_path / "room"), header())
+    for path in (tmp_path / "room").iterdir():
+        path.unlink()
+    (tmp_path / "room").rmdir()
+    tape.begin_file([(Note.STATE, 1, "")])
+    tape.put((Note.ASKED, 1, "lost"))
+    tape.close()
+    assert tape.lost == 3
+    assert tape.wants_state
+
+
+def test_a_run_is_named_after_its_beginning() -> None:
+    fresh = Header.fresh(ManualClock(5.0), Random(1))
+    assert fresh.number == 1
+    assert fresh.base == 5.0
+    assert fresh.run.endswith("-" + fresh.run[-8:])
