@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scheduler.app.memory import settle_memory
 from scheduler.configuration.load import load
 from scheduler.whatif.simulation.run import simulate
 from scheduler.whatif.simulation.workload import drawn, inflated
@@ -109,6 +110,7 @@ def run_all(jobs: Jobs, *, processes: int | None = None, show: bool = False) -> 
 
 
 def _run(job: Job) -> Result:
+    settle_memory()
     counter = _shared["counter"]
 
     def progress(more: int) -> None:
