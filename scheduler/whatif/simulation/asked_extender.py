@@ -37,5 +37,7 @@ def without_bind(extender: Extender) -> Extender:
     """Return an extender that is not asked to bind: it would do so in a cluster that is none of ours."""
     if not extender.bind_verb:
         return extender
-    logger.warning("Not simulated: the extender is not asked to bind", extra={"extender": extender.url_prefix})
+    logger.warning(
+        "Not simulated: the extender is not asked to bind", extra={"extender": extender.url_prefix}
+    )
     return msgspec.structs.replace(extender, bind_verb="")

@@ -10,14 +10,11 @@ from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
 from scheduler.app.needs import trimmed
 from scheduler.clock import rfc3339
 from scheduler.cycle.event_handlers import NodeHandler
 from scheduler.errors import ApiError
 from scheduler.framework.interface import Needs
-from scheduler.objects.pod import PodInfo
 from scheduler.snapshot import object_key
 from scheduler.whatif.simulation.pods import annotated, changed, terminating
 
@@ -29,6 +26,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.event_handlers import ObjectHandler
     from scheduler.cycle.pod_handlers import PodHandler
     from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import PodCondition
 
 _STARTED = "Running"
@@ -63,7 +61,7 @@ class MemoryCluster:
 
     Attributes:
         nodes: name -> node.
-        changes: how many there were so far, of whatever.
+        changes: how many there were so far, but for what is said of pods that stay where they are.
         leaving: uids of pods that were asked to go and are still there.
     """
 
@@ -152,7 +150,7 @@ class MemoryCluster:
 
     def remove_object(self, kind: str, key: str) -> None:
         """Take an object of another kind away; nothing if there is none."""
-        known = self.object(kind, key)
+        known = self.find(kind, key)
         if known is not None:
             self.changes += 1
             self._handlers[kind].on_delete(known)
@@ -165,7 +163,7 @@ class MemoryCluster:
         """Say whether plugins read a kind."""
         return kind in self._handlers
 
-    def object(self, kind: str, key: str) -> Mapping[str, Any] | None:
+    def find(self, kind: str, key: str) -> Mapping[str, Any] | None:
         """Return an object of another kind that plugins read, None if there is none."""
         return self._parts.cache.table.watch_kind(kind).from_server(key) if kind in self._handlers else None
 
@@ -194,9 +192,7 @@ class MemoryCluster:
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         known = self._there(pod)
         if known.node_name:
-            raise ApiError(
-                409, "Conflict", f"pod {pod.key}: is already assigned to node {known.node_name!r}"
-            )
+            raise ApiError(409, "Conflict", f"pod {pod.key}: is already assigned to node {known.node_name!r}")
         started = self._parts.clock.utc_now()
         bound = changed(
             known,
@@ -259,7 +255,8 @@ class MemoryCluster:
         return known
 
     def _show(self, known: PodInfo | None, pod: PodInfo) -> None:
-        self.changes += 1
+        if known is None or known.node_name != pod.node_name or known.is_terminating != pod.is_terminating:
+            self.changes += 1
         assert self._pod_handler is not None
         self._pods[pod.key] = pod
         if known is None:

@@ -33,6 +33,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._watching = self._selector.get_map()  # type: ignore[attr-defined]  # what the loop waits in
         self._poll = self._selector.select  # type: ignore[attr-defined]
         self._selector.select = self._select  # type: ignore[attr-defined]
+        self._resolution = self._clock_resolution  # type: ignore[attr-defined]
         self._idlers: list[asyncio.Future[None]] = []
         self._held: list[float] = []  # until when those outside are waited for, by the real clock
 
@@ -82,16 +83,19 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         if timeout is None:
             raise RuntimeError("deadlock: every task waits and no timer is set")
         self._now += timeout
-        if self._now + self._clock_resolution == self._now:  # type: ignore[has-type]  # so late that the clock is coarser
-            self._clock_resolution *= 1024.0
+        if self._now + self._resolution == self._now:  # so late that the clock is coarser
+            self._resolution *= 1024.0
+            self._clock_resolution = self._resolution  # what asyncio goes by
         return []
 
     def _reach_next_timer(self) -> None:
-        """Let a timer that is due within the clock's resolution be due: asyncio calls it, and who looks at the clock then and
-        finds it is too early would wait again, at the same time for ever.
+        """Let a timer that is due within the clock's resolution be due.
+
+        For asyncio calls it, and who looks at the clock then and finds it is too early would wait again, at the same time
+        for ever.
         """
         timers = self._scheduled  # type: ignore[attr-defined]
-        if timers and 0.0 < timers[0].when() - self._now < self._clock_resolution:
+        if timers and 0.0 < timers[0].when() - self._now < self._resolution:
             self._now = timers[0].when()
 
 

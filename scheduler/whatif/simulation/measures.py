@@ -185,11 +185,12 @@ class Measures:
             name: (snapshot.allocatable[name] - snapshot.requested[name]).astype(np.float64)
             for name in ("cpu", "memory")
         }
-        free[GPU] = 1000.0 * snapshot.allocatable[GPU_COUNT]
+        gpus = 1000.0 * snapshot.allocatable[GPU_COUNT]
         for name, milli in self._gpu_used.items():
             row = snapshot.row_of(name)
             if row is not None:
-                free[GPU][row] -= milli
+                gpus[row] -= milli
+        free[GPU] = gpus
         return {name: np.maximum(amounts, 0.0) for name, amounts in free.items()}
 
     def _fragmentation(self, free: dict[str, Float64s], total: dict[str, float]) -> dict[str, float]:

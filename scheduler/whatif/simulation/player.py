@@ -14,9 +14,10 @@ from scheduler.whatif.simulation.pods import named
 from scheduler.whatif.simulation.workload import Arrival
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from scheduler.objects.pod import PodInfo
+    from scheduler.whatif.simulation.timeline import Event
     from scheduler.whatif.simulation.virtual_daemon import VirtualDaemon
     from scheduler.whatif.simulation.workload import Workload
 
@@ -86,7 +87,9 @@ class Player:
     async def play(self) -> None:
         """Let everything happen, and return when nothing happens any more."""
         workload, told = self._workload, 0
-        happenings = heapq.merge(workload.events, workload.arrivals, key=attrgetter("at"))
+        happenings: Iterable[Arrival | Event] = heapq.merge(
+            workload.events, workload.arrivals, key=attrgetter("at")
+        )
         came = 0
         for at, batch in groupby(happenings, key=attrgetter("at")):
             await self._sleep_until(at)

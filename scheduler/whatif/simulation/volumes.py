@@ -39,7 +39,7 @@ class _Volumes:
         """Bind the claim that a volume names."""
         held = volume["spec"].get("claimRef")
         if held is not None:
-            claim = self._cluster.object(CLAIMS, f"{held.get('namespace', '')}/{held['name']}")
+            claim = self._cluster.find(CLAIMS, f"{held.get('namespace', '')}/{held['name']}")
             if claim is not None and _BIND_COMPLETED not in _annotations(claim):
                 self._bind(claim, volume["metadata"]["name"])
 
@@ -49,11 +49,11 @@ class _Volumes:
         node = self._cluster.nodes.get(node_name or "")
         if node is None or claim["spec"].get("volumeName"):
             return
-        class_ = self._cluster.object(_CLASSES, claim["spec"].get("storageClassName") or "")
+        class_ = self._cluster.find(_CLASSES, claim["spec"].get("storageClassName") or "")
         if class_ is None:
             return
         driver, metadata = class_["provisioner"], claim["metadata"]
-        csi_node = self._cluster.object(_CSI_NODES, node.name)
+        csi_node = self._cluster.find(_CSI_NODES, node.name)
         segment = segment_of_node(
             {"metadata": {"labels": dict(node.labels)}},
             keys_of_driver(driver, None if csi_node is None else dict(csi_node), dict(class_)),

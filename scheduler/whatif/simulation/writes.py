@@ -62,7 +62,7 @@ class ObjectWrites:
 
     async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
         target = _target(path)
-        known = None if target is None else self._cluster.object(target.kind, target.key)
+        known = None if target is None else self._cluster.find(target.kind, target.key)
         if known is None:
             raise OSError(f"GET {path}: it is not in the cluster that is simulated")
         return msgspec.json.encode(known)
@@ -84,13 +84,15 @@ class ObjectWrites:
             return body or {}
         if method == "POST":
             return self._create(target, body or {})
-        known = self._cluster.object(target.kind, target.key)
+        known = self._cluster.find(target.kind, target.key)
         if known is None:
             raise ApiError(404, "NotFound", f'{target.resource} "{target.name}" not found')
         if method == "DELETE":
             self._cluster.remove_object(target.kind, target.key)
             return known
-        return self._cluster.put_object(target.kind, _changed(target, known, method, body or {}, content_type))
+        return self._cluster.put_object(
+            target.kind, _changed(target, known, method, body or {}, content_type)
+        )
 
     def _create(self, target: _Target, body: Mapping[str, Any]) -> Mapping[str, Any]:
         metadata = dict(body.get("metadata") or {})
@@ -99,7 +101,7 @@ class ObjectWrites:
             metadata["name"] = f"{metadata.get('generateName', '')}{self._made:05}"
         name = metadata["name"]
         target = target._replace(name=name)
-        if self._cluster.object(target.kind, target.key) is not None:
+        if self._cluster.find(target.kind, target.key) is not None:
             raise ApiError(409, "AlreadyExists", f'{target.resource} "{name}" already exists')
         if target.namespace:
             metadata["namespace"] = target.namespace
