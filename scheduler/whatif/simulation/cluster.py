@@ -16,7 +16,7 @@ from scheduler.cycle.event_handlers import NodeHandler
 from scheduler.errors import ApiError
 from scheduler.framework.interface import Needs
 from scheduler.snapshot import object_key
-from scheduler.whatif.simulation.pods import annotated, changed, terminating
+from scheduler.whatif.simulation.pods import annotated, changed, terminating, with_status_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -120,6 +120,12 @@ class MemoryCluster:
         if pod.is_terminating and pod.uid not in self.leaving:
             self._stop(pod)
 
+    def change_pending(self, pod: PodInfo) -> None:
+        """Give a pod that still waits another spec; what is said of it stays."""
+        known = self._pods.get(pod.key)
+        if known is not None and known.uid == pod.uid and not known.node_name:
+            self._show(known, with_status_of(known, pod, self._next_version()))
+
     def remove_pod(self, key: str) -> None:
         """Take a pod away at once; nothing if there is none."""
         pod = self._pods.pop(key, None)
@@ -158,6 +164,15 @@ class MemoryCluster:
     def pods_on(self, node_name: str) -> list[PodInfo]:
         """Return the pods that are bound to a node, in the order they came."""
         return [pod for pod in self._pods.values() if pod.node_name == node_name]
+
+    def pods_of(self, namespace: str, owner: str) -> list[PodInfo]:
+        """Return the pods whose controller has a name, in the order they came."""
+        return [
+            pod
+            for pod in self._pods.values()
+            if pod.namespace == namespace
+            and any(each.controller and each.name == owner for each in pod.pod.metadata.owner_references)
+        ]
 
     def reads(self, kind: str) -> bool:
         """Say whether plugins read a kind."""

@@ -33,7 +33,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._watching = self._selector.get_map()  # type: ignore[attr-defined]  # what the loop waits in
         self._poll = self._selector.select  # type: ignore[attr-defined]
         self._selector.select = self._select  # type: ignore[attr-defined]
-        self._resolution = self._clock_resolution  # type: ignore[attr-defined]
+        self._resolution = time.get_clock_info("monotonic").resolution  # as asyncio has it
         self._idlers: list[asyncio.Future[None]] = []
         self._held: list[float] = []  # until when those outside are waited for, by the real clock
 

@@ -185,7 +185,7 @@ class Measures:
             name: (snapshot.allocatable[name] - snapshot.requested[name]).astype(np.float64)
             for name in ("cpu", "memory")
         }
-        gpus = 1000.0 * snapshot.allocatable[GPU_COUNT]
+        gpus = 1000.0 * snapshot.allocatable[GPU_COUNT].astype(np.float64)
         for name, milli in self._gpu_used.items():
             row = snapshot.row_of(name)
             if row is not None:

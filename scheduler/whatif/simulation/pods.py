@@ -61,6 +61,20 @@ def annotated(pod: PodInfo, annotations: Mapping[str, str | None], version: str)
     return _like(pod, made, raw)
 
 
+def with_status_of(known: PodInfo, pod: PodInfo, version: str) -> PodInfo:
+    """Return a pod with the status of its version that is known."""
+    replace, made = msgspec.structs.replace, pod.pod
+    metadata = replace(made.metadata, resource_version=version)
+    return PodInfo(replace(made, metadata=metadata, status=known.pod.status), pod.raw)
+
+
+def pending(pod: PodInfo) -> PodInfo:
+    """Return a pod as it is before anybody has placed it."""
+    made = named(pod, pod.name)
+    metadata = msgspec.structs.replace(made.pod.metadata, uid=pod.uid)
+    return PodInfo(msgspec.structs.replace(made.pod, metadata=metadata), made.raw)
+
+
 def named(pod: PodInfo, name: str, *, owners: tuple[OwnerReference, ...] | None = None) -> PodInfo:
     """Return another pod that asks for the same, pending and unknown to anybody."""
     replace, metadata, spec = msgspec.structs.replace, pod.pod.metadata, pod.pod.spec

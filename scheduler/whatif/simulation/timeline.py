@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
     from scheduler.whatif.simulation.cluster import MemoryCluster
 
 
@@ -83,6 +84,22 @@ class PodGoes:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnerKeeps:
+    """A workload has so many pods at most; pending ones go first, then those that came last."""
+
+    at: float
+    namespace: str
+    name: str
+    number: int
+
+    def happen(self, cluster: MemoryCluster) -> None:
+        pods = [pod for pod in cluster.pods_of(self.namespace, self.name) if not pod.is_terminating]
+        pods.sort(key=lambda pod: not pod.node_name)
+        for pod in pods[self.number :]:
+            cluster.remove_pod(pod.key)
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectIsThere:
     """An object of another kind comes, or is another by now."""
 
@@ -104,3 +121,28 @@ class ObjectGoes:
 
     def happen(self, cluster: MemoryCluster) -> None:
         cluster.remove_object(self.kind, self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class PodIsAnother:
+    """A pending pod changes, if it still waits: a gate is lifted, for example."""
+
+    at: float
+    pod: PodInfo
+
+    def happen(self, cluster: MemoryCluster) -> None:
+        cluster.change_pending(self.pod)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeIsCordoned:
+    """A node takes no more pods, or does again."""
+
+    at: float
+    name: str
+    wanted: bool = True
+
+    def happen(self, cluster: MemoryCluster) -> None:
+        node = cluster.nodes.get(self.name)
+        if node is not None:
+            cluster.put_node(cordoned(node, wanted=self.wanted))
