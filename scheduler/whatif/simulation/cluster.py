@@ -16,6 +16,7 @@ from scheduler.cycle.event_handlers import NodeHandler
 from scheduler.errors import ApiError
 from scheduler.framework.interface import Needs
 from scheduler.snapshot import object_key
+from scheduler.whatif.simulation.claims import give_back
 from scheduler.whatif.simulation.pods import annotated, changed, terminating, with_status_of
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ class MemoryCluster:
         self.leaving.discard(pod.uid)
         assert self._pod_handler is not None
         self._pod_handler.on_delete(pod)
+        if pod.pod.spec.resource_claims or pod.pod.status.extended_resource_claim_status is not None:
+            give_back(self, pod)
         if self._witness is not None:
             self._witness.gone(pod)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from random import Random
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +16,10 @@ from scheduler.configuration.load import default, parse
 from scheduler.errors import ApiError
 from scheduler.framework import PermitPlugin, Wait
 from scheduler.objects.decode import decode_pod
+from scheduler.snapshot import object_key
+from scheduler.testing.devices import claims_of, device_class, exactly, resource_claim, resource_slice
 from scheduler.whatif.cluster_file import ClusterFile
+from scheduler.whatif.simulation.claims import CLAIMS as CLAIMS_OF_DEVICES
 from scheduler.whatif.simulation.loop import VirtualTimeLoop, run
 from scheduler.whatif.simulation.measures import Attempts
 from scheduler.whatif.simulation.player import Player
@@ -29,6 +34,12 @@ if TYPE_CHECKING:
 
     from scheduler.framework import CycleState
     from scheduler.objects.pod import PodInfo
+
+PLURALS = {
+    "DeviceClass": "deviceclasses",
+    "ResourceClaim": "resourceclaims",
+    "ResourceSlice": "resourceslices",
+}
 
 Line = tuple[float, str, str]
 
@@ -342,4 +353,72 @@ def test_what_cannot_be_written_is_told_once(caplog: pytest.LogCaptureFixture):
 
     assert [record.message for record in caplog.records] == [
         "Not simulated: it is taken as done, and changes nothing"
+    ]
+
+
+def test_claimed_devices_are_allocated_and_given_back():
+    objects = [device_class(), resource_slice(node="n", devices=1)]
+    objects += [resource_claim("one", exactly()), resource_claim("two", exactly())]
+    others: dict[str, dict[str, bytes]] = {}
+    for each in objects:
+        kind = f"resource.k8s.io/v1/{PLURALS[each['kind']]}"
+        others.setdefault(kind, {})[object_key(each)] = msgspec.json.encode(each)
+    there = ClusterFile(nodes=[node("n")], others=others)
+
+    lines, daemon = play(
+        Workload(
+            there,
+            [
+                Arrival(pod("a", resource_claims=claims_of("one")), 0.0, 50.0),
+                Arrival(pod("b", resource_claims=claims_of("two")), 10.0, 50.0),
+            ],
+        )
+    )
+
+    assert only(lines, "b") == [(10.0, "came", "b"), (50.0, "placed n", "b"), (100.0, "went", "b")]
+    for name in ("one", "two"):
+        claim = daemon.cluster.find(CLAIMS_OF_DEVICES, f"default/{name}")
+        assert claim is not None
+        assert not claim["status"].get("reservedFor")
+        assert "allocation" not in claim["status"]
+
+
+class _OnlyB(BaseHTTPRequestHandler):
+    """An extender that leaves node b alone."""
+
+    def do_POST(self) -> None:
+        asked = msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))
+        answer = msgspec.json.encode({"NodeNames": [name for name in asked["NodeNames"] if name == "b"]})
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_args: object) -> None: ...
+
+
+def test_an_extender_is_asked_while_time_stands_still_but_never_to_bind(caplog: pytest.LogCaptureFixture):
+    server = HTTPServer(("127.0.0.1", 0), _OnlyB)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        configuration = f"""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+extenders:
+- {{urlPrefix: "http://127.0.0.1:{server.server_port}", filterVerb: filter, bindVerb: bind, nodeCacheCapable: true}}
+"""
+        lines, _ = play(
+            on([node("a"), node("b")], *(Arrival(pod(f"p-{n}"), float(n)) for n in range(5))), configuration
+        )
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+    assert [line for line in lines if line[1] != "came"] == [
+        (float(n), "placed b", f"p-{n}") for n in range(5)
+    ]
+    assert [record.message for record in caplog.records] == [
+        "Not simulated: the extender is not asked to bind"
     ]
