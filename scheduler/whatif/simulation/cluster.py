@@ -62,7 +62,7 @@ class MemoryCluster:
 
     Attributes:
         nodes: name -> node.
-        changes: how many there were so far, but for what is said of pods that stay where they are.
+        changes: how often a node came, changed or went, and a pod came, was bound, was asked to go or went.
         leaving: uids of pods that were asked to go and are still there.
     """
 
@@ -143,7 +143,6 @@ class MemoryCluster:
 
     def put_object(self, kind: str, obj: Mapping[str, Any]) -> Mapping[str, Any]:
         """Add an object of another kind, or another version of it, and return it as it is now; who is not read is not told."""
-        self.changes += 1
         self._versions += 1
         obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self._versions)}}
         handler = self._handlers.get(kind)
@@ -161,7 +160,6 @@ class MemoryCluster:
         """Take an object of another kind away; nothing if there is none."""
         known = self.find(kind, key)
         if known is not None:
-            self.changes += 1
             self._handlers[kind].on_delete(known)
 
     def pods_on(self, node_name: str) -> list[PodInfo]:

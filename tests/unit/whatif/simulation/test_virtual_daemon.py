@@ -302,6 +302,32 @@ def test_a_volume_is_made_where_the_pod_goes():
     assert term["matchExpressions"][0]["values"] == ["z"]
 
 
+def test_one_who_fails_again_and_again_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("scheduler.whatif.simulation.virtual_daemon.bind_volumes", lambda _cluster: None)
+    others = {
+        "v1/persistentvolumeclaims": {"default/data": msgspec.json.encode(CLAIM)},
+        "storage.k8s.io/v1/storageclasses": {"disk": msgspec.json.encode(CLASS)},
+    }
+    with_claim = pod("db", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+
+    lines, _ = play(Workload(ClusterFile([node("n")], [], others), [Arrival(with_claim, 5.0)]))
+
+    assert [line[1] for line in lines] == ["came"]
+
+
+def test_a_pod_is_bound_once_and_only_as_it_is():
+    async def done(_api: ObjectWrites, daemon: VirtualDaemon) -> list[int]:
+        bind, statuses = daemon.cluster.bind, []
+        await bind(daemon.parts.pods["default/p"], "n")
+        for each in (pod("p"), pod("p", uid="another"), pod("nobody")):
+            with pytest.raises(ApiError) as error:
+                await bind(each, "n")
+            statuses.append(error.value.status)
+        return statuses
+
+    assert writes(done, ClusterFile([node("n")], [pod("p")])) == [409, 409, 404]
+
+
 def writes(done: Callable[[ObjectWrites, VirtualDaemon], Any], there: ClusterFile) -> Any:
     """Return what a plugin's write comes to."""
 
