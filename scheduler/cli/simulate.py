@@ -141,7 +141,10 @@ def simulate(
         )
     except ValueError as error:
         _refuse(str(error))
-    results = run_all(jobs, processes=processes, show=sys.stderr.isatty())
+    try:
+        results = run_all(jobs, processes=processes, show=sys.stderr.isatty())
+    except SchedulerError as error:
+        _refuse(str(error))
     if output is Output.JSON:
         _print_json(results)
         return

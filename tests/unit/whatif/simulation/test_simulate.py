@@ -238,6 +238,21 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: list[str], me
     assert message in answer.stderr
 
 
+def test_what_a_process_of_a_simulation_cannot_do_is_told(tmp_path: Path):
+    nodes, pods = written(tmp_path)
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
+        "- plugins: {filter: {enabled: [{name: NoSuchPlugin}]}}\n"
+    )
+
+    answer = CliRunner().invoke(command, [str(pods), "--nodes", str(nodes), "--config", str(config)])
+
+    assert answer.exit_code == 2
+    assert "error:" in answer.stderr
+    assert "NoSuchPlugin" in answer.stderr
+
+
 def test_a_cluster_is_simulated_with_more_nodes_and_pods(tmp_path: Path):
     from tests.builders import node_object, pod_object
 
