@@ -5,7 +5,7 @@ nodes:                # groups of nodes that are alike, as in scenarios of the s
 manifests: [web.yaml] # further objects, in files beside this one or here: nodes, pods, PodGroups, claims, priorities
 workloads:            # pods that come
 - {name: web, replicas: 30, cpu: 500m, memory: 1Gi}
-- {name: batch, kind: Job, replicas: 8, cpu: "2", runs: 10m, every: 30s, until: 2h, priority: -5}
+- {name: batch, kind: Job, replicas: 2, cpu: "2", runs: 10m, every: 30s, until: 2h, priority: -5}
 - {name: train, kind: Job, replicas: 4, cpu: "4", runs: 1h, at: 20m, every: 1h, until: 8h, gang: true}
 steps:                # each at a time since the start
 - {at: 30m, addNodes: {name: more, count: 5, cpu: "8", memory: 32Gi}}
