@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -14,13 +13,13 @@ import msgspec
 from scheduler.cli.options import choice_option, command, file_option, option
 from scheduler.configuration.load import load
 from scheduler.errors import SchedulerError
-from scheduler.whatif.cluster_file import load as load_cluster
-from scheduler.whatif.simulation.cluster_workload import of_cluster
 from scheduler.whatif.simulation.side_by_side import jobs_of, run_all
-from scheduler.whatif.simulation.trace import read_trace
+from scheduler.whatif.simulation.sources import read_source
 from scheduler.whatif.simulation.workload import typical_pods as kinds_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scheduler.whatif.simulation.measures import Result
     from scheduler.whatif.simulation.side_by_side import Job
     from scheduler.whatif.simulation.workload import Workload
@@ -36,13 +35,32 @@ class Output(Enum):
 
 
 @command()
-@click.argument("source", metavar="TRACE|CLUSTER")
+@click.argument("source", metavar="TRACE|SCENARIO|RECORDING|CLUSTER")
 @file_option(
     "--nodes",
     help="The nodes of a trace: its table with the columns sn, cpu_milli, memory_mib, gpu and model. Without it, the first "
-    "argument is a cluster, as `kubectl get nodes,pods -o json` or YAML, whose pending pods come at once; - is standard input.",
+    "argument is a scenario (YAML with nodes, workloads and steps), a recording of kube-scheduler-simulator's recorder, or a "
+    "cluster, as `kubectl get nodes,pods -A -o json` or YAML, whose pending pods come at once; - is a cluster on standard input.",
 )
 @option("--gpu-nodes-only", is_flag=True, help="Leave out a trace's nodes without GPUs.")
+@option(
+    "--add-nodes",
+    multiple=True,
+    metavar="NUMBER:SHAPE",
+    help="Add nodes to a cluster: 10:like=NODE, or 10:cpu=8,memory=32Gi and labels, as in zone=eu-1a.",
+)
+@option(
+    "--without",
+    multiple=True,
+    metavar="SELECTOR",
+    help="Leave out the nodes of a cluster with such labels, as in topology.kubernetes.io/zone=eu-1a; their pods come again.",
+)
+@option(
+    "--scale",
+    multiple=True,
+    metavar="KIND/NAME=SIZE",
+    help="Have as many pods of a workload of a cluster, or so many times as many: deployment/web=2x, statefulset/shop/db=5.",
+)
 @file_option("--config", multiple=True, help="KubeSchedulerConfiguration file; several are compared.")
 @option("--seed", type=int, default=1, help="Of ties between nodes, and of what is drawn at random.")
 @option(
@@ -82,6 +100,9 @@ def simulate(
     source: str,
     nodes: Path | None,
     gpu_nodes_only: bool,
+    add_nodes: tuple[str, ...],
+    without: tuple[str, ...],
+    scale: tuple[str, ...],
     config: tuple[Path, ...],
     seed: int,
     seeds: int,
@@ -92,15 +113,13 @@ def simulate(
     typical_pods: bool,
     output: Output,
 ) -> None:
-    """Say what configurations would do with the pods of a trace or a cluster: who waits, for how long, and what stays unused."""
+    """Say what configurations would do with the pods that come: who waits, for how long, and what stays unused."""
     logging.basicConfig(level=logging.WARNING)
     if inflate is not None and arrivals is not None:
         _refuse("--inflate and --arrivals are two ways to make a workload: give one")
     try:
-        workload = (
-            of_cluster(load_cluster(source))
-            if nodes is None
-            else read_trace(nodes, Path(source), gpu_nodes_only=gpu_nodes_only)
+        workload = read_source(
+            source, nodes, gpu_nodes_only=gpu_nodes_only, add_nodes=add_nodes, leave_out=without, scale=scale
         )
     except SchedulerError as error:
         _refuse(str(error))
@@ -122,7 +141,10 @@ def simulate(
         )
     except ValueError as error:
         _refuse(str(error))
-    results = run_all(jobs, processes=processes, show=sys.stderr.isatty())
+    try:
+        results = run_all(jobs, processes=processes, show=sys.stderr.isatty())
+    except SchedulerError as error:
+        _refuse(str(error))
     if output is Output.JSON:
         _print_json(results)
         return

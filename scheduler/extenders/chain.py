@@ -69,6 +69,7 @@ class Extenders:
         observer: hears of those that fail.
         check_leading: is called right before one is asked to bind, and raises when nothing may be bound from here.
         steps: are told what is asked, and what the answers are.
+        make: of the settings of one, where they stand, and `check_leading`.
 
     Raises:
         ConfigurationError: certificates cannot be read.
@@ -80,10 +81,11 @@ class Extenders:
         observer: ExtenderObserver,
         check_leading: Callable[[], None] = lambda: None,
         steps: Steps = UNHEARD,
+        make: Callable[..., HttpExtender] = HttpExtender,
     ) -> None:
         self._steps = steps
         made = [
-            HttpExtender(extender, f"extenders[{place}]", check_leading, steps)
+            make(extender, f"extenders[{place}]", check_leading, steps)
             for place, extender in enumerate(settings)
         ]
         self._extenders = sorted(made, key=lambda extender: extender.ignorable)

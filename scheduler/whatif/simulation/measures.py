@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
+from scheduler.cycle.observer import NoObserver
 from scheduler.whatif.simulation.workload import GPU_COUNT, gpu_capacity, gpu_milli
 
 if TYPE_CHECKING:
+    from scheduler.cycle.attempt import Decision
+    from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Float64s, Snapshot
     from scheduler.state.cache import Cache
@@ -45,9 +48,11 @@ class Result(msgspec.Struct, kw_only=True, rename="camel"):
     Attributes:
         arrived: pods.
         placed: likewise, of those.
-        failed: likewise: they did not fit when they came and were gone, or failed with an error.
+        failed: likewise: they were gone before they were placed.
         waiting: likewise, at the end: nothing that happened made room for them.
+        evicted: pods that were made to go, for others or with their nodes; those that came again for it count as arrived.
         attempts: to place a pod.
+        errors: attempts that failed for another reason than want of a node.
         seconds: of virtual time.
         wait_seconds: percentile -> how long a pod waited that was placed.
         mean_utilisation: resource -> over time.
@@ -62,7 +67,9 @@ class Result(msgspec.Struct, kw_only=True, rename="camel"):
     placed: int
     failed: int
     waiting: int
+    evicted: int
     attempts: int
+    errors: int
     seconds: float
     wait_seconds: dict[str, float]
     mean_utilisation: dict[str, float]
@@ -72,65 +79,82 @@ class Result(msgspec.Struct, kw_only=True, rename="camel"):
     failed_at: dict[int, float]
 
 
+class Attempts(NoObserver):
+    """Counts attempts at pods.
+
+    Attributes:
+        number: how many there were.
+        errors: how many failed for another reason than want of a node.
+    """
+
+    def __init__(self) -> None:
+        self.number = self.errors = 0
+
+    def decided(self, queued: QueuedPodInfo, decision: Decision, seconds: float) -> None:
+        self.number += 1
+
+    def attempted(self, profile: str, result: str, seconds: float) -> None:
+        self.errors += result == "error"
+
+
 class Measures:
-    """Counts one simulation.
+    """Counts one simulation; fulfils `PlayWitness`.
 
     Args:
         workload: which.
-        cache: the cluster as it is; its nodes stay.
+        cache: the cluster as it is.
+        attempts: at pods.
     """
 
-    def __init__(self, workload: Workload, cache: Cache) -> None:
-        self._cache = cache
-        snapshot = cache.snapshot()
+    def __init__(self, workload: Workload, cache: Cache, attempts: Attempts) -> None:
+        self._cache, self._attempts = cache, attempts
         self._gives_up = workload.gives_up
         self._capacity = gpu_capacity(workload.cluster)
-        self._gpu = 1000.0 * snapshot.allocatable[GPU_COUNT]
-        self._gpu_used = np.zeros(snapshot.n_nodes)
-        for pod in workload.cluster.pods:
-            row = snapshot.row_of(pod.node_name)
-            if row is not None and not pod.is_terminal:
-                self._gpu_used[row] += gpu_milli(pod)
         self._kinds = _kinds_of(workload)
         times = [each.at for each in workload.arrivals]
         self._step = (max(times, default=0.0) - min(times, default=0.0)) / _SAMPLES
         self._next = min(times, default=0.0)
         self._samples: list[Sample] = []
         self._waits: list[float] = []
-        self._arrived = self._failed = self._attempts = self._demand = self._used = 0
+        self._gpu_used: dict[str, int] = {}  # node name -> thousandths of GPUs that its pods asked for
+        self._gpu_of: dict[str, int] = {}  # pod uid -> likewise, of those on nodes
+        for pod in workload.cluster.pods:
+            if pod.node_name and not pod.is_terminal:
+                self._take_gpu(pod)
+        self._used = 0  # of those that came
+        self._arrived = self._failed = self._evicted = self._demand = 0
         self._curve: dict[
             int, list[tuple[float, int]]
         ] = {}  # percent -> unallocated share and failed, as often as pods came
 
     def came(self, pod: PodInfo) -> None:
-        """Count a pod that came."""
         self._arrived += 1
         self._demand += gpu_milli(pod)
 
-    def attempted(self) -> None:
-        """Count an attempt."""
-        self._attempts += 1
+    def placed(self, pod: PodInfo, waited_seconds: float) -> None:
+        self._waits.append(waited_seconds)
+        self._take_gpu(pod)
 
-    def placed(self, pod: PodInfo, waited: float) -> None:
-        """Count a pod that is on a node now."""
-        self._waits.append(waited)
-        self._count_gpu(pod, gpu_milli(pod))
+    def evicted(self, pod: PodInfo) -> None:
+        self._evicted += 1
 
-    def failed(self, _pod: PodInfo) -> None:
-        """Count a pod that will not be tried again."""
+    def failed(self, pod: PodInfo) -> None:
         self._failed += 1
 
     def went(self, pod: PodInfo) -> None:
-        """Count a pod that leaves its node."""
-        self._count_gpu(pod, -gpu_milli(pod))
+        milli = self._gpu_of.pop(pod.uid, 0)
+        if milli:
+            self._gpu_used[pod.node_name] -= milli
+            self._used -= milli
 
-    def _count_gpu(self, pod: PodInfo, milli: int) -> None:
-        row = self._cache.table.row_of(pod.node_name)
-        if milli and row is not None:
-            self._gpu_used[row] += milli
+    def _take_gpu(self, pod: PodInfo) -> None:
+        milli = gpu_milli(pod)
+        if milli:
+            self._gpu_of[pod.uid] = milli
+            self._gpu_used[pod.node_name] = self._gpu_used.get(pod.node_name, 0) + milli
             self._used += milli
 
-    def sample(self, now: float) -> None:
+    def settled(self, now: float) -> None:
         """Note how things stand, if it is time again."""
         if self._gives_up and self._capacity:
             # Averages over the pods that came within a percent, as the published analysis has them.
@@ -153,7 +177,7 @@ class Measures:
 
     def _total(self, snapshot: Snapshot) -> dict[str, float]:
         totals = {name: float(snapshot.allocatable[name].sum()) for name in ("cpu", "memory")}
-        totals[GPU] = float(self._gpu.sum())
+        totals[GPU] = 1000.0 * float(snapshot.allocatable[GPU_COUNT].sum())
         return {name: total for name, total in totals.items() if total}
 
     def _free(self, snapshot: Snapshot) -> dict[str, Float64s]:
@@ -161,7 +185,12 @@ class Measures:
             name: (snapshot.allocatable[name] - snapshot.requested[name]).astype(np.float64)
             for name in ("cpu", "memory")
         }
-        free[GPU] = self._gpu - self._gpu_used
+        gpus = 1000.0 * snapshot.allocatable[GPU_COUNT].astype(np.float64)
+        for name, milli in self._gpu_used.items():
+            row = snapshot.row_of(name)
+            if row is not None:
+                gpus[row] -= milli
+        free[GPU] = gpus
         return {name: np.maximum(amounts, 0.0) for name, amounts in free.items()}
 
     def _fragmentation(self, free: dict[str, Float64s], total: dict[str, float]) -> dict[str, float]:
@@ -181,7 +210,9 @@ class Measures:
             placed=len(self._waits),
             failed=self._failed,
             waiting=waiting,
-            attempts=self._attempts,
+            evicted=self._evicted,
+            attempts=self._attempts.number,
+            errors=self._attempts.errors,
             seconds=now,
             wait_seconds={
                 f"p{each}": float(np.percentile(waits, each, method="higher")) for each in (50, 99, 100)

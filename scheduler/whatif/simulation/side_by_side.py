@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scheduler.app.memory import settle_memory
 from scheduler.configuration.load import load
+from scheduler.errors import SchedulerError
 from scheduler.whatif.simulation.run import simulate
 from scheduler.whatif.simulation.workload import drawn, inflated
 
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
 
     from scheduler.whatif.simulation.measures import Result
     from scheduler.whatif.simulation.workload import Workload
+
+
+class SimulationError(SchedulerError):
+    """A simulation could not be run; one text, so that it comes over from another process as it is."""
+
 
 _LOOK_SECONDS = 0.2
 _shared: dict[str, Any] = {}  # of a worker process: the workload, and whom to tell of progress
@@ -48,6 +55,10 @@ class Job:
         if self.inflate is not None:
             return inflated(given, self.inflate, self.seed)
         return given if self.arrivals is None else drawn(given, self.arrivals, self.seed)
+
+    def number(self, given: Workload) -> int:
+        """Return how many pods come."""
+        return len(self.workload(given).arrivals) if self.arrivals is None else self.arrivals
 
 
 class Jobs(list[Job]):
@@ -92,7 +103,7 @@ def run_all(jobs: Jobs, *, processes: int | None = None, show: bool = False) -> 
         show: a progress bar on standard error.
 
     Raises:
-        ConfigurationError: a plugin is unknown, broken, or has bad arguments.
+        SimulationError: a plugin is unknown, broken, or has bad arguments; an object that a plugin needs is malformed.
     """
     context = multiprocessing.get_context("fork")  # the workload is there without being sent
     counter = context.Value("q", 0)
@@ -100,7 +111,7 @@ def run_all(jobs: Jobs, *, processes: int | None = None, show: bool = False) -> 
     workers = max(1, min(processes or os.cpu_count() or 1, len(jobs)))
     with ProcessPoolExecutor(workers, mp_context=context) as pool, _bar(show) as bar:
         futures = [pool.submit(_run, job) for job in jobs]
-        total = sum(len(job.workload(jobs.workload).arrivals) for job in jobs) if bar is not None else 0
+        total = sum(job.number(jobs.workload) for job in jobs) if bar is not None else 0
         task = None if bar is None else bar.add_task("pods", total=total)
         while bar is not None and not all(future.done() for future in futures):
             bar.update(task, completed=counter.value)
@@ -109,6 +120,7 @@ def run_all(jobs: Jobs, *, processes: int | None = None, show: bool = False) -> 
 
 
 def _run(job: Job) -> Result:
+    settle_memory()
     counter = _shared["counter"]
 
     def progress(more: int) -> None:
@@ -116,13 +128,16 @@ def _run(job: Job) -> Result:
             counter.value += more
 
     workload = job.workload(_shared["workload"])
-    return simulate(
-        workload,
-        load(Path(job.config)),
-        seed=job.seed,
-        first_of_equals=job.first_of_equals,
-        progress=progress,
-    )
+    try:
+        return simulate(
+            workload,
+            load(Path(job.config)),
+            seed=job.seed,
+            first_of_equals=job.first_of_equals,
+            progress=progress,
+        )
+    except SchedulerError as error:
+        raise SimulationError(str(error)) from None
 
 
 def _bar(show: bool) -> Any:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from scheduler.objects.pod import PodInfo
+from scheduler.whatif.simulation.pods import for_scheduler, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from scheduler.objects.pod import PodInfo
     from scheduler.whatif.cluster_file import ClusterFile
+    from scheduler.whatif.simulation.timeline import Event
 
 GPU_MILLI = "alibabacloud.com/gpu-milli"
 GPU_COUNT = "alibabacloud.com/gpu-count"
@@ -43,11 +43,13 @@ class Workload:
     Attributes:
         cluster: the nodes, and the pods that are there from the start.
         arrivals: by time.
+        events: what else happens, by time; before the pods that come at the same moment.
         gives_up: whether a pod that does not fit when it comes is gone, instead of waiting.
     """
 
     cluster: ClusterFile
     arrivals: Sequence[Arrival] = field(default=())
+    events: Sequence[Event] = field(default=())
     gives_up: bool = False
 
 
@@ -115,20 +117,13 @@ def drawn(workload: Workload, number: int, seed: int) -> Workload:
     return replace(workload, arrivals=sorted(arrivals, key=lambda each: (each.at, each.pod.key)))
 
 
-def named(pod: PodInfo, name: str) -> PodInfo:
-    """Return another pod that asks for the same."""
-    metadata = msgspec.structs.replace(pod.pod.metadata, name=name, uid=f"uid-of-{name}")
-    return PodInfo(msgspec.structs.replace(pod.pod, metadata=metadata), pod.raw, resources=pod.resources)
-
-
 def served_by(workload: Workload, scheduler_names: Sequence[str]) -> Workload:
     """Return the workload with all pods under the first of these names that are under none of them."""
 
     def mine(pod: PodInfo) -> PodInfo:
         if pod.scheduler_name in scheduler_names:
             return pod
-        spec = msgspec.structs.replace(pod.pod.spec, scheduler_name=scheduler_names[0])
-        return PodInfo(msgspec.structs.replace(pod.pod, spec=spec), pod.raw, resources=pod.resources)
+        return for_scheduler(pod, scheduler_names[0])
 
     return replace(workload, arrivals=[replace(each, pod=mine(each.pod)) for each in workload.arrivals])
 

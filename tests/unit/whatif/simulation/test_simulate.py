@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import gzip
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,6 +15,7 @@ from click.testing import CliRunner
 from scheduler.cli.simulate import simulate as command
 from scheduler.configuration.load import default
 from scheduler.whatif.cluster_file import ClusterFile
+from scheduler.whatif.simulation.measures import Measures
 from scheduler.whatif.simulation.run import simulate
 from scheduler.whatif.simulation.trace import TraceError, read_trace
 from scheduler.whatif.simulation.workload import Arrival, Workload, drawn, gpu_milli, inflated, typical_pods
@@ -98,6 +103,49 @@ def test_where_nobody_waits_pods_fail():
     assert (result.placed, result.waiting, result.failed) == (1, 0, 1)
 
 
+def test_the_first_of_equals_is_taken_on_request():
+    nodes = [node(name, cpu="4") for name in ("c", "a", "b")]
+    workload = Workload(ClusterFile(nodes=nodes), [Arrival(pod("p", cpu="1"), 0.0)])
+    tried = Workload(
+        ClusterFile(nodes=nodes), [Arrival(pod(f"p-{place}", cpu="4"), float(place)) for place in range(3)]
+    )
+
+    def order(of: Workload, **options: Any) -> list[str]:
+        placed: list[str] = []
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Measures, "placed", lambda _self, pod, _waited: placed.append(pod.node_name))
+            simulate(of, CONFIG, **options)
+        return placed
+
+    assert order(tried, seed=1, first_of_equals=True) == ["a", "b", "c"]
+    assert {tuple(order(workload, seed=seed)) for seed in range(12)} == {("a",), ("b",), ("c",)}
+    assert {tuple(order(workload, seed=seed, first_of_equals=True)) for seed in range(3)} == {("a",)}
+
+
+def test_another_process_with_other_hashes_says_the_same(tmp_path: Path):
+    nodes, pods = written(tmp_path)
+    arguments = [
+        str(pods),
+        "--nodes",
+        str(nodes),
+        "--arrivals",
+        "40",
+        "--config",
+        str(GPU_SHARING / "random.yaml"),
+    ]
+    command_line = [sys.executable, "-m", "scheduler", "simulate", *arguments, "-o", "json"]
+
+    answers = [
+        subprocess.run(
+            command_line, env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+
+    assert answers[0] == answers[1]
+    assert len(answers[0]) > 1000
+
+
 def test_pods_of_other_schedulers_are_placed_too():
     result = simulate(one_node(Arrival(pod("a", scheduler_name="volcano"), 0.0)), CONFIG, seed=1)
 
@@ -172,6 +220,11 @@ def test_a_cluster_from_kubectl_is_simulated(tmp_path: Path):
     [
         pytest.param([], "error: --config FILE is needed, at least once", id="no configuration"),
         pytest.param(
+            ["--scale", "deployment/web=2x", "--config", "x.yaml"],
+            "error: --add-nodes, --without and --scale change a cluster",
+            id="an edit of a trace",
+        ),
+        pytest.param(
             ["--inflate", "1.3", "--arrivals", "3"], "error: --inflate and --arrivals are two ways", id="both"
         ),
     ],
@@ -183,3 +236,40 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: list[str], me
 
     assert answer.exit_code == 2
     assert message in answer.stderr
+
+
+def test_what_a_process_of_a_simulation_cannot_do_is_told(tmp_path: Path):
+    nodes, pods = written(tmp_path)
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
+        "- plugins: {filter: {enabled: [{name: NoSuchPlugin}]}}\n"
+    )
+
+    answer = CliRunner().invoke(command, [str(pods), "--nodes", str(nodes), "--config", str(config)])
+
+    assert answer.exit_code == 2
+    assert "error:" in answer.stderr
+    assert "NoSuchPlugin" in answer.stderr
+
+
+def test_a_cluster_is_simulated_with_more_nodes_and_pods(tmp_path: Path):
+    from tests.builders import node_object, pod_object
+
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "j", "controller": True}
+    member = pod_object("job-a", cpu="1500m")
+    member["metadata"]["ownerReferences"] = [owner]
+    cluster, config = tmp_path / "cluster.json", tmp_path / "config.yaml"
+    cluster.write_bytes(
+        msgspec.json.encode(
+            {"kind": "List", "apiVersion": "v1", "items": [node_object("n", cpu="2"), member]}
+        )
+    )
+    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    edits = ["--add-nodes", "2:like=n", "--scale", "job/job=4"]
+
+    answer = CliRunner().invoke(command, [str(cluster), *edits, "--config", str(config), "-o", "json"])
+
+    assert answer.exit_code == 0, answer.output
+    (told,) = msgspec.json.decode(answer.stdout)
+    assert (told["placed"], told["waiting"]) == (3, 1)

@@ -1,0 +1,43 @@
+"""Extenders that are asked for real while virtual time stands still."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.extenders.http_extender import HttpExtender
+
+if TYPE_CHECKING:
+    from scheduler.configuration.types import Extender
+    from scheduler.whatif.simulation.loop import VirtualTimeLoop
+
+logger = logging.getLogger(__name__)
+
+
+class AskedExtender(HttpExtender):
+    """One extender; its answer takes no time of the simulation.
+
+    Args:
+        loop: whose clock stands still.
+        arguments: as of `HttpExtender`.
+    """
+
+    def __init__(self, loop: VirtualTimeLoop, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._loop = loop
+
+    async def _post(self, url: str, verb: str, body: bytes) -> bytes:
+        with self._loop.held(self._seconds):
+            return await super()._post(url, verb, body)
+
+
+def without_bind(extender: Extender) -> Extender:
+    """Return an extender that is not asked to bind: it would do so in a cluster that is none of ours."""
+    if not extender.bind_verb:
+        return extender
+    logger.warning(
+        "Not simulated: the extender is not asked to bind", extra={"extender": extender.url_prefix}
+    )
+    return msgspec.structs.replace(extender, bind_verb="")

@@ -1,0 +1,34 @@
+"""The budget of attempts where they take no time, so that none is ever spent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from scheduler.runtime.budget import LoopBudget
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from scheduler.framework.interface import Plugin
+
+T = TypeVar("T")
+
+
+class NoBudget(LoopBudget):
+    """Calls plugins as they are: one that goes on for ever holds the simulation for ever."""
+
+    def begin(self) -> None:
+        """Begin nothing."""
+
+    def stretch(self, function: Callable[..., T], *args: object) -> T:
+        return function(*args)
+
+    def in_stretches(self, awaitable: Awaitable[T]) -> Awaitable[T]:
+        return awaitable
+
+    def call(self, plugin: Plugin, function: Callable[..., T], *args: object, often: str = "") -> T:
+        return function(*args)
+
+    async def awaited(self, plugin: Plugin, function: Callable[..., Any], *args: object) -> Any:
+        answer = function(*args)
+        return await answer if hasattr(answer, "__await__") else answer

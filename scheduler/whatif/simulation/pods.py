@@ -1,0 +1,125 @@
+"""Other versions of a pod, and other pods like it, made without going through JSON where nobody reads that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.objects.pod import PodInfo
+from scheduler.objects.v1 import PodStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.objects.meta import OwnerReference
+
+_NEW_STATUS = PodStatus(phase="Pending")
+_COPIED = (
+    "affinity_terms",
+    "host_ports",
+    "key",
+    "required_node_affinity",
+    "storage_uses",
+    "written_node_affinity",
+    "_storage_volumes",
+    "_claims",
+)  # what was computed from parts that other versions have as well
+
+
+def changed(pod: PodInfo, version: str, *, node_name: str | None = None, **status: Any) -> PodInfo:
+    """Return a pod with another status, and on a node if one is given; its JSON stays as it was."""
+    replace = msgspec.structs.replace
+    made = pod.pod
+    return _like(
+        pod,
+        replace(
+            made,
+            metadata=replace(made.metadata, resource_version=version),
+            spec=made.spec if node_name is None else replace(made.spec, node_name=node_name),
+            status=replace(made.status, **status),
+        ),
+    )
+
+
+def terminating(pod: PodInfo, at: str, version: str) -> PodInfo:
+    """Return a pod that is being deleted."""
+    replace, metadata = msgspec.structs.replace, pod.pod.metadata
+    return _like(
+        pod,
+        replace(pod.pod, metadata=replace(metadata, resource_version=version, deletion_timestamp=at)),
+    )
+
+
+def annotated(pod: PodInfo, annotations: Mapping[str, str | None], version: str) -> PodInfo:
+    """Return a pod with other annotations; None takes one away."""
+    replace, metadata = msgspec.structs.replace, pod.pod.metadata
+    merged = {**metadata.annotations, **annotations}
+    kept = {name: value for name, value in merged.items() if value is not None}
+    raw = None if pod.raw is None else _edited(pod.raw, annotations=kept)
+    made = replace(pod.pod, metadata=replace(metadata, resource_version=version, annotations=kept))
+    return _like(pod, made, raw)
+
+
+def with_status_of(known: PodInfo, pod: PodInfo, version: str) -> PodInfo:
+    """Return a pod with the status of its version that is known."""
+    replace, made = msgspec.structs.replace, pod.pod
+    metadata = replace(made.metadata, resource_version=version)
+    return PodInfo(replace(made, metadata=metadata, status=known.pod.status), pod.raw)
+
+
+def pending(pod: PodInfo) -> PodInfo:
+    """Return a pod as it is before anybody has placed it."""
+    made = named(pod, pod.name)
+    metadata = msgspec.structs.replace(made.pod.metadata, uid=pod.uid)
+    return PodInfo(msgspec.structs.replace(made.pod, metadata=metadata), made.raw)
+
+
+def named(pod: PodInfo, name: str, *, owners: tuple[OwnerReference, ...] | None = None) -> PodInfo:
+    """Return another pod that asks for the same, pending and unknown to anybody."""
+    replace, metadata, spec = msgspec.structs.replace, pod.pod.metadata, pod.pod.spec
+    uid = f"uid-of-{metadata.namespace}/{name}"
+    made = replace(
+        pod.pod,
+        metadata=replace(
+            metadata,
+            name=name,
+            uid=uid,
+            resource_version="",
+            deletion_timestamp="",
+            owner_references=metadata.owner_references if owners is None else owners,
+        ),
+        spec=spec if not spec.node_name else replace(spec, node_name=""),
+        status=_NEW_STATUS,
+    )
+    raw = None if pod.raw is None else _pending(_edited(pod.raw, name=name, uid=uid))
+    return PodInfo(made, raw, node_name="", resources=pod.resources)
+
+
+def for_scheduler(pod: PodInfo, scheduler_name: str) -> PodInfo:
+    """Return a pod that is another scheduler's to place."""
+    spec = msgspec.structs.replace(pod.pod.spec, scheduler_name=scheduler_name)
+    return _like(pod, msgspec.structs.replace(pod.pod, spec=spec))
+
+
+def _like(pod: PodInfo, made: Any, raw: bytes | None = None) -> PodInfo:
+    version = PodInfo(made, raw or pod.raw, resources=pod.resources)
+    known = pod.__dict__
+    for name in _COPIED:
+        if name in known:
+            version.__dict__[name] = known[name]
+    return version
+
+
+def _pending(raw: bytes) -> bytes:
+    obj = msgspec.json.decode(raw)
+    obj["spec"].pop("nodeName", None)
+    for gone in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        obj["metadata"].pop(gone, None)
+    return msgspec.json.encode({**obj, "status": {"phase": _NEW_STATUS.phase}})
+
+
+def _edited(raw: bytes, **metadata: Any) -> bytes:
+    obj = msgspec.json.decode(raw)
+    obj["metadata"] = {**obj["metadata"], **metadata}
+    return msgspec.json.encode(obj)

@@ -1,0 +1,64 @@
+"""What is simulated, from wherever it is: a trace, a scenario, a recording, or a cluster with changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scheduler.whatif.cluster_file import STANDARD_INPUT, load
+from scheduler.whatif.simulation.cluster_workload import of_cluster
+from scheduler.whatif.simulation.edits import EditError, scaled, with_nodes, without
+from scheduler.whatif.simulation.recorder_file import is_recording, read_recording
+from scheduler.whatif.simulation.scenario_source import is_scenario, read_scenario
+from scheduler.whatif.simulation.trace import read_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.whatif.simulation.workload import Workload
+
+
+def read_source(
+    source: str,
+    nodes: Path | None = None,
+    *,
+    gpu_nodes_only: bool = False,
+    add_nodes: Sequence[str] = (),
+    leave_out: Sequence[str] = (),
+    scale: Sequence[str] = (),
+) -> Workload:
+    """Return what a file says, after changes to the cluster that it shows.
+
+    Args:
+        source: a trace's pods, a scenario, a recording, or a cluster; `-` is a cluster on standard input.
+        nodes: a trace's nodes.
+        gpu_nodes_only: of a trace.
+        add_nodes: see `edits.with_nodes`; of a cluster only, as are the others.
+        leave_out: see `edits.without`.
+        scale: see `edits.scaled`.
+
+    Raises:
+        SchedulerError: what cannot be read, with its place, or an edit that makes no sense.
+    """
+    has_edits = bool(add_nodes or leave_out or scale)
+    other: Workload | None = None
+    if nodes is not None:
+        other = read_trace(nodes, Path(source), gpu_nodes_only=gpu_nodes_only)
+    elif source != STANDARD_INPUT and is_recording(source):
+        other = read_recording(source)
+    elif source != STANDARD_INPUT and Path(source).is_file() and is_scenario(Path(source).read_bytes()):
+        other = read_scenario(source)
+    if other is not None:
+        if has_edits:
+            raise EditError(
+                "--add-nodes, --without and --scale change a cluster from kubectl, and nothing else"
+            )
+        return other
+    cluster = load(source)
+    for text in leave_out:
+        cluster = without(cluster, text)
+    for text in add_nodes:
+        cluster = with_nodes(cluster, text)
+    for text in scale:
+        cluster = scaled(cluster, text)
+    return of_cluster(cluster)

@@ -1,0 +1,193 @@
+"""The daemon's parts and cycles in virtual time, on a cluster in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from math import inf
+from typing import TYPE_CHECKING
+
+from scheduler.app.assembly import Cycles, Parts
+from scheduler.app.capabilities import TasksInBackground
+from scheduler.app.in_tree import IN_TREE
+from scheduler.app.needs import needs_of, together
+from scheduler.app.tasks import Tasks
+from scheduler.cycle.sampling import NodeSampling, percentages_of
+from scheduler.cycle.turns import Turns
+from scheduler.extenders.chain import Extenders
+from scheduler.framework import ApiGet, ApiWrite, Background, LongWork, PodBinder, PodEvents
+from scheduler.framework.interface import Needs
+from scheduler.framework.preemption import Preemptions
+from scheduler.queue.places import Place
+from scheduler.whatif.simulation.asked_extender import AskedExtender, without_bind
+from scheduler.whatif.simulation.cluster import MemoryCluster
+from scheduler.whatif.simulation.loop import EPOCH, LoopClock
+from scheduler.whatif.simulation.no_budget import NoBudget
+from scheduler.whatif.simulation.volumes import bind_volumes
+from scheduler.whatif.simulation.writes import ObjectWrites
+from scheduler.whatif.typed_items import decoded_object
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+    from datetime import datetime
+    from random import Random
+    from typing import Any
+
+    from scheduler.configuration.load import Configuration
+    from scheduler.cycle.observer import CycleObserver
+    from scheduler.framework.interface import Plugin
+    from scheduler.whatif.cluster_file import ClusterFile
+    from scheduler.whatif.simulation.loop import VirtualTimeLoop
+
+logger = logging.getLogger(__name__)
+
+_REFRESH_SECONDS = 10.0
+"""Real ones, for the data of one plugin."""
+_BUSY = (Place.ACTIVE, Place.BACKOFF, Place.IN_FLIGHT)
+_PATIENCE_SECONDS = 700.0
+"""So long after the last change those who are tried again and again are given up: longer than a pod may wait untried."""
+
+
+class VirtualDaemon:
+    """One scheduler; what happens to `cluster` it hears at once, and decides before time passes.
+
+    Args:
+        loop: it lives in.
+        configuration: whose settings hold, as far as they are not about an API server.
+        random: breaks ties.
+        observer: counts.
+        in_tree: the plugins there are.
+        epoch: what the clock shows at the loop's time 0.
+        stop_seconds: as of `MemoryCluster`.
+
+    Attributes:
+        loop: as given.
+        parts: state, profiles and queue.
+        cycles: what places pods.
+        cluster: the cluster.
+
+    Raises:
+        ConfigurationError: a plugin is unknown, broken, or has bad arguments.
+    """
+
+    def __init__(
+        self,
+        loop: VirtualTimeLoop,
+        configuration: Configuration,
+        *,
+        random: Random,
+        observer: CycleObserver,
+        in_tree: Mapping[str, type[Plugin]] = IN_TREE,
+        epoch: datetime = EPOCH,
+        stop_seconds: float = inf,
+    ) -> None:
+        settings = configuration.settings
+        self.loop = loop
+        self.parts = Parts(LoopClock(loop, epoch), observer, in_tree)
+        self.parts.budget = NoBudget(self.parts.clock.monotonic)
+        self.parts.configure(settings)
+        self.cluster = MemoryCluster(self.parts, loop, stop_seconds=stop_seconds)
+        self._tasks = Tasks()
+        self.cycles = Cycles(
+            self.parts,
+            writer=self.cluster,
+            recorders=self.cluster,
+            reader=self.cluster,
+            is_leading=lambda: True,
+            tasks=self._tasks,
+            random=random,
+            sampling=NodeSampling(percentages_of(settings)),
+        )
+        writes, background = ObjectWrites(self.cluster), TasksInBackground(self._tasks)
+        self.frameworks = self.parts.build_frameworks(
+            configuration,
+            lambda _profile: {
+                ApiGet: writes,
+                ApiWrite: writes,
+                Background: background,
+                LongWork: Turns(self.parts.freeze, self.parts.clock),
+                PodBinder: self.cluster,
+                PodEvents: self.cluster,
+                Preemptions: self.cycles.preemptions,
+            },
+        )
+        self._extenders = Extenders(
+            [without_bind(each) for each in settings.extenders],
+            self.cycles.failures,
+            make=lambda *arguments: AskedExtender(loop, *arguments),
+        )
+        needs = together(
+            [
+                needs_of(self.frameworks.values()),
+                Needs(bound_pod_objects=self._extenders.want_victims_whole),
+            ]
+        )
+        self.parts.profiles.swap(self.frameworks, self._extenders)
+        self.cluster.connect(self.cycles.pod_handler, needs)
+        bind_volumes(self.cluster)
+        self._needs = needs
+
+    async def run(self, play: Coroutine[Any, Any, None]) -> None:
+        """Schedule while something is played, then end."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.parts.web.close)
+            stack.push_async_callback(self._extenders.close)
+            async with self._tasks:
+                self._tasks.spawn(self.cycles.rejections.run(), "kubelet rejections")
+                await self._refresh()
+                working = self._tasks.spawn(self.cycles.scheduler.run(), "scheduling")
+                await play
+                self.cycles.scheduler.stop()
+                await working
+
+    def fill(self, cluster: ClusterFile) -> None:
+        """Take in what there is from the start, as the first lists would show it.
+
+        Raises:
+            ObjectError: an object that a plugin needs is malformed.
+        """
+        for kind in sorted(self._needs.kinds):
+            for key, raw in cluster.others.get(kind, {}).items():
+                self.cluster.put_object(kind, decoded_object(raw, kind, key))
+        for node in cluster.nodes:
+            self.cluster.put_node(node)
+        for pod in cluster.pods:
+            if not pod.is_terminal:
+                self.cluster.put_pod(pod)
+
+    async def settle(self) -> None:
+        """Wait until nothing happens any more unless something from outside does: nobody is tried, nobody is leaving.
+
+        Those who are tried again and again in vain, as after errors, are given up in the end.
+        """
+        changes, since = -1, 0.0
+        while True:
+            await self.loop.idle()
+            if not self._is_busy():
+                return
+            if self.cluster.changes != changes:
+                changes, since = self.cluster.changes, self.loop.time()
+            elif self.loop.time() - since > _PATIENCE_SECONDS:
+                return
+            await asyncio.sleep(1.0)
+
+    def _is_busy(self) -> bool:
+        queue = self.parts.queue
+        return bool(
+            self.cluster.leaving
+            or self.cycles.binding.under_way
+            or any(queue.count(place) for place in _BUSY)
+            or queue.backlog
+        )
+
+    async def _refresh(self) -> None:
+        """Let plugins fetch their background data once."""
+        for framework in self.frameworks.values():
+            for plugin in framework.plugins.all():
+                if plugin.refresh_seconds is not None:
+                    try:
+                        with self.loop.held(_REFRESH_SECONDS):
+                            await framework.run_refresh(plugin)
+                    except Exception:
+                        logger.exception("Plugin could not refresh its data", extra={"plugin": plugin.name})
