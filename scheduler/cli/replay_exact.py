@@ -61,6 +61,8 @@ def exactly(found: Sequence[Stretch], wanted: Wanted | None) -> int:
             if status or (wanted is not None and wanted.attempt and explained):
                 break
             script.skip_to(Note.STATE)
+        for path in stretch.torn:
+            click.echo(f"{path}: its end is missing; gone through up to there")
     if wanted is not None and not explained:
         click.echo(f"error: no such decision about pod {wanted.key} is in the recording", err=True)
         return 1
@@ -106,8 +108,6 @@ def _show(explanation: dict[str, Any], all_nodes: bool) -> None:
 def _tell(stretch: Stretch, replay: Replay, seconds: float) -> int:
     difference = replay.difference
     what = f"run {stretch.header.run}: {replay.steps:,} steps, {replay.decisions:,} decisions"
-    for path in stretch.torn:
-        click.echo(f"{path}: its end is missing; gone through up to there")
     if difference is None:
         end = f", up to where {replay.ended}" if replay.ended else ""
         click.echo(f"{what}, all as recorded{end} ({seconds:.1f} s)")

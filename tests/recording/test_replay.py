@@ -33,7 +33,7 @@ BIG, SMALL = {"cpu": "3"}, {"cpu": "100m"}
 
 async def churn(it: Cluster) -> None:
     """Pods come and go, one preempts others, a node leaves and one comes, labels change."""
-    it.add_nodes(*(node_object(f"n{number}", allocatable={"cpu": "4", "pods": "20"}) for number in range(4)))
+    it.add_nodes(*(node_object(f"n{number}") for number in range(4)))
     for number in range(12):
         it.add_pods(pod_object(f"p{number}", requests=SMALL if number % 3 else BIG))
         await asyncio.sleep(0.01)
@@ -44,13 +44,13 @@ async def churn(it: Cluster) -> None:
     it.label_pod("p1", tier="web")
     it.add_pods(pod_object("late", requests={"cpu": "6"}))
     await asyncio.sleep(1.0)
-    it.add_nodes(node_object("n9", allocatable={"cpu": "8", "pods": "20"}))
+    it.add_nodes(node_object("n9", cpu="8"))
     await it.until(lambda: it.node_of("late"))
 
 
 async def lives(folder: Path, *steps: Steps) -> None:
     """The same cluster under one daemon after another."""
-    async with cluster(folder) as it:
+    async with cluster(folder, kubelet=True) as it:
         for number, each in enumerate(steps):
             async with it.daemon(steps=each) as daemon:
                 if isinstance(each, Recorder):
