@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.objects.quantity import parse_quantity
-from scheduler.recording.tape import Room
+from scheduler.recording.room import Room
 
 if TYPE_CHECKING:
     from typing import Any

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from scheduler.logs import LogFormat
     from scheduler.objects.durations import Duration
     from scheduler.recording.recording import Recording
-    from scheduler.recording.tape import Room
+    from scheduler.recording.room import Room
 
 logger = logging.getLogger(__name__)
 

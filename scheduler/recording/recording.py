@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from scheduler.app.daemon import Daemon
     from scheduler.clock import Clock
-    from scheduler.recording.tape import Room
+    from scheduler.recording.room import Room
 
 _FLUSH_SECONDS: Final = 0.5
 """So much is lost at most when the process is killed."""

@@ -6,7 +6,6 @@ import logging
 import queue
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from scheduler.recording.files import Header
     from scheduler.recording.notes import AnyNote
+    from scheduler.recording.room import Room
 
 logger = logging.getLogger(__name__)
 
@@ -32,21 +32,6 @@ _MOST_WAITING: Final = 200_000
 """So many notes may wait for the thread; beyond it they are lost, and counted."""
 _encode = msgspec.msgpack.Encoder().encode
 _AT_OBJECT: Final = {Note.TOLD: 5, Note.OBJECT: 3}
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """Where a recording may be, and how large it may grow.
-
-    Attributes:
-        folder: the files are there; made if it does not exist.
-        max_bytes: what all files there may take together, also those of earlier runs.
-        max_seconds: files whose last note is older go.
-    """
-
-    folder: Path
-    max_bytes: int = 1024 * 2**20
-    max_seconds: float = 24 * 3600.0
 
 
 class FileTape:

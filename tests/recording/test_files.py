@@ -10,7 +10,8 @@ import pytest
 
 from scheduler.recording.files import FileReader, FileWriter, Header, RecordingError
 from scheduler.recording.notes import Note
-from scheduler.recording.tape import FileTape, Room
+from scheduler.recording.room import Room
+from scheduler.recording.tape import FileTape
 from scheduler.whatif.replay.script import stretches
 from tests.builders import pod
 from tests.manual_clock import ManualClock
@@ -82,14 +83,17 @@ def test_garbage_in_the_middle_ends_it(tmp_path: Path) -> None:
             b'{"format":"custom-scheduler recording","version":2,"by":"9.9.9"}\n',
             "written by 9.9.9 in version 2 of the format; this is 1 at most: read it with a custom-scheduler at least as new",
         ),
-        (b'{"format":"custom-scheduler recording","version":1,"by":"0.1"}\n', "header: Object missing required field"),
+        (
+            b'{"format":"custom-scheduler recording","version":1,"by":"0.1"}\n',
+            "header: Object missing required field",
+        ),
     ],
     ids=["empty", "an archive", "other JSON", "deep JSON", "newer", "incomplete"],
 )
 def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, content: bytes, told: str) -> None:
     path = tmp_path / "a.rec"
     path.write_bytes(content)
-    with pytest.raises(RecordingError, match="a.rec: ") as refused:
+    with pytest.raises(RecordingError, match=r"a\.rec: ") as refused:
         FileReader(path)
     assert told in str(refused.value)
 

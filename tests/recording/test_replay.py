@@ -14,7 +14,8 @@ from scheduler.cli.replay import replay
 from scheduler.recording.files import Header
 from scheduler.recording.notes import Note
 from scheduler.recording.recorder import Recorder
-from scheduler.recording.tape import FileTape, Room
+from scheduler.recording.room import Room
+from scheduler.recording.tape import FileTape
 from tests import virtual_time
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
@@ -111,7 +112,9 @@ def test_a_decision_that_is_another_is_found(tmp_path: Path) -> None:
 def test_something_that_was_not_told_is_missed(tmp_path: Path) -> None:
     tape = taped(tmp_path)
     place = next(
-        place for place, note in enumerate(tape.tape.notes) if note[0] is Note.TOLD and note[4] == "default/p3"
+        place
+        for place, note in enumerate(tape.tape.notes)
+        if note[0] is Note.TOLD and note[4] == "default/p3"
     )
     del tape.tape.notes[place]
     assert tape.replay().difference is not None
