@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
+from datetime import UTC
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from scheduler.board.pages import board_of
 from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import run_in_loop, stop_on_signals
-from scheduler.clock import SystemClock
+from scheduler.clock import SystemClock, rfc3339
 from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_feature_gates
 from scheduler.logs import LogFormat, configure_logging
@@ -25,6 +26,7 @@ from scheduler.whatif import cluster_file
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from datetime import datetime
     from pathlib import Path
     from typing import Any
 
@@ -40,6 +42,16 @@ _UPSTREAM_NAME = "default-scheduler"
     metavar="FILE",
 )
 @file_option("--kubeconfig", help="Watch this cluster instead, whoever places its pods; nothing is written.")
+@file_option(
+    "--recording",
+    help="Show how things stood with a recorded scheduler, at its end or at the time that --at says; DIR as of `run --record`.",
+)
+@option(
+    "--at",
+    type=click.DateTime(["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ"]),
+    metavar="TIME",
+    help="With --recording: a time in UTC, as 2026-11-22T03:04:05Z.",
+)
 @file_option("--config", help="KubeSchedulerConfiguration file; without it, the default plugins.")
 @feature_gates_option
 @option(
@@ -51,19 +63,26 @@ _UPSTREAM_NAME = "default-scheduler"
 def board(
     cluster: str | None,
     kubeconfig: Path | None,
+    recording: Path | None,
+    at: datetime | None,
     config: Path | None,
     feature_gates: dict[str, bool],
     scheduler_name: str | None,
     port: int,
 ) -> None:
     """Show a cluster in the browser: its nodes, what waits and why, and which node each pod could go to."""
-    if (cluster is None) == (kubeconfig is None):
-        raise click.UsageError("either --cluster FILE or --kubeconfig FILE is needed, and not both")
+    if sum(each is not None for each in (cluster, kubeconfig, recording)) != 1:
+        raise click.UsageError("one of --cluster FILE, --kubeconfig FILE and --recording DIR is needed")
+    if at is not None and recording is None:
+        raise click.UsageError("--at is for --recording")
     if config is not None and scheduler_name is not None:
         raise click.UsageError(
             "--scheduler-name is for the default plugins: with --config the profiles have names"
         )
     configure_logging(logging.WARNING, LogFormat.TEXT)
+    if recording is not None:
+        run_in_loop(_of_recording(recording, at, port))
+        return
     configuration = with_feature_gates(
         default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config), feature_gates
     )
@@ -85,6 +104,22 @@ def _of_file(cluster: str, configuration: Configuration, port: int) -> Coroutine
             await stop.wait()
             judging.cancel()
             await asyncio.wait({judging})
+
+    return serve()
+
+
+def _of_recording(folder: Path, at: datetime | None, port: int) -> Coroutine[Any, Any, None]:
+    from scheduler.board.recorded import of_recording  # few record
+
+    subject, moment = of_recording(
+        folder, None if at is None else at.replace(tzinfo=UTC)
+    )  # in a loop of its own
+
+    async def serve() -> None:
+        stop = stop_on_signals()
+        async with serving_board(board_of(subject), port) as url:
+            click.echo(f"The board is at {url}, as of {rfc3339(moment)}")
+            await stop.wait()
 
     return serve()
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
+from scheduler.board.recorded import of_recording
+from scheduler.cli.board import board
 from scheduler.cli.recording import recording
 from scheduler.cli.replay import replay
-from scheduler.recording.files import Header
+from scheduler.recording.files import Header, RecordingError
 from scheduler.recording.notes import Note
 from scheduler.recording.recorder import Recorder
 from scheduler.recording.room import Room
 from scheduler.recording.tape import FileTape
+from scheduler.whatif.replay.script import stretches
 from tests import virtual_time
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
@@ -200,3 +204,20 @@ def test_no_secret_is_in_a_recording(tmp_path: Path) -> None:
         return list(made.notes())
 
     assert "hunter2" not in str(virtual_time.run(story()))
+
+
+def test_the_board_shows_a_moment_of_a_recording(recorded: Path) -> None:
+    first = stretches(recorded)[0].header
+    at = datetime.fromtimestamp(first.wall + 0.1, UTC)
+    subject, moment = of_recording(recorded, at)
+    assert 0 <= (moment - at).total_seconds() < 10
+    assert 0 < subject.parts.cache.counts()["pods"] < 13
+    later, end = of_recording(recorded, None)
+    assert end > moment
+    assert later.parts.cache.counts()["pods"] > 12
+
+
+def test_the_board_has_nothing_of_before_a_recording(recorded: Path) -> None:
+    told = CliRunner().invoke(board, ["--recording", str(recorded), "--at", "2020-01-01T00:00:00Z"])
+    assert isinstance(told.exception, RecordingError)
+    assert "it begins after" in str(told.exception)
