@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from scheduler.app.assembly import Parts
     from scheduler.app.generation import Spawn
     from scheduler.client.connection import ApiConnection
+    from scheduler.client.store import Handler
+    from scheduler.cycle.event_handlers import EventHandler
     from scheduler.cycle.pod_handlers import PodHandler
     from scheduler.framework.interface import Needs
     from scheduler.metrics import Metrics
@@ -40,6 +42,7 @@ class Watches:
     Args:
         pod_handler: takes pods in; `parts.pods` has all that are known and have not ended, whosever they are.
         needs: what the plugins need at first.
+        told: handler -> who is told in its place.
 
     Attributes:
         pods: who reads them.
@@ -57,8 +60,10 @@ class Watches:
         metrics: Metrics,
         random: Random,
         needs: Needs,
+        told: Callable[[EventHandler[Any]], Handler[Any]] = lambda handler: handler,
     ) -> None:
         self._parts = parts
+        self._told = told
         self.outages = Outages(connection)
         self.picture = Picture(self.outages)
         self._spawn: Spawn | None = None
@@ -76,12 +81,12 @@ class Watches:
         self.pods: Reflector[PodInfo] = self._reflector(
             PODS,
             decode=self._decode_pod,
-            handler=pod_handler,
+            handler=told(pod_handler),
             objects=parts.pods,
             field_selector=_TERMINAL_PODS_LEFT_OUT,
         )
         self.nodes: Reflector[NodeObject] = self._reflector(
-            NODES, decode=decode_node, handler=NodeHandler(parts), next_version=NodeObject.heartbeat
+            NODES, decode=decode_node, handler=told(NodeHandler(parts)), next_version=NodeObject.heartbeat
         )
         self._others = {kind: self._reflector_of(kind) for kind in sorted(needs.kinds)}
 
@@ -175,6 +180,6 @@ class Watches:
         self.picture.complete(str(reflector.resource))
 
     def _reflector_of(self, kind: str) -> Reflector[dict[str, Any]]:
-        resource, handler = resource_of(kind)[0], self._parts.object_handler(kind)
+        resource, handler = resource_of(kind)[0], self._told(self._parts.object_handler(kind))
         decode = partial(decode_object, struct=STRUCTS.get(kind))
         return self._reflector(resource, decode=decode, handler=handler, optional=True)

@@ -1,0 +1,107 @@
+"""What the watches show, one entry each: changes that can be made and taken back, and in some a decision shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from scheduler.objects.pod import PodInfo
+
+if TYPE_CHECKING:
+    from scheduler.app.shadow.verdicts import Verdict
+    from scheduler.cycle.event_handlers import EventHandler
+
+UNSCHEDULABLE: Final = "Unschedulable"
+
+
+class Decided(Enum):
+    """What another scheduler decided of a pod."""
+
+    PLACED = "placed"
+    WAITS = "waits"
+    PREEMPTS = "preempts"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A decision of another scheduler.
+
+    Attributes:
+        what: it was.
+        pod: as it was before, on no node.
+        node_name: where it was put, or nominated to; "" if it waits.
+    """
+
+    what: Decided
+    pod: PodInfo
+    node_name: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class Entry:
+    """A change of one object.
+
+    Attributes:
+        handler: makes it.
+        old: the object before; None for an addition.
+        new: the object after; None for a deletion.
+        version: of the cluster after it, as far as is known.
+        at: when it was seen, in seconds of the monotonic clock.
+        decision: what shows in it; None where no decision does.
+        verdicts: on that decision, one of each profile that judges, where the entry stands now.
+        was_moved: whether it took another order than the one seen to agree.
+        is_settled: whether other orders were tried already, or need not be.
+    """
+
+    handler: EventHandler[Any]
+    old: Any
+    new: Any
+    version: int
+    at: float
+    decision: Decision | None = None
+    verdicts: list[Verdict] = field(default_factory=list)
+    was_moved: bool = False
+    is_settled: bool = False
+
+    @property
+    def uid(self) -> str:
+        """Of the pod that it is about; "" of another object."""
+        pod = self.old if self.new is None else self.new
+        return pod.uid if isinstance(pod, PodInfo) else ""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing is left to be explained: no decision, or one that some profile would have made as well."""
+        return not self.verdicts or any(verdict.agrees for verdict in self.verdicts)
+
+    def make(self) -> None:
+        self.handler.turn(self.old, self.new)
+
+    def take_back(self) -> None:
+        self.handler.turn(self.new, self.old)
+
+
+def decision_in(old: Any, new: Any, scheduler_name: str) -> Decision | None:
+    """Return the decision of a scheduler that shows in a change of a pod; None if none does."""
+    if not (isinstance(old, PodInfo) and isinstance(new, PodInfo)):
+        return None
+    if new.scheduler_name != scheduler_name or old.node_name or new.is_terminal:
+        return None
+    if new.node_name:
+        return Decision(Decided.PLACED, old, new.node_name)
+    nominated = new.pod.status.nominated_node_name
+    if nominated and nominated != old.pod.status.nominated_node_name:
+        return Decision(Decided.PREEMPTS, old, nominated)
+    said = _unschedulable(new)
+    if said and said != _unschedulable(old):
+        return Decision(Decided.WAITS, old)
+    return None
+
+
+def _unschedulable(pod: PodInfo) -> str:
+    """Return why a pod waits, by its status; "" if that does not say that no node can run it."""
+    for condition in pod.pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.reason == UNSCHEDULABLE:
+            return condition.message
+    return ""
