@@ -71,6 +71,15 @@ class Entry:
         return pod.uid if isinstance(pod, PodInfo) else ""
 
     @property
+    def matters(self) -> bool:
+        """Whether others may be judged otherwise after it than before: not where a pod waits that is expected nowhere."""
+        return any(
+            not isinstance(each, PodInfo) or each.node_name or each.pod.status.nominated_node_name
+            for each in (self.old, self.new)
+            if each is not None
+        )
+
+    @property
     def agrees(self) -> bool:
         """Whether nothing is left to be explained: no decision, or one that some profile would have made as well."""
         return not self.verdicts or any(verdict.agrees for verdict in self.verdicts)

@@ -29,7 +29,7 @@ WINDOW_SECONDS: Final = 3.0
 """How long before it was seen a decision may have been made."""
 SETTLING_SECONDS: Final = 1.0
 """How long decisions that were made before may be seen after it."""
-_FURTHEST = 100  # entries that a decision is moved over
+_FURTHEST = 200  # entries that matter and that a decision is moved over
 _MOST_PLACES = 12  # that look good for a decision and are tried with all that lies between
 _SLICE_SECONDS = 0.005
 _SEARCHING = 0.5  # of the time, at most
@@ -151,19 +151,27 @@ class History:
         return [(start, order) for _, start, order in found[:_MOST_PLACES]]
 
     def _earlier(self, entry: Entry, place: int) -> Iterator[int]:
-        for start in range(place - 1, max(-1, place - 1 - _FURTHEST), -1):
-            if self._entries[start].uid == entry.uid:
+        """Yield the places before, nearest first, from which the cluster looks different."""
+        over = 0
+        for start in range(place - 1, -1, -1):
+            other = self._entries[start]
+            if other.uid == entry.uid or over == _FURTHEST:
                 return
-            yield start
+            if other.matters:
+                over += 1
+                yield start
 
     def _later(self, entry: Entry, place: int) -> list[tuple[int, Entry]]:
         """Return the decisions seen later that may have been made before, each with its place."""
         touched, found = {entry.uid}, []
-        for at, other in enumerate(self._entries[place + 1 : place + 1 + _FURTHEST], place + 1):
+        for at, other in enumerate(self._entries[place + 1 :], place + 1):
+            if len(found) == _FURTHEST:
+                break
             moves = other.decision is not None and other.decision.what is not Decided.WAITS
             if moves and other.uid not in touched:
                 found.append((at, other))
-            touched.add(other.uid)
+            if other.uid:
+                touched.add(other.uid)
         return found
 
     async def _try(self, start: int, order: list[Entry]) -> bool:

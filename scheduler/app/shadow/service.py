@@ -242,7 +242,7 @@ class ShadowService:
         assert theirs is not None
         for judge, verdict in zip(self._judges, entry.verdicts, strict=True):
             if verdict.cause == PREEMPTS:
-                self._compare_victims(theirs.node_name, verdict, around)
+                self._compare_victims(entry, verdict, around)
             self.findings.note(judge.name, verdict.cause, was_moved=entry.was_moved)
             if verdict.cause in AGREEMENT or verdict.cause in UNKNOWN:
                 continue
@@ -262,23 +262,31 @@ class ShadowService:
         number = 1 if theirs.what is Decided.PLACED else 0
         self.attempts.note(last.decision, last.snapshot, number=number, at=self._clock.utc_now())
 
-    def _compare_victims(self, node_name: str, verdict: Verdict, around: Sequence[Entry]) -> None:
-        """Compare the pods that had to leave a node with those that we would have sent away."""
-        seen = {
+    def _compare_victims(self, entry: Entry, verdict: Verdict, around: Sequence[Entry]) -> None:
+        """Compare the pods that had to leave a node with those that we would have sent away.
+
+        For whom a pod had to leave is written nowhere: where room is made on a node for several pods, it is only seen
+        whether those left that we would have sent away.
+        """
+        assert entry.decision is not None
+        node_name, uid = entry.decision.node_name, entry.uid
+        left = {
             pod.key
-            for entry in around
-            for pod in (entry.old if entry.new is None else entry.new,)
+            for each in around
+            for pod in (each.old if each.new is None else each.new,)
             if isinstance(pod, PodInfo) and pod.node_name == node_name and _is_preempted(pod)
         }
         staying = {
             key
-            for key in verdict.victims - seen
+            for key in verdict.victims - left
             if (pod := self.parts.pods.get(key)) is not None and not pod.is_terminating
         }
-        if seen - verdict.victims or staying:
+        others = {pod.uid for pod in self.parts.nominator.nominated_pods_for_node(node_name)}
+        others |= {each.uid for each in around if each.decision and each.decision.node_name == node_name}
+        if staying or (left - verdict.victims and not others - {uid}):
             verdict.cause = OTHER_VICTIMS
             verdict.told = {
-                "theirs": {"node": node_name, "victims": sorted(seen)},
+                "theirs": {"node": node_name, "victims": sorted(left)},
                 "ours": {"node": node_name, "victims": sorted(verdict.victims)},
             }
 
