@@ -1,7 +1,7 @@
 """`python -m tests.shadow`: a shadow beside a real kube-scheduler, on a real control plane that has nothing on it.
 
 It makes nodes, starts `custom-scheduler run --shadow` and the scheduler given, creates pods of many kinds at a rate, deletes
-some and changes nodes meanwhile, waits until nothing moves, and prints how often both decided alike, by cause. The
+some, starts the others as kubelets would and changes nodes meanwhile, waits until nothing moves, and prints how often both decided alike, by cause. The
 scheduler is to be called default-scheduler and look at all nodes unless --sampling says otherwise:
 
     python -m tests.shadow --kubeconfig FILE --config packing.yaml -- kube-scheduler --config FILE
@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,6 +29,7 @@ from tests.shadow import workload
 _PODS = "/api/v1/namespaces/default/pods"
 _NODES = "/api/v1/nodes"
 _PORT = 18259
+_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 _SCHEDULER = "default-scheduler"
 
 
@@ -104,6 +106,25 @@ class Driver:
                 await self.send("POST", _NODES, workload.node(number))
             self.changes += 1
 
+    async def start_pods(self) -> None:
+        """Say of pods on nodes that they run, as kubelets would, each since another second; until cancelled."""
+        started = 0
+        request = Request("GET", _PODS, params={"watch": "1", "fieldSelector": "status.phase=Pending"})
+        under_way = set()
+        async for written in self._connection.stream(request, silence_seconds=3600):
+            for line in written:
+                event = json.loads(line)
+                pod = event["object"]
+                if event["type"] == "DELETED" or not pod["spec"].get("nodeName"):
+                    continue
+                started += 1
+                since = (_DAY + timedelta(seconds=started)).strftime("%Y-%m-%dT%H:%M:%SZ")
+                path = f"{_PODS}/{pod['metadata']['name']}/status"
+                status = {"status": {"phase": "Running", "startTime": since}}
+                telling = asyncio.create_task(self.send("PATCH", path, status, MERGE_PATCH))
+                under_way.add(telling)
+                telling.add_done_callback(under_way.discard)
+
     async def wait_still(self) -> tuple[int, int]:
         """Wait until pods move no more; return how many are on nodes, and how many wait."""
         before: Any = None
@@ -167,12 +188,13 @@ async def _play(options: argparse.Namespace) -> dict[str, Any]:
             theirs = await run(*options.command, stdout=their_log, stderr=their_log)
             await asyncio.sleep(3)
             began = time.monotonic()
-            disturbing = asyncio.create_task(driver.disturb()) if options.every else None
+            kubelets = asyncio.create_task(driver.start_pods())
+            disturbing = asyncio.create_task(driver.disturb() if options.every else asyncio.sleep(0))
             await driver.create()
             created = time.monotonic() - began
-            if disturbing is not None:
-                disturbing.cancel()
+            disturbing.cancel()
             placed, waiting = await driver.wait_still()
+            kubelets.cancel()
             found = json.loads(await _until("/debug/shadow", lambda body: json.loads(body)["underWay"] == 0))
         finally:
             for process in (theirs, shadow):

@@ -22,7 +22,7 @@ from scheduler.app.shadow.arrivals import Arrivals
 from scheduler.app.shadow.entries import Decided
 from scheduler.app.shadow.findings import Findings, lines
 from scheduler.app.shadow.history import History
-from scheduler.app.shadow.verdicts import AGREEMENT, OTHER_VICTIMS, PREEMPTS, UNKNOWN, Judge
+from scheduler.app.shadow.verdicts import AGREEMENT, OTHER_VICTIMS, PREEMPTS, UNKNOWN, VICTIMS_ALIKE, Judge
 from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
 from scheduler.client.events import EventRecorders
@@ -271,24 +271,27 @@ class ShadowService:
         assert entry.decision is not None
         node_name, uid = entry.decision.node_name, entry.uid
         left = {
-            pod.key
+            pod.key: pod
             for each in around
             for pod in (each.old if each.new is None else each.new,)
             if isinstance(pod, PodInfo) and pod.node_name == node_name and _is_preempted(pod)
         }
-        staying = {
-            key
-            for key in verdict.victims - left
+        staying = [
+            pod
+            for key in verdict.victims - left.keys()
             if (pod := self.parts.pods.get(key)) is not None and not pod.is_terminating
-        }
+        ]
         others = {pod.uid for pod in self.parts.nominator.nominated_pods_for_node(node_name)}
         others |= {each.uid for each in around if each.decision and each.decision.node_name == node_name}
-        if staying or (left - verdict.victims and not others - {uid}):
-            verdict.cause = OTHER_VICTIMS
-            verdict.told = {
-                "theirs": {"node": node_name, "victims": sorted(left)},
-                "ours": {"node": node_name, "victims": sorted(verdict.victims)},
-            }
+        if not staying and (others - {uid} or left.keys() <= verdict.victims):
+            return
+        instead = [pod for key, pod in left.items() if key not in verdict.victims]
+        alike = {_importance(pod) for pod in staying} & {_importance(pod) for pod in instead}
+        verdict.cause = VICTIMS_ALIKE if alike else OTHER_VICTIMS
+        verdict.told = {
+            "theirs": {"node": node_name, "victims": sorted(left)},
+            "ours": {"node": node_name, "victims": sorted(verdict.victims)},
+        }
 
     def _build(self, configuration: Configuration) -> Generation:
         registry = self.parts.registry()
@@ -319,3 +322,8 @@ def _is_preempted(pod: PodInfo) -> bool:
         condition.type == "DisruptionTarget" and condition.reason == "PreemptionByScheduler"
         for condition in pod.pod.status.conditions
     )
+
+
+def _importance(pod: PodInfo) -> tuple[int, str]:
+    """Return what decides who leaves first; kube-scheduler tells pods of which that is the same apart by chance."""
+    return pod.priority, pod.pod.status.start_time

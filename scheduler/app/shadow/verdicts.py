@@ -34,12 +34,13 @@ PREEMPTS: Final = "preempts"
 PREEMPTS_OF_SOME: Final = "preempts_of_some"
 PREEMPTS_ELSEWHERE: Final = "preempts_elsewhere"
 OTHER_VICTIMS: Final = "other_victims"
+VICTIMS_ALIKE: Final = "victims_alike"
 PREEMPTED: Final = "preempted"
 NOT_PREEMPTED: Final = "not_preempted"
 FAILED: Final = "failed"
 
 AGREEMENT: Final = frozenset({BEST, WAITS, PREEMPTS})
-UNKNOWN: Final = frozenset({NOT_LOOKED_AT, PREEMPTS_OF_SOME})
+UNKNOWN: Final = frozenset({NOT_LOOKED_AT, PREEMPTS_OF_SOME, VICTIMS_ALIKE})
 CAUSES: Final = {
     BEST: "its node was among our best",
     NOT_LOOKED_AT: "its node was feasible and not among our best, which it may not have looked at",
@@ -52,6 +53,7 @@ CAUSES: Final = {
     PREEMPTS_OF_SOME: "it preempts on another node than we would, whose candidates it may not have looked at",
     PREEMPTS_ELSEWHERE: "it preempts on another node than we would",
     OTHER_VICTIMS: "it preempts where we would, and other pods",
+    VICTIMS_ALIKE: "it preempts where we would, and other pods, which are as important: chance decides there",
     PREEMPTED: "it preempts, and we would not",
     NOT_PREEMPTED: "it left a pod pending for which we would preempt",
     FAILED: "a plugin of ours failed",
