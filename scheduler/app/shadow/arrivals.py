@@ -78,9 +78,10 @@ class Arrivals:
 
 
 class _Holding:
-    """Stands before a handler; fulfils `Handler`.
+    """Stands before a handler; fulfils `Handler` and `DatingHandler`.
 
-    A watch shows its kind in order: what says nothing of its version, as a deletion, has that of the change before.
+    A watch shows its kind in order: what says nothing of its version, as what a new list lacks, has that of the change
+    before.
     """
 
     def __init__(self, arrivals: Arrivals, handler: EventHandler[Any]) -> None:
@@ -97,6 +98,10 @@ class _Holding:
     def on_delete(self, old: Any) -> None:
         self._take_in(old, None)
 
+    def on_delete_at(self, old: Any, version: str) -> None:
+        self._version = max(self._version, _number(version))
+        self._take_in(old, None)
+
     def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
         self._handler.on_undecodable(identity, error)
 
@@ -110,9 +115,11 @@ class _Holding:
 
 def _version(obj: Any) -> int:
     if isinstance(obj, PodInfo):
-        text = obj.resource_version
-    elif isinstance(obj, NodeObject):
-        text = obj.node.metadata.resource_version
-    else:
-        return resource_version(obj)
-    return int(text) if text.isascii() and text.isdigit() else 0
+        return _number(obj.resource_version)
+    if isinstance(obj, NodeObject):
+        return _number(obj.node.metadata.resource_version)
+    return resource_version(obj)
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isascii() and version.isdigit() else 0

@@ -17,6 +17,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from scheduler.app.shadow.entries import Decided
+from scheduler.app.shadow.verdicts import MILDEST_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -203,10 +204,15 @@ class History:
         return True
 
     async def _would_agree(self, entry: Entry) -> bool:
+        """Judge a decision where it may have been made; if that is not where it agrees, the mildest verdict remains."""
         assert entry.decision is not None
         self.trials += 1
         await self._give_way()
-        return any(judge.verdict(entry.decision).agrees for judge in self._judges)
+        verdicts = [judge.verdict(entry.decision) for judge in self._judges]
+        if any(verdict.agrees for verdict in verdicts):
+            return True
+        entry.verdicts = [min(pair, key=_severity) for pair in zip(entry.verdicts, verdicts, strict=True)]
+        return False
 
     def _go_to(self, place: int) -> None:
         """Take changes back, or make them again, until so many are made."""
@@ -221,3 +227,7 @@ class History:
         if self._clock.monotonic() >= self._until:
             await asyncio.sleep(0)
             self._until = self._clock.monotonic() + _SLICE_SECONDS
+
+
+def _severity(verdict: Verdict) -> int:
+    return MILDEST_FIRST.index(verdict.cause)

@@ -60,6 +60,12 @@ CAUSES: Final = {
 }
 """Cause -> what it means."""
 
+MILDEST_FIRST: Final = (
+    *(WORSE, REFUSED, LEFT_PENDING),
+    *(PREEMPTS_ELSEWHERE, OTHER_VICTIMS, NOT_PREEMPTED, PREEMPTED, PLACED, FAILED),
+)
+"""Disagreements, those first that say least."""
+
 _FEWEST_CANDIDATES = 100
 """So many nodes another scheduler looks at in any case before it preempts. Source: kube-scheduler v1.36,
 plugins/defaultpreemption/default_preemption.go, calculateNumCandidates, with default arguments."""
