@@ -148,18 +148,18 @@ def test_the_daemon_under_another_name_is_agreed_with_whatever_order_is_seen(
             at.add_nodes(*(workload.node(number) for number in range(60)))
             for path, obj in workload.others():
                 at.server.store.create(RESOURCES[path.rpartition("/")[2]], {**obj})
-            at.server.faults.delay((0.0, 0.4), binds)
+            at.server.faults.delay((0.0, 0.1), binds)
             async with shadow(at, sampling=100) as service, at.daemon(THEIR_PROFILE, seed=seed):
                 for number in range(240):
                     at.server.store.create("pods", workload.pod(number, THEIRS, random))
                     if number % 3 == 0:
-                        await asyncio.sleep(random.random() / 10)
+                        await asyncio.sleep(random.random() / 5)
                     if number % 10 == 9:
                         await disturb(at, random)
                 await asyncio.sleep(10)
             told = service.summary()["profiles"]["default"]
             assert told["decisions"] > 240
-            assert told["agree"] + told["unknown"] == told["decisions"], service.findings.latest(5)
+            assert told["agree"] + told["unknown"] == told["decisions"], json.dumps(service.findings.latest(20))
             assert moved(service) > 0
 
     virtual_time.run(scenario())
@@ -301,7 +301,12 @@ def test_what_is_said_of_a_preemption(
         async with cluster(tmp_path) as at:
             names = {each["spec"]["nodeName"] for each in pods} or {"a"}
             at.add_nodes(*(node(name, cpu="1") for name in sorted(names)))
-            at.add_pods(*pods)
+            for each in pods:
+                at.add_pods(each)
+                started = {"startTime": each["status"]["startTime"]}
+                at.server.store.patch(
+                    "pods", each["metadata"]["name"], {"status": started}, subresource="status"
+                )
             async with shadow(at) as service:
                 other = Other(at)
                 at.add_pods(pod("urgent", priority=10))

@@ -7,10 +7,8 @@ import itertools
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from scheduler.app.shadow.entries import Entry, decision_in
-from scheduler.objects.node import NodeObject
+from scheduler.app.shadow.entries import Entry, decision_in, number_of, version_of
 from scheduler.objects.pod import PodInfo
-from scheduler.snapshot.object_store import resource_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,27 +97,16 @@ class _Holding:
         self._take_in(old, None)
 
     def on_delete_at(self, old: Any, version: str) -> None:
-        self._version = max(self._version, _number(version))
+        self._version = max(self._version, number_of(version))
         self._take_in(old, None)
 
     def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
         self._handler.on_undecodable(identity, error)
 
     def _take_in(self, old: Any, new: Any) -> None:
-        self._version = max(self._version, _version(old if new is None else new))
+        self._version = max(self._version, version_of(old if new is None else new))
         if self._arrivals.is_open:
             self._arrivals.put(self._handler, old, new, self._version)
         else:
             self._handler.turn(old, new)
 
-
-def _version(obj: Any) -> int:
-    if isinstance(obj, PodInfo):
-        return _number(obj.resource_version)
-    if isinstance(obj, NodeObject):
-        return _number(obj.node.metadata.resource_version)
-    return resource_version(obj)
-
-
-def _number(version: str) -> int:
-    return int(version) if version.isascii() and version.isdigit() else 0

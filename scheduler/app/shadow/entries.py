@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo
+from scheduler.snapshot.object_store import resource_version
 
 if TYPE_CHECKING:
     from scheduler.app.shadow.verdicts import Verdict
@@ -106,6 +108,20 @@ def decision_in(old: Any, new: Any, scheduler_name: str) -> Decision | None:
     if said and said != _unschedulable(old):
         return Decision(Decided.WAITS, old)
     return None
+
+
+def version_of(obj: Any) -> int:
+    """Return the version of the cluster that an object came with; 0 of one that does not say."""
+    if isinstance(obj, PodInfo):
+        return number_of(obj.resource_version)
+    if isinstance(obj, NodeObject):
+        return number_of(obj.node.metadata.resource_version)
+    return resource_version(obj)
+
+
+def number_of(version: str) -> int:
+    """Return a resourceVersion as a number; 0 where it is none."""
+    return int(version) if version.isascii() and version.isdigit() else 0
 
 
 def _unschedulable(pod: PodInfo) -> str:

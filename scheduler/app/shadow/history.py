@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from scheduler.app.shadow.entries import Decided
+from scheduler.app.shadow.entries import Decided, version_of
 from scheduler.app.shadow.verdicts import MILDEST_FIRST
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ WINDOW_SECONDS: Final = 3.0
 SETTLING_SECONDS: Final = 1.0
 """How long decisions that were made before may be seen after it."""
 _FURTHEST = 200  # entries that matter and that a decision is moved over
+_REACHES = (10, 40, 160)  # entries before and after a decision that are put in another order at once
 _MOST_PLACES = 12  # that look good for a decision and are tried with all that lies between
 _SLICE_SECONDS = 0.005
 _SEARCHING = 0.5  # of the time, at most
@@ -112,9 +113,13 @@ class History:
         self._until = began + _SLICE_SECONDS
         place = self._entries.index(entry)
         try:
+            for start, order in self._by_age(place):
+                if await self._try(start, order) and entry.agrees:
+                    return
+            place = self._entries.index(entry)
             for start, order in await self._places(entry, place):
                 if await self._try(start, order):
-                    break
+                    return
         finally:
             self._go_to(len(self._entries))
             self._credit -= self._clock.monotonic() - began
@@ -124,6 +129,16 @@ class History:
         self._credit = min(_SAVED_SECONDS, self._credit + _SEARCHING * (now - self._credited_at))
         self._credited_at = now
         return self._credit > 0
+
+    def _by_age(self, place: int) -> Iterator[tuple[int, list[Entry]]]:
+        """Yield orders in which whoever waited for longer was decided first, as queues have it, nearest first."""
+        for reach in _REACHES:
+            for first in (_age, _rank):
+                start = max(0, place - reach)
+                region = self._entries[start : place + reach + 1]
+                order = _sorted(region, first)
+                if order != region:
+                    yield start, order
 
     async def _places(self, entry: Entry, place: int) -> list[tuple[int, list[Entry]]]:
         """Return where a decision agrees by itself, nearest first: from which place on, and the order from there."""
@@ -231,3 +246,41 @@ class History:
 
 def _severity(verdict: Verdict) -> int:
     return MILDEST_FIRST.index(verdict.cause)
+
+
+def _age(entry: Entry) -> tuple[int, ...]:
+    assert entry.decision is not None
+    return (version_of(entry.decision.pod),)
+
+
+def _rank(entry: Entry) -> tuple[int, ...]:
+    assert entry.decision is not None
+    return (-entry.decision.pod.priority, *_age(entry))
+
+
+def _sorted(entries: Sequence[Entry], first: Callable[[Entry], tuple[int, ...]]) -> list[Entry]:
+    """Move decisions towards the beginning so that they are in order, none over another change of the same pod."""
+    earliest: dict[Entry, int] = {}
+    last: dict[str, int] = {}
+    for at, entry in enumerate(entries):
+        earliest[entry] = last.get(entry.uid, -1) + 1
+        if entry.uid:
+            last[entry.uid] = at
+    order: list[Entry] = []
+    done: set[Entry] = set()
+    for at, entry in enumerate(entries):
+        if entry in done:
+            continue
+        if entry.decision is not None:
+            before = [
+                each
+                for each in entries[at + 1 :]
+                if each.decision is not None
+                and each not in done
+                and earliest[each] <= at
+                and first(each) < first(entry)
+            ]
+            order += sorted(before, key=first)
+            done.update(before)
+        order.append(entry)
+    return order
