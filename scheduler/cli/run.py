@@ -168,9 +168,7 @@ def run(
         if config_map is not None or scheduler_profiles:
             raise ConfigurationError([FieldError("--shadow", "goes with --config, and with no other origin")])
         candidate = None if config is None else with_feature_gates(load(config), feature_gates)
-        run_in_loop(
-            run_shadow(shadow, candidate, sampling=shadow_sampling, kubeconfig=path, serving=serving)
-        )
+        run_in_loop(run_shadow(shadow, candidate, sampling=shadow_sampling, kubeconfig=path, serving=serving))
         return
     work = _run(
         config,

@@ -34,8 +34,8 @@ from scheduler.cli.shadow_lines import disagreement
 from scheduler.client.connection import ApiConnection
 from scheduler.client.http.request import Request
 from scheduler.configuration.load import parse
-from scheduler.simulator.faults import binds
 from scheduler.server.messages import Request as Asked
+from scheduler.simulator.faults import binds
 from tests import virtual_time
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.server.http_server import Application
-
     from tests.daemon_harness import Cluster
 
 THEIRS = "default-scheduler"
@@ -55,7 +54,9 @@ HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigura
 THEIR_PROFILE = HEAD + (
     f"leaderElection: {{leaderElect: false}}\npercentageOfNodesToScore: 100\nprofiles: [{{schedulerName: {THEIRS}}}]\n"
 )
-PACKING = HEAD + """\
+PACKING = (
+    HEAD
+    + """\
 profiles:
 - schedulerName: another
 - schedulerName: default-scheduler
@@ -63,6 +64,7 @@ profiles:
   - name: NodeResourcesFit
     args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
 """
+)
 
 
 @asynccontextmanager
@@ -159,7 +161,9 @@ def test_the_daemon_under_another_name_is_agreed_with_whatever_order_is_seen(
                 await asyncio.sleep(10)
             told = service.summary()["profiles"]["default"]
             assert told["decisions"] > 240
-            assert told["agree"] + told["unknown"] == told["decisions"], json.dumps(service.findings.latest(20))
+            assert told["agree"] + told["unknown"] == told["decisions"], json.dumps(
+                service.findings.latest(20)
+            )
             assert moved(service) > 0
 
     virtual_time.run(scenario())
@@ -217,7 +221,7 @@ def test_what_is_said_of_a_pod_that_was_placed(
     virtual_time.run(scenario())
 
 
-def few(number: int, size: str = "250m") -> list[dict[str, Any]]:
+def few(number: int) -> list[dict[str, Any]]:
     """Return nodes that are nearly full, and one of them emptier."""
     return [node("empty"), *(node(f"n{i:03d}", cpu="600m", memory=f"{300 + i}Mi") for i in range(number))]
 
@@ -316,9 +320,9 @@ def test_what_is_said_of_a_preemption(
                     step()
                 await seen(at, service)
             found = causes(service)
-            if expected == {PREEMPTS: 1} and "a-1" in victims:  # which of two alike we take is ours to choose
-                assert found.keys() <= {PREEMPTS, VICTIMS_ALIKE}
-            elif expected == {VICTIMS_ALIKE: 1}:
+            if (expected == {PREEMPTS: 1} and "a-1" in victims) or expected == {
+                VICTIMS_ALIKE: 1
+            }:  # which of two alike we take is ours to choose
                 assert found.keys() <= {PREEMPTS, VICTIMS_ALIKE}
             else:
                 assert found == expected
@@ -329,7 +333,9 @@ def test_what_is_said_of_a_preemption(
 # Order.
 
 
-def test_bindings_that_are_seen_in_another_order_than_they_were_decided_are_agreed_with(tmp_path: Path) -> None:
+def test_bindings_that_are_seen_in_another_order_than_they_were_decided_are_agreed_with(
+    tmp_path: Path,
+) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as at:
             at.add_nodes(node("a"), node("b", cpu="1900m"))

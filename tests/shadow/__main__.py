@@ -77,7 +77,9 @@ class Driver:
             await asyncio.sleep(self._options.every)
             number = random.randrange(self._options.nodes)
             path = f"{_NODES}/node-{number:04d}"
-            what = random.choice(["pod", "pod", "pod", "label", "cordon", "taint", "size", "node", "pod label"])
+            what = random.choice(
+                ["pod", "pod", "pod", "label", "cordon", "taint", "size", "node", "pod label"]
+            )
             if what == "pod":
                 found = f"{_PODS}/pod-{random.randrange(self._options.pods):05d}"
                 await self.send("DELETE", found)
@@ -93,7 +95,13 @@ class Driver:
                 await asyncio.sleep(self._options.every)
                 await self.send("PATCH", path, {"spec": {"unschedulable": None}}, MERGE_PATCH)
             elif what == "taint":
-                taints = [{"key": "now", "value": "yes", "effect": random.choice(["NoSchedule", "PreferNoSchedule"])}]
+                taints = [
+                    {
+                        "key": "now",
+                        "value": "yes",
+                        "effect": random.choice(["NoSchedule", "PreferNoSchedule"]),
+                    }
+                ]
                 before = workload.node(number)["spec"]["taints"]
                 await self.send("PATCH", path, {"spec": {"taints": [*before, *taints]}}, MERGE_PATCH)
                 await asyncio.sleep(self._options.every)
@@ -212,18 +220,24 @@ async def _play(options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.shadow", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tests.shadow",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--kubeconfig", type=Path, required=True, help="of an administrator")
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--pods", type=int, default=5000)
     parser.add_argument("--rate", type=float, default=100.0, help="pods a second")
-    parser.add_argument("--every", type=float, default=0.1, help="seconds between two disturbances; 0 for none")
+    parser.add_argument(
+        "--every", type=float, default=0.1, help="seconds between two disturbances; 0 for none"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sampling", type=int, default=100, help="percentageOfNodesToScore of the scheduler")
     parser.add_argument("--config", type=Path, help="the profile that would be ours")
     parser.add_argument("--patience", type=float, default=180.0, help="seconds to wait until nothing moves")
-    parser.add_argument("--logs", type=Path, default=Path("shadow-logs"), help="where logs and findings are kept")
+    parser.add_argument(
+        "--logs", type=Path, default=Path("shadow-logs"), help="where logs and findings are kept"
+    )
     parser.add_argument("command", nargs="+", help="the scheduler")
     options = parser.parse_args()
     found = asyncio.run(_play(options))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from random import Random
 
 SERVICES = 20
 REPLICA_SETS = 10
@@ -53,7 +55,12 @@ def others() -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, dict[str, Any]]] = []
     for number in range(SERVICES):
         spec = {"selector": {"app": f"service-{number}"}, "ports": [{"port": 80}]}
-        made = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"service-{number}"}, "spec": spec}
+        made = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": f"service-{number}"},
+            "spec": spec,
+        }
         found.append(("/api/v1/namespaces/default/services", made))
     for number in range(REPLICA_SETS):
         labels = {"app": f"replicas-{number}"}
@@ -85,19 +92,19 @@ def pod(number: int, scheduler_name: str, random: Random, kind: str = "") -> dic
         "metadata": {"name": f"pod-{number:05d}", "namespace": "default", "labels": labels},
         "spec": spec,
     }
-    _KINDS[kind](made, number, random)
+    _KINDS[kind](made, number)
     return made
 
 
-def _plain(made: dict[str, Any], number: int, random: Random) -> None:
+def _plain(made: dict[str, Any], _number: int) -> None:
     made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "100m", "memory": "200Mi"}}
 
 
-def _asks_for_nothing(made: dict[str, Any], number: int, random: Random) -> None:
+def _asks_for_nothing(made: dict[str, Any], _number: int) -> None:
     made["spec"]["containers"][0].pop("resources")
 
 
-def _unlike(made: dict[str, Any], number: int, random: Random) -> None:
+def _unlike(made: dict[str, Any], number: int) -> None:
     asked = {"cpu": f"{50 + number % 97}m", "memory": f"{100 + number % 193}Mi"}
     made["spec"]["containers"][0]["resources"] = {"requests": asked}
 
@@ -107,11 +114,11 @@ def _spread(key: str, how: str, skew: int, made: dict[str, Any]) -> dict[str, An
     return {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": how, "labelSelector": chosen}
 
 
-def _spread_zones(made: dict[str, Any], number: int, random: Random) -> None:
+def _spread_zones(made: dict[str, Any], number: int) -> None:
     made["spec"]["topologySpreadConstraints"] = [_spread(_ZONE, "DoNotSchedule", 1 + number % 3, made)]
 
 
-def _spread_hosts(made: dict[str, Any], number: int, random: Random) -> None:
+def _spread_hosts(made: dict[str, Any], _number: int) -> None:
     made["spec"]["topologySpreadConstraints"] = [
         _spread(_HOST, "ScheduleAnyway", 1, made),
         _spread(_ZONE, "ScheduleAnyway", 2, made),
@@ -126,63 +133,63 @@ def _affinity(made: dict[str, Any], which: str, key: str, weight: int, label: st
     made["spec"].setdefault("affinity", {})[which] = rule
 
 
-def _near(made: dict[str, Any], number: int, random: Random) -> None:
+def _near(made: dict[str, Any], number: int) -> None:
     made["metadata"]["labels"]["team"] = f"team-{number % 7}"
     _affinity(made, "podAffinity", _ZONE, 0, "team", f"team-{number % 7}")
 
 
-def _rather_near(made: dict[str, Any], number: int, random: Random) -> None:
+def _rather_near(made: dict[str, Any], number: int) -> None:
     _affinity(made, "podAffinity", _HOST, 1 + number % 100, "app", made["metadata"]["labels"]["app"])
 
 
-def _apart(made: dict[str, Any], number: int, random: Random) -> None:
+def _apart(made: dict[str, Any], number: int) -> None:
     made["metadata"]["labels"]["ring"] = f"ring-{number % 23}"
     _affinity(made, "podAntiAffinity", _HOST, 0, "ring", f"ring-{number % 23}")
 
 
-def _rather_apart(made: dict[str, Any], number: int, random: Random) -> None:
+def _rather_apart(made: dict[str, Any], number: int) -> None:
     _affinity(made, "podAntiAffinity", _ZONE, 1 + number % 50, "app", made["metadata"]["labels"]["app"])
 
 
-def _tolerating(made: dict[str, Any], number: int, random: Random) -> None:
+def _tolerating(made: dict[str, Any], _number: int) -> None:
     made["spec"]["tolerations"] = [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}]
 
 
-def _pools(made: dict[str, Any], number: int, random: Random) -> None:
+def _pools(made: dict[str, Any], number: int) -> None:
     pools = {"key": "pool", "operator": "In", "values": [f"p{each}" for each in range(number % 5 + 1)]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [pools]}]}
     rule = {"requiredDuringSchedulingIgnoredDuringExecution": required}
     made["spec"]["affinity"] = {"nodeAffinity": rule}
 
 
-def _rather_pools(made: dict[str, Any], number: int, random: Random) -> None:
+def _rather_pools(made: dict[str, Any], number: int) -> None:
     pool = {"key": "pool", "operator": "In", "values": [f"p{number % 10}"]}
     terms = [{"weight": 1 + number % 100, "preference": {"matchExpressions": [pool]}}]
     rule = {"preferredDuringSchedulingIgnoredDuringExecution": terms}
     made["spec"]["affinity"] = {"nodeAffinity": rule}
 
 
-def _port(made: dict[str, Any], number: int, random: Random) -> None:
+def _port(made: dict[str, Any], number: int) -> None:
     port = 8000 + number % 5
     made["spec"]["containers"][0]["ports"] = [{"containerPort": port, "hostPort": port}]
 
 
-def _image(made: dict[str, Any], number: int, random: Random) -> None:
+def _image(made: dict[str, Any], number: int) -> None:
     made["spec"]["containers"][0]["image"] = _IMAGES[number % 2]
 
 
-def _served(made: dict[str, Any], number: int, random: Random) -> None:
+def _served(made: dict[str, Any], number: int) -> None:
     made["metadata"]["labels"]["app"] = f"service-{number % SERVICES}"
 
 
-def _replica(made: dict[str, Any], number: int, random: Random) -> None:
+def _replica(made: dict[str, Any], number: int) -> None:
     which = number % REPLICA_SETS
     made["metadata"]["labels"]["app"] = f"replicas-{which}"
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"replicas-{which}", "controller": True}
     made["metadata"]["ownerReferences"] = [{**owner, "uid": f"replicas-{which}"}]
 
 
-def _in_tight(made: dict[str, Any], number: int, random: Random, priority: str, cpu: str) -> None:
+def _in_tight(made: dict[str, Any], priority: str, cpu: str) -> None:
     made["spec"] |= {
         "nodeSelector": {"kind": "tight"},
         "tolerations": [{"key": "tight", "operator": "Exists"}],
@@ -191,18 +198,18 @@ def _in_tight(made: dict[str, Any], number: int, random: Random, priority: str, 
     made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu, "memory": "64Mi"}}
 
 
-def _filling(made: dict[str, Any], number: int, random: Random) -> None:
-    _in_tight(made, number, random, random.choice(["low", "middle"]), random.choice(["400m", "700m", "1"]))
+def _filling(made: dict[str, Any], number: int) -> None:
+    _in_tight(made, ("low", "middle")[number % 2], ("400m", "700m", "1")[number % 3])
 
 
-def _urgent(made: dict[str, Any], number: int, random: Random) -> None:
+def _urgent(made: dict[str, Any], number: int) -> None:
     if number % 3:
         made["spec"]["priorityClassName"] = "high"
     else:
-        _in_tight(made, number, random, "high", random.choice(["600m", "1500m"]))
+        _in_tight(made, "high", ("600m", "1500m")[number % 2])
 
 
-def _nowhere(made: dict[str, Any], number: int, random: Random) -> None:
+def _nowhere(made: dict[str, Any], number: int) -> None:
     if number % 4 == 0:
         made["spec"]["nodeSelector"] = {"kind": "none"}
 

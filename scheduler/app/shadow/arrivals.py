@@ -7,7 +7,8 @@ import itertools
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from scheduler.app.shadow.entries import Entry, decision_in, number_of, version_of
+from scheduler.app.shadow.decisions import decision_in
+from scheduler.app.shadow.entries import Entry, number_of, version_of
 from scheduler.objects.pod import PodInfo
 
 if TYPE_CHECKING:
@@ -109,4 +110,3 @@ class _Holding:
             self._arrivals.put(self._handler, old, new, self._version)
         else:
             self._handler.turn(old, new)
-

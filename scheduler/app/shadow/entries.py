@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo
 from scheduler.snapshot.object_store import resource_version
 
 if TYPE_CHECKING:
+    from scheduler.app.shadow.decisions import Decision
     from scheduler.app.shadow.verdicts import Verdict
     from scheduler.cycle.event_handlers import EventHandler
-
-UNSCHEDULABLE: Final = "Unschedulable"
-
-
-class Decided(Enum):
-    """What another scheduler decided of a pod."""
-
-    PLACED = "placed"
-    WAITS = "waits"
-    PREEMPTS = "preempts"
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A decision of another scheduler.
-
-    Attributes:
-        what: it was.
-        pod: as it was before, on no node.
-        node_name: where it was put, or nominated to; "" if it waits.
-    """
-
-    what: Decided
-    pod: PodInfo
-    node_name: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -93,23 +68,6 @@ class Entry:
         self.handler.turn(self.new, self.old)
 
 
-def decision_in(old: Any, new: Any, scheduler_name: str) -> Decision | None:
-    """Return the decision of a scheduler that shows in a change of a pod; None if none does."""
-    if not (isinstance(old, PodInfo) and isinstance(new, PodInfo)):
-        return None
-    if new.scheduler_name != scheduler_name or old.node_name or new.is_terminal:
-        return None
-    if new.node_name:
-        return Decision(Decided.PLACED, old, new.node_name)
-    nominated = new.pod.status.nominated_node_name
-    if nominated and nominated != old.pod.status.nominated_node_name:
-        return Decision(Decided.PREEMPTS, old, nominated)
-    said = _unschedulable(new)
-    if said and said != _unschedulable(old):
-        return Decision(Decided.WAITS, old)
-    return None
-
-
 def version_of(obj: Any) -> int:
     """Return the version of the cluster that an object came with; 0 of one that does not say."""
     if isinstance(obj, PodInfo):
@@ -122,11 +80,3 @@ def version_of(obj: Any) -> int:
 def number_of(version: str) -> int:
     """Return a resourceVersion as a number; 0 where it is none."""
     return int(version) if version.isascii() and version.isdigit() else 0
-
-
-def _unschedulable(pod: PodInfo) -> str:
-    """Return why a pod waits, by its status; "" if that does not say that no node can run it."""
-    for condition in pod.pod.status.conditions:
-        if condition.type == "PodScheduled" and condition.reason == UNSCHEDULABLE:
-            return condition.message
-    return ""

@@ -74,7 +74,7 @@ class Findings:
 
     def latest(self, most: int) -> list[dict[str, Any]]:
         """Return so many of the last disagreements, the latest first."""
-        found = []
+        found: list[dict[str, Any]] = []
         for written in reversed(self._log.values()):
             if len(found) == most:
                 break

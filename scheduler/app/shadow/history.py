@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from scheduler.app.shadow.entries import Decided, version_of
+from scheduler.app.shadow.decisions import Decided
+from scheduler.app.shadow.entries import version_of
 from scheduler.app.shadow.verdicts import MILDEST_FIRST
 
 if TYPE_CHECKING:
@@ -179,7 +180,8 @@ class History:
 
     def _later(self, entry: Entry, place: int) -> list[tuple[int, Entry]]:
         """Return the decisions seen later that may have been made before, each with its place."""
-        touched, found = {entry.uid}, []
+        touched = {entry.uid}
+        found: list[tuple[int, Entry]] = []
         for at, other in enumerate(self._entries[place + 1 :], place + 1):
             if len(found) == _FURTHEST:
                 break

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack, suppress
-from msgspec.structs import replace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from scheduler.app.assembly import Parts
 from scheduler.app.capabilities import ApiReads, ApiWrites, TasksInBackground
@@ -19,7 +20,7 @@ from scheduler.app.generation import Generation
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of, together
 from scheduler.app.shadow.arrivals import Arrivals
-from scheduler.app.shadow.entries import Decided
+from scheduler.app.shadow.decisions import Decided
 from scheduler.app.shadow.findings import Findings, lines
 from scheduler.app.shadow.history import History
 from scheduler.app.shadow.verdicts import AGREEMENT, OTHER_VICTIMS, PREEMPTS, UNKNOWN, VICTIMS_ALIKE, Judge
@@ -257,7 +258,9 @@ class ShadowService:
             self.findings.keep(theirs.pod.key, told)
             ours = verdict.told.get("ours", {}).get("node", "")
             extra = {key: told[key] for key in ("pod", "profile", "decision", "cause")}
-            logger.info("Would have decided otherwise", extra={**extra, "node": theirs.node_name, "ours": ours})
+            logger.info(
+                "Would have decided otherwise", extra={**extra, "node": theirs.node_name, "ours": ours}
+            )
         last = entry.verdicts[-1]
         number = 1 if theirs.what is Decided.PLACED else 0
         self.attempts.note(last.decision, last.snapshot, number=number, at=self._clock.utc_now())

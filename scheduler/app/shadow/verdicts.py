@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from scheduler.app.shadow.entries import Decided
+from scheduler.app.shadow.decisions import Decided
 from scheduler.cycle.explanation import refusal
 from scheduler.cycle.sampling import nodes_to_find
 from scheduler.cycle.scheduling import nominated_others, schedule_pod
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scheduler.app.assembly import Parts
-    from scheduler.app.shadow.entries import Decision as TheirDecision
+    from scheduler.app.shadow.decisions import Decision as TheirDecision
     from scheduler.cycle.attempt import Decision
     from scheduler.runtime.framework import Framework
     from scheduler.snapshot import Snapshot
@@ -124,14 +124,20 @@ class Judge:
         ours = self._decide(theirs, snapshot, makes_room=not is_placed)
         if not (ours.status.is_success or ours.status.is_rejected):
             return Verdict(FAILED, {"message": ours.status.message}, ours, snapshot)
-        judging = _placed if is_placed else _waiting if theirs.what is Decided.WAITS else _preempting
-        verdict = judging(theirs, ours, snapshot, self._sampling)
-        if verdict.cause == WORSE and ours.scores is None:  # ours was nominated, or the only one: rank it beside theirs
+        if not is_placed:
+            judged = _waiting if theirs.what is Decided.WAITS else _preempting
+            return judged(theirs, ours, snapshot)
+        verdict = _placed(theirs, ours, snapshot, self._sampling)
+        if (
+            verdict.cause == WORSE and ours.scores is None
+        ):  # ours was nominated, or the only one: rank it beside theirs
             ours = self._decide(theirs, snapshot, makes_room=False, exhaustive=True)
             verdict.told = _both(theirs.node_name, ours, snapshot)
         return verdict
 
-    def _decide(self, theirs: TheirDecision, snapshot: Snapshot, **options: bool) -> Decision:
+    def _decide(
+        self, theirs: TheirDecision, snapshot: Snapshot, *, makes_room: bool, exhaustive: bool = False
+    ) -> Decision:
         pod = theirs.pod
         return schedule_pod(
             self._framework,
@@ -139,7 +145,8 @@ class Judge:
             snapshot,
             nominated=nominated_others(self._nominator, pod, snapshot),
             random=Random(0),
-            **options,
+            makes_room=makes_room,
+            exhaustive=exhaustive,
         )
 
 
@@ -164,13 +171,15 @@ def _may_have_missed(row: int, ours: Decision, sampling: int) -> bool:
     scores = ours.scores
     if scores is None:
         return False
-    n_judged = ours.diagnosis.n_nodes if ours.diagnosis.narrowed_to is None else len(ours.diagnosis.narrowed_to)
+    n_judged = (
+        ours.diagnosis.n_nodes if ours.diagnosis.narrowed_to is None else len(ours.diagnosis.narrowed_to)
+    )
     unseen = len(scores.rows) - nodes_to_find(sampling, n_judged)
     its_own = scores.total[scores.rows == row]
     return unseen > 0 and int(np.count_nonzero(scores.total > its_own)) <= unseen
 
 
-def _waiting(theirs: TheirDecision, ours: Decision, snapshot: Snapshot, sampling: int) -> Verdict:
+def _waiting(theirs: TheirDecision, ours: Decision, snapshot: Snapshot) -> Verdict:
     if ours.node_name:
         return Verdict(PLACED, _both("", ours, snapshot), ours, snapshot)
     nominates = ours.nominated_node_name
@@ -179,14 +188,15 @@ def _waiting(theirs: TheirDecision, ours: Decision, snapshot: Snapshot, sampling
     return Verdict(WAITS, {}, ours, snapshot)
 
 
-def _preempting(theirs: TheirDecision, ours: Decision, snapshot: Snapshot, sampling: int) -> Verdict:
+def _preempting(theirs: TheirDecision, ours: Decision, snapshot: Snapshot) -> Verdict:
     if ours.node_name:
         return Verdict(PLACED, _both("", ours, snapshot), ours, snapshot)
     room, row = room_in(ours.state), snapshot.row_of(theirs.node_name)
     if room is None or not room.candidates:
         told = {"theirs": {"node": theirs.node_name}, "message": ours.status.message}
         return Verdict(PREEMPTED, told, ours, snapshot)
-    victims = frozenset(room.candidates[row][0]) if row in room.candidates else frozenset[str]()
+    there = None if row is None else room.candidates.get(row)
+    victims = frozenset[str]() if there is None else frozenset(there[0])
     if row in room.nominated:
         return Verdict(PREEMPTS, {}, ours, snapshot, victims)
     told = {"theirs": _candidate(room.candidates, row, theirs.node_name), "ours": _room(ours, snapshot)}
