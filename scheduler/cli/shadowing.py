@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from scheduler.app.loop_watch import watching_loop
+from scheduler.app.shadow.findings import lines
 from scheduler.app.shadow.pages import serving_shadow
 from scheduler.app.shadow.service import ShadowService
 from scheduler.app.trial import try_out
@@ -30,7 +32,7 @@ async def run_shadow(
     kubeconfig: str | None,
     serving: Serving,
 ) -> None:
-    """Shadow a scheduler until a signal comes; the summary is logged at the end.
+    """Shadow a scheduler until a signal comes; the summary is printed at the end.
 
     Raises:
         ConfigurationError: the configuration cannot be used, or an address not be listened on.
@@ -57,4 +59,5 @@ async def run_shadow(
                 serving_shadow(service, serving, connection=connection, stop=stop, clock=clock)
             )
         await service.run(stop)
+    sys.stdout.write("".join(f"{line}\n" for line in lines(service.summary())))
     logger.info("Stopped")

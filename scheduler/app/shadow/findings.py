@@ -30,11 +30,13 @@ class Findings:
     Attributes:
         counts: (whose verdict, cause, how) -> how many decisions; how is whether another order than the one seen
             explains it.
+        tipped: (whose verdict, plugin) -> how many times that plugin spoke most for our node and against the other's.
         forgotten: how many disagreements were let go of.
     """
 
     def __init__(self, families: Families, log_bytes: int = LOG_BYTES) -> None:
         self.counts: Counter[tuple[str, str, str]] = Counter()
+        self.tipped: Counter[tuple[str, str]] = Counter()
         self.forgotten = 0
         self._budget, self._bytes = log_bytes, 0
         self._log: OrderedDict[tuple[str, int], bytes] = OrderedDict()  # (pod, number) -> JSON
@@ -58,7 +60,10 @@ class Findings:
         self._decisions[profile, cause, how].add()
 
     def keep(self, key: str, told: Mapping[str, Any]) -> None:
-        """Keep a disagreement about a pod, `namespace/name`."""
+        """Keep a disagreement about a pod, `namespace/name`; it names the profile, and both choices if there are two."""
+        plugin = _tipped_by(told.get("theirs", {}).get("scores", {}), told.get("ours", {}).get("scores", {}))
+        if plugin:
+            self.tipped[told["profile"], plugin] += 1
         written = msgspec.json.encode(told)
         self._number += 1
         self._log[key, self._number] = written
@@ -95,6 +100,7 @@ class Findings:
             "agree": sum(n for cause, _, n in mine if cause in AGREEMENT),
             "unknown": sum(n for cause, _, n in mine if cause in UNKNOWN),
             "causes": causes,
+            "tippedBy": {plugin: n for (whose, plugin), n in self.tipped.most_common() if whose == profile},
         }
 
     def _forget(self) -> None:
@@ -107,9 +113,18 @@ class Findings:
             del self._of_pod[key]
 
 
+def _tipped_by(theirs: Mapping[str, int], ours: Mapping[str, int]) -> str:
+    """Return the plugin whose score differs most in favour of our node; "" if none does."""
+    ahead = {plugin: ours.get(plugin, 0) - theirs.get(plugin, 0) for plugin in [*ours, *theirs]}
+    plugin = max(ahead, key=lambda each: ahead[each], default="")
+    return plugin if plugin and ahead[plugin] > 0 else ""
+
+
 def lines(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a summary for people."""
-    for profile, told in summary.items():
+    """Yield what a service sums up, for people."""
+    if summary["notSearched"]:
+        yield f"{summary['notSearched']} decisions got no search for an order that explains them: there were too many"
+    for profile, told in summary["profiles"].items():
         total, agree, unknown = told["decisions"], told["agree"], told["unknown"]
         share = f"{100 * agree / total:.2f} %" if total else "none"
         yield f"{profile}: {total} decisions, {agree} agree ({share}), {unknown} cannot be known"
@@ -117,3 +132,5 @@ def lines(summary: Mapping[str, Any]) -> Iterator[str]:
             moved = numbers.get(BY_ORDER, 0)
             order = f", {moved} of them in another order than seen" if moved else ""
             yield f"  {sum(numbers.values()):>7}  {cause}: {CAUSES[cause]}{order}"
+        for plugin, number in told["tippedBy"].items():
+            yield f"  {number:>7}  tipped by {plugin}"

@@ -109,7 +109,7 @@ def _page(service: ShadowService) -> Page:
     async def answer(request: Request) -> Answer:
         summary = service.summary()
         if request.query.get("output") == ["text"]:
-            return Answer("".join(f"{line}\n" for line in lines(summary["profiles"])).encode())
+            return Answer("".join(f"{line}\n" for line in lines(summary)).encode())
         found = {**summary, "disagreements": service.findings.latest(_MOST_SHOWN)}
         return Answer(msgspec.json.encode(found), content_type=JSON)
 

@@ -21,7 +21,7 @@ from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of, together
 from scheduler.app.shadow.arrivals import Arrivals
 from scheduler.app.shadow.decisions import Decided
-from scheduler.app.shadow.findings import Findings, lines
+from scheduler.app.shadow.findings import Findings
 from scheduler.app.shadow.history import History
 from scheduler.app.shadow.verdicts import AGREEMENT, OTHER_VICTIMS, PREEMPTS, UNKNOWN, VICTIMS_ALIKE, Judge
 from scheduler.app.tasks import Tasks
@@ -184,8 +184,6 @@ class ShadowService:
                 for generation in self._generations.values():
                     generation.start_refreshing(self._tasks.spawn)
                 await self._judge_until(stop)
-        for line in lines(self.findings.summary()):
-            logger.info(line)
 
     async def _judge_until(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as tasks:

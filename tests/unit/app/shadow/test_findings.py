@@ -41,9 +41,10 @@ def test_decisions_are_summed_up_by_profile_and_cause() -> None:
             WORSE: {"as_seen": 1},
             NOT_LOOKED_AT: {"as_seen": 1},
         },
+        "tippedBy": {},
     }
     assert list(told) == ["config", "default"]
-    text = list(lines(told))
+    text = list(lines({"notSearched": 0, "profiles": told}))
     assert text[2] == "default: 4 decisions, 2 agree (50.00 %), 1 cannot be known"
     assert text[3] == "        2  best: its node was among our best, 1 of them in another order than seen"
 
@@ -59,6 +60,20 @@ def test_the_oldest_disagreements_are_forgotten_first() -> None:
     assert found.forgotten == 20 - len(kept) > 0
     assert [each["number"] for each in found.of("default/p9")] == [19]
     assert found.of("default/p0") == []
+
+
+def test_it_is_counted_which_plugin_speaks_most_for_our_node() -> None:
+    found = findings()
+    theirs, ours = {"Fit": 10, "Spread": 200}, {"Fit": 90, "Spread": 180, "Images": 5}
+    for _ in range(3):
+        choices = {"theirs": {"scores": theirs}, "ours": {"scores": ours}}
+        found.keep("default/p", {"profile": "config", **choices})
+    found.note("config", WORSE, was_moved=False)
+
+    told = found.summary()
+
+    assert told["config"]["tippedBy"] == {"Fit": 3}
+    assert list(lines({"notSearched": 2, "profiles": told}))[-1] == "        3  tipped by Fit"
 
 
 def test_one_that_is_too_large_is_not_kept() -> None:
