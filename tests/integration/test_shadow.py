@@ -221,26 +221,28 @@ def test_what_is_said_of_a_pod_that_was_placed(
     virtual_time.run(scenario())
 
 
-def few(number: int) -> list[dict[str, Any]]:
-    """Return nodes that are nearly full, and one of them emptier."""
-    return [node("empty"), *(node(f"n{i:03d}", cpu="600m", memory=f"{300 + i}Mi") for i in range(number))]
+def tainted(number: int, better: int) -> list[dict[str, Any]]:
+    """Return nodes alike, but that all after the first few had better not be taken."""
+    rather_not = ("a=b:PreferNoSchedule",)
+    return [node(f"n{place:03d}", taints=rather_not if place >= better else ()) for place in range(number)]
 
 
 @pytest.mark.parametrize(
-    ("sampling", "chosen", "cause"),
+    ("sampling", "better", "chosen", "cause"),
     [
-        pytest.param(100, "n000", WORSE, id="looked at all"),
-        pytest.param(50, "n110", NOT_LOOKED_AT, id="may have looked at worse ones only"),
-        pytest.param(50, "n000", WORSE, id="must have looked at a better one"),
-        pytest.param(50, "empty", BEST, id="best of all"),
+        pytest.param(100, 50, "n149", WORSE, id="looked at all"),
+        pytest.param(50, 50, "n149", NOT_LOOKED_AT, id="may have looked at worse ones only"),
+        pytest.param(50, 51, "n149", WORSE, id="must have looked at a better one"),
+        pytest.param(0, 50, "n149", NOT_LOOKED_AT, id="by its own measure"),
+        pytest.param(50, 50, "n000", BEST, id="best of all"),
     ],
 )
 def test_of_a_node_that_may_not_have_been_looked_at_nothing_is_said(
-    tmp_path: Path, sampling: int, chosen: str, cause: str
+    tmp_path: Path, sampling: int, better: int, chosen: str, cause: str
 ) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path) as at:
-            at.add_nodes(*few(149))
+            at.add_nodes(*tainted(150, better))
             async with shadow(at, sampling=sampling) as service:
                 at.add_pods(pod("new"))
                 await Other(at).bind("new", chosen)

@@ -165,8 +165,8 @@ def _placed(theirs: TheirDecision, ours: Decision, snapshot: Snapshot, sampling:
 def _may_have_missed(row: int, ours: Decision, sampling: int) -> bool:
     """Whether all better nodes may be among those that the other scheduler did not look at.
 
-    It stops when it has found enough feasible nodes, its own among them. That it saw other scores, since it normalised
-    them over fewer nodes, is not taken into account.
+    It stops when it has found enough feasible nodes, its own among them. Scores that it normalised over fewer nodes are
+    others than ours, but in the same order: better for sure is who has more points by some plugin, and fewer by none.
     """
     scores = ours.scores
     if scores is None:
@@ -175,8 +175,11 @@ def _may_have_missed(row: int, ours: Decision, sampling: int) -> bool:
         ours.diagnosis.n_nodes if ours.diagnosis.narrowed_to is None else len(ours.diagnosis.narrowed_to)
     )
     unseen = len(scores.rows) - nodes_to_find(sampling, n_judged)
-    its_own = scores.total[scores.rows == row]
-    return unseen > 0 and int(np.count_nonzero(scores.total > its_own)) <= unseen
+    its_own = scores.rows == row
+    is_better = scores.total > scores.total[its_own]
+    for values in scores.by_plugin.values():
+        is_better &= values >= values[its_own]
+    return unseen > 0 and int(np.count_nonzero(is_better)) <= unseen
 
 
 def _waiting(theirs: TheirDecision, ours: Decision, snapshot: Snapshot) -> Verdict:
