@@ -44,6 +44,13 @@ class Rooms(EventHandler[Any]):
     def _undecodable(self, identity: Any, error: Any) -> None: ...
 
 
+class Nothing(Rooms):
+    """Changes that change nothing here."""
+
+    def turn(self, old: Any, new: Any) -> None:
+        return
+
+
 class Porter:
     """Judges: the best place has the number of those inside."""
 
@@ -76,9 +83,10 @@ class Corridor:
             [cast("Judge", self.porter)], clock=self.clock, done=lambda entry, _: self.done.append(entry)
         )
 
-    def place(self, number: int) -> Entry:
+    def place(self, number: int, *, age: int | None = None) -> Entry:
         made = pod_object(f"p{number}")
-        made["metadata"]["resourceVersion"] = str(number + 1)  # who came first was decided first
+        # Who came first was decided first, if nothing else is said.
+        made["metadata"]["resourceVersion"] = str(number + 1 if age is None else age)
         old, new = decode_pod(msgspec.json.encode(made)), pod(f"p{number}", node=str(number))
         decision = Decision(Decided.PLACED, old, str(number))
         entry = Entry(self.rooms, old, new, 0, self.clock.monotonic(), decision)
@@ -126,6 +134,35 @@ def test_every_decision_is_explained_by_one_order(seen: list[int]) -> None:
     assert [name for name, _, _ in it.causes] == ["p0", "p1", "p2", "p3", "p4"]
     assert {cause for _, cause, _ in it.causes} == {BEST}
     assert it.rooms.inside == [f"uid-of-default-p{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("seen", [[1, 0, 2], [0, 2, 1, 3], [2, 0, 1]], ids=str)
+def test_who_had_waited_as_long_may_have_been_decided_in_any_order(seen: list[int]) -> None:
+    it = Corridor()
+    for number in seen:
+        it.place(number, age=1)
+
+    it.settle()
+
+    assert [name for name, _, _ in it.causes] == [f"p{number}" for number in sorted(seen)]
+    assert {cause for _, cause, _ in it.causes} == {BEST}
+
+
+def test_a_decision_is_not_moved_over_another_change_of_the_same_pod() -> None:
+    it = Corridor()
+    it.place(1)
+    before, after = pod("p0"), pod("p0", status={"nominatedNodeName": "0"})
+    decision = Decision(Decided.PREEMPTS, before, "another")
+    it.history.append(Entry(Nothing(), before, after, 0, it.clock.monotonic(), decision))
+    it.place(0)
+
+    it.settle()
+
+    assert [entry.decision.what for entry in it.done if entry.decision and entry.uid == after.uid] == [
+        Decided.PREEMPTS,
+        Decided.PLACED,
+    ]
+    assert ("p1", WORSE, False) in it.causes
 
 
 @given(st.lists(st.integers(0, 8), max_size=3))
