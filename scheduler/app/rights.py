@@ -84,6 +84,22 @@ def rights_of(
     return own | {right: ", ".join(names) for right, names in users.items()}
 
 
+def rights_of_shadow(frameworks: Iterable[Framework]) -> dict[Right, str]:
+    """Return everything that a shadow of another scheduler may call with some profiles: it reads, and nothing else.
+
+    Raises:
+        ValueError: a plugin's `needs` name a kind or a right as none is written.
+    """
+    cluster = [Right(verb, each.group, each.plural) for each in (NODES, PODS) for verb in ("list", "watch")]
+    users: dict[Right, dict[str, None]] = {}
+    for framework in frameworks:
+        for plugin in framework.plugins.all():
+            for right in sorted(rights_of_needs(plugin.needs) - set(cluster)):
+                if right.verb in _READING:
+                    users.setdefault(right, {})[plugin.name] = None
+    return dict.fromkeys(cluster, "the cluster") | {right: ", ".join(users[right]) for right in users}
+
+
 def rights_of_needs(needs: Needs) -> set[Right]:
     """Return what plugins take.
 
@@ -133,6 +149,7 @@ def _own(
         yield "the policy", Right("get", "", "configmaps", *policy)
 
 
+_READING: Final = ("get", "list", "watch")
 _LEASES: Final = (LEASES.group, LEASES.plural)
 _PROFILES: Final = {
     Right("list", SCHEDULER_PROFILES.group, SCHEDULER_PROFILES.plural): "profiles that are objects",

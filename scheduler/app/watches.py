@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from scheduler.app.assembly import Parts
     from scheduler.app.generation import Spawn
     from scheduler.client.connection import ApiConnection
+    from scheduler.client.store import Handler
+    from scheduler.cycle.event_handlers import EventHandler
     from scheduler.cycle.pod_handlers import PodHandler
     from scheduler.framework.interface import Needs
     from scheduler.metrics import Metrics
@@ -41,6 +43,7 @@ class Watches:
     Args:
         pod_handler: takes pods in; `parts.pods` has all that are known and have not ended, whosever they are.
         needs: what the plugins need at first.
+        told: handler -> who is told in its place.
 
     Attributes:
         pods: who reads them.
@@ -58,8 +61,10 @@ class Watches:
         metrics: Metrics,
         random: Random,
         needs: Needs,
+        told: Callable[[EventHandler[Any]], Handler[Any]] = lambda handler: handler,
     ) -> None:
         self._parts = parts
+        self._told = told
         self.outages = Outages(connection)
         self.picture = Picture(self.outages)
         self._spawn: Spawn | None = None
@@ -77,14 +82,14 @@ class Watches:
         self.pods: Reflector[PodInfo] = self._reflector(
             PODS,
             decode=self._decode_pod,
-            handler=parts.steps.heard(POD_KIND, pod_handler),
+            handler=told(parts.steps.heard(POD_KIND, pod_handler)),
             objects=parts.pods,
             field_selector=_TERMINAL_PODS_LEFT_OUT,
         )
         self.nodes: Reflector[NodeObject] = self._reflector(
             NODES,
             decode=decode_node,
-            handler=parts.steps.heard(NODE_KIND, NodeHandler(parts)),
+            handler=told(parts.steps.heard(NODE_KIND, NodeHandler(parts))),
             next_version=NodeObject.heartbeat,
         )
         self._others = {kind: self._reflector_of(kind) for kind in sorted(needs.kinds)}
@@ -180,6 +185,6 @@ class Watches:
 
     def _reflector_of(self, kind: str) -> Reflector[dict[str, Any]]:
         resource = resource_of(kind)[0]
-        handler = self._parts.steps.heard(kind, self._parts.object_handler(kind))
+        handler = self._told(self._parts.steps.heard(kind, self._parts.object_handler(kind)))
         decode = partial(decode_object, struct=STRUCTS.get(kind))
         return self._reflector(resource, decode=decode, handler=handler, optional=True)

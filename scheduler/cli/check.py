@@ -115,6 +115,12 @@ def _named(text: str) -> Named | None:
     help="The daemon follows SchedulerProfiles as well; which plugins those have is for FILE to say.",
     section=_CLUSTER,
 )
+@option(
+    "--shadow",
+    is_flag=True,
+    help="With --rbac or --live: what `run --shadow` takes, which only reads.",
+    section=_CLUSTER,
+)
 def check(
     file: str | None,
     config: Path | None,
@@ -129,6 +135,7 @@ def check(
     account: Named,
     config_map: Named | None,
     scheduler_profiles: bool,
+    shadow: bool,
 ) -> None:
     """Say whether a configuration can be run: every field, every plugin and its arguments.
 
@@ -157,7 +164,7 @@ def check(
     if not rbac and not live:
         click.echo(_verdict(configuration))
         return
-    rights = found.rights(config_map, scheduler_profiles=scheduler_profiles)
+    rights = found.rights(config_map, scheduler_profiles=scheduler_profiles, shadow=shadow)
     if rbac:
         sys.stdout.write(roles_yaml(rights, account))
         return

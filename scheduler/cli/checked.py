@@ -12,7 +12,7 @@ import click
 
 from scheduler.app.config_map import CONFIG_MAPS, ConfigMapKey, ConfigMapSource
 from scheduler.app.in_tree import IN_TREE
-from scheduler.app.rights import Named, Right, rights_of
+from scheduler.app.rights import Named, Right, rights_of, rights_of_shadow
 from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.load import Examined, default, examine, not_below, read_file
@@ -51,8 +51,10 @@ class Checked:
     profiles: Iterable[Framework]
     policy: Named | None
 
-    def rights(self, config_map: Named | None, *, scheduler_profiles: bool = False) -> dict[Right, str]:
-        """Return what the daemon takes with it, and what for.
+    def rights(
+        self, config_map: Named | None, *, scheduler_profiles: bool = False, shadow: bool = False
+    ) -> dict[Right, str]:
+        """Return what the daemon takes with it, or as a shadow of another scheduler, and what for.
 
         Raises:
             ConfigurationError: a plugin takes what is no right.
@@ -64,6 +66,9 @@ class Checked:
                 err=True,
             )
         try:
+            if shadow:
+                defaults = OfflineScheduler(ClusterFile(), default(), refresh=False).frameworks.values()
+                return rights_of_shadow([*defaults, *self.profiles])
             return rights_of(
                 self.profiles,
                 settings,

@@ -67,6 +67,7 @@ def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None
     from rich.console import Console  # not for JSON, where it would be half of the start
     from rich.text import Text
 
+    from scheduler.cli.shadow_lines import disagreement
     from scheduler.whatif.group_table import member_of
     from scheduler.whatif.lines import filled
     from scheduler.whatif.table import show
@@ -78,6 +79,8 @@ def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None
         console.print(Text(filled(line, console.width, indent=2, hanging=4)), style="dim", soft_wrap=True)
     if group := answer.get("group"):  # older daemons leave it out
         console.print(Text(filled(member_of(group), console.width, hanging=2)), soft_wrap=True)
+    for found in answer.get("shadow", ()):
+        console.print(Text(filled(disagreement(found), console.width, hanging=2)), soft_wrap=True)
     attempt = answer["attempt"]
     if gates := answer.get(
         "schedulingGates"

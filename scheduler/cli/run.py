@@ -47,7 +47,7 @@ from scheduler.client.connect import connect
 from scheduler.client.events import CONTROLLER
 from scheduler.client.patience import PatientRequests, StoppedError
 from scheduler.clock import SystemClock
-from scheduler.configuration.load import default
+from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_feature_gates
 from scheduler.configuration.types import API_VERSION
 from scheduler.configuration.write import to_yaml
@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from scheduler.recording.room import Room
 
 logger = logging.getLogger(__name__)
+
+_SHADOW = "Beside another scheduler"
 
 
 @command()
@@ -109,6 +111,23 @@ logger = logging.getLogger(__name__)
 )
 @option("--no-bind", is_flag=True, help="Decide, explain and count, and write nothing, not even the lease.")
 @option(
+    "--shadow",
+    default="",
+    help="Place nothing and write nothing: decide for the pods of this other scheduler, and tell where it decides "
+    "otherwise; by the default profile, and by that of --config.",
+    metavar="NAME",
+    section=_SHADOW,
+)
+@option(
+    "--shadow-sampling",
+    type=click.IntRange(0, 100),
+    default=0,
+    help="The other scheduler's percentageOfNodesToScore: of a node that it may not have looked at nothing is said; 0 is "
+    "kube-scheduler's default, 100 looks at all.",
+    metavar="PERCENT",
+    section=_SHADOW,
+)
+@option(
     "--replace-default-scheduler",
     is_flag=True,
     help="Run a profile called default-scheduler although another scheduler of that name is at work.",
@@ -135,6 +154,8 @@ def run(
     last_good_config: Path | None,
     record: Room | None,
     no_bind: bool,
+    shadow: str,
+    shadow_sampling: int,
     replace_default_scheduler: bool,
     overriding: Callable[[Configuration], Configuration],
 ) -> None:
@@ -152,11 +173,20 @@ def run(
         [path for path in authorization_always_allow_paths.split(",") if path],
         flags_of(click.get_current_context()),
     )
+    path = str(kubeconfig) if kubeconfig else None
+    if shadow:
+        from scheduler.cli.shadowing import run_shadow  # few do
+
+        if config_map is not None or scheduler_profiles:
+            raise ConfigurationError([FieldError("--shadow", "goes with --config, and with no other origin")])
+        candidate = None if config is None else with_feature_gates(load(config), feature_gates)
+        run_in_loop(run_shadow(shadow, candidate, sampling=shadow_sampling, kubeconfig=path, serving=serving))
+        return
     work = _run(
         config,
         config_map,
         lambda read: overriding(with_feature_gates(read, feature_gates)),
-        kubeconfig=str(kubeconfig) if kubeconfig else None,
+        kubeconfig=path,
         serving=serving,
         board=board,
         write_config_to=write_config_to,

@@ -6,7 +6,7 @@ No I/O and no waiting: a reflector feeds it.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from scheduler.errors import ObjectError
 
@@ -50,6 +50,15 @@ class Handler(Protocol[T_contra]):
         ...
 
 
+@runtime_checkable
+class DatingHandler(Protocol):
+    """A handler that is told when things were deleted."""
+
+    def on_delete_at(self, old: Any, version: str) -> None:
+        """Note as `on_delete` that an object is gone, and the version of the cluster that came with it."""
+        ...
+
+
 class Store(Generic[T]):
     """All objects of one kind, by key.
 
@@ -78,6 +87,7 @@ class Store(Generic[T]):
         self._decode = decode
         self._next_version = next_version
         self._handler = handler
+        self._dates = handler if isinstance(handler, DatingHandler) else None
         self._objects: dict[str, T] = {} if objects is None else objects
         # key -> (uid, resourceVersion) last seen, of objects that cannot be read too
         self._versions: dict[str, tuple[str, str]] = {}
@@ -152,12 +162,14 @@ class Store(Generic[T]):
         known = self._versions.get(identity.key)
         # Of another uid: its successor is known already.
         if known is not None and known[0] == identity.uid:
-            self._remove(identity.key)
+            self._remove(identity.key, identity.resource_version)
 
-    def _remove(self, key: str) -> None:
+    def _remove(self, key: str, version: str = "") -> None:
         del self._versions[key]
         self._unseen.discard(key)
-        if key in self._objects:
+        if key in self._objects and self._dates is not None and version:
+            self._tell(self._dates.on_delete_at, key, self._objects.pop(key), version)
+        elif key in self._objects:
             self._tell(self._handler.on_delete, key, self._objects.pop(key))
 
     def _tell(self, method: Callable[..., None], key: str, *arguments: object) -> None:

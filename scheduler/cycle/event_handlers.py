@@ -54,6 +54,13 @@ class EventHandler(ABC, Generic[T]):
     def on_delete(self, old: T) -> None:
         self._take_in(self._deleted, old)
 
+    def turn(self, old: T | None, new: T | None) -> None:
+        """Make a change now; the same with both the other way round takes it back. None is no object."""
+        if new is not None:
+            _ = self._added(new) if old is None else self._updated(old, new)
+        elif old is not None:
+            self._deleted(old)
+
     def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
         if self._freeze.is_on:
             self._freeze.do_later(partial(self.on_undecodable, identity, error))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler.app.rights import Named, Right, rights_of, rights_of_needs
+from scheduler.app.rights import Named, Right, rights_of, rights_of_needs, rights_of_shadow
 from scheduler.app.roles import roles_yaml, rules_yaml
 from scheduler.configuration.load import default, parse
 from scheduler.framework import Needs
@@ -143,3 +143,12 @@ def test_a_right_reads_like_kubectl() -> None:
         str(Right("patch", "resource.k8s.io", "resourceclaims/status"))
         == "patch resourceclaims.resource.k8s.io/status"
     )
+
+
+def test_a_shadow_only_reads_what_its_profiles_read() -> None:
+    profiles = OfflineScheduler(ClusterFile(), default(), refresh=False).frameworks.values()
+    found = rights_of_shadow(profiles)
+    reading = {right for right in rights() if right.verb in {"get", "list", "watch"} and not right.namespace}
+
+    assert {right.resource for right in found if right.verb == "watch"} > {"nodes", "pods", "services"}
+    assert found.keys() == reading - {Right("get", "", "pods")}

@@ -1,0 +1,112 @@
+"""What comes in by several watches, in the order in which it happened."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from scheduler.app.shadow.decisions import decision_in
+from scheduler.app.shadow.entries import Entry, number_of, version_of
+from scheduler.objects.pod import PodInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduler.client.store import Handler
+    from scheduler.client.wire import ObjectIdentity
+    from scheduler.clock import Clock
+    from scheduler.cycle.event_handlers import EventHandler
+    from scheduler.errors import ObjectError
+
+T = TypeVar("T")
+
+HOLD_SECONDS: Final = 0.5
+"""How long one watch may be behind another."""
+
+
+class Arrivals:
+    """Changes that were seen and not yet made, by the version of the cluster that they made.
+
+    Args:
+        scheduler_name: whose decisions are looked for.
+
+    Attributes:
+        is_open: whether changes are held; before, they are made at once.
+        came: set when a change comes.
+        unseen: how many pods of that scheduler were on a node when they were seen first.
+    """
+
+    def __init__(self, scheduler_name: str, clock: Clock) -> None:
+        self._name = scheduler_name
+        self._clock = clock
+        self._held: list[tuple[int, int, Entry]] = []
+        self._count = itertools.count()
+        self.is_open = False
+        self.came = asyncio.Event()
+        self.unseen = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def held(self, handler: EventHandler[T]) -> Handler[T]:
+        """Return who notes what a handler would be told."""
+        return _Holding(self, handler)
+
+    def put(self, handler: EventHandler[Any], old: Any, new: Any, version: int) -> None:
+        """Note a change."""
+        at = self._clock.monotonic()
+        decision = decision_in(old, new, self._name)
+        is_new = old is None and isinstance(new, PodInfo)
+        if is_new and new.node_name and new.scheduler_name == self._name:
+            self.unseen += 1
+        entry = Entry(handler, old, new, version, at, decision, is_settled=decision is None)
+        heappush(self._held, (version, next(self._count), entry))
+        self.came.set()
+
+    def due(self, now: float) -> Iterator[Entry]:
+        """Yield what was held for long enough, in order."""
+        while self._held and self._held[0][2].at <= now - HOLD_SECONDS:
+            yield heappop(self._held)[2]
+
+    def rest(self) -> Iterator[Entry]:
+        """Yield everything, in order."""
+        while self._held:
+            yield heappop(self._held)[2]
+
+
+class _Holding:
+    """Stands before a handler; fulfils `Handler` and `DatingHandler`.
+
+    A watch shows its kind in order: what says nothing of its version, as what a new list lacks, has that of the change
+    before.
+    """
+
+    def __init__(self, arrivals: Arrivals, handler: EventHandler[Any]) -> None:
+        self._arrivals = arrivals
+        self._handler = handler
+        self._version = 0
+
+    def on_add(self, obj: Any) -> None:
+        self._take_in(None, obj)
+
+    def on_update(self, old: Any, new: Any) -> None:
+        self._take_in(old, new)
+
+    def on_delete(self, old: Any) -> None:
+        self._take_in(old, None)
+
+    def on_delete_at(self, old: Any, version: str) -> None:
+        self._version = max(self._version, number_of(version))
+        self._take_in(old, None)
+
+    def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
+        self._handler.on_undecodable(identity, error)
+
+    def _take_in(self, old: Any, new: Any) -> None:
+        self._version = max(self._version, version_of(old if new is None else new))
+        if self._arrivals.is_open:
+            self._arrivals.put(self._handler, old, new, self._version)
+        else:
+            self._handler.turn(old, new)

@@ -1,0 +1,288 @@
+"""The order in which another scheduler decided, found from what the watches show afterwards.
+
+Decisions are made one after another, each with the ones before it taken for granted; what shows is their Bindings,
+which go out at the same time and arrive in another order. And other changes arrive between a decision and its Binding.
+But never was a decision made after it was seen, nor on what came into being after it: so the order of decisions is that
+of the cluster's versions, with some decisions moved towards the beginning.
+
+The changes of the last moments are kept so that they can be taken back and made again. A decision that is not what we
+would have made when it was seen is tried where it may have been made: earlier, or after decisions that were seen later.
+A place is taken if it explains more decisions than before, all that lie between being judged anew: there is one order
+for all, and each decision is at one place in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from scheduler.app.shadow.decisions import Decided
+from scheduler.app.shadow.entries import version_of
+from scheduler.app.shadow.verdicts import MILDEST_FIRST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from scheduler.app.shadow.entries import Entry
+    from scheduler.app.shadow.verdicts import Judge, Verdict
+    from scheduler.clock import Clock
+
+WINDOW_SECONDS: Final = 3.0
+"""How long before it was seen a decision may have been made."""
+SETTLING_SECONDS: Final = 1.0
+"""How long decisions that were made before may be seen after it."""
+_FURTHEST = 200  # entries that matter and that a decision is moved over
+_REACHES = (10, 40, 160)  # entries before and after a decision that are put in another order at once
+_MOST_PLACES = 12  # that look good for a decision and are tried with all that lies between
+_SLICE_SECONDS = 0.005
+_SEARCHING = 0.5  # of the time, at most
+_SAVED_SECONDS = 30.0  # of search, when there was little to search for
+
+
+class History:
+    """The changes of the last moments, in the order in which decisions were made.
+
+    Args:
+        judges: by whom decisions are judged; an order that explains a decision to any of them will do.
+        done: is told of each decision when its place is final, and of all entries around it.
+
+    Attributes:
+        trials: how many times a decision was judged to find its place.
+        unsearched: how many decisions got no search, since there were too many.
+    """
+
+    def __init__(
+        self,
+        judges: Sequence[Judge],
+        *,
+        clock: Clock,
+        done: Callable[[Entry, Sequence[Entry]], None],
+    ) -> None:
+        self._judges = judges
+        self._clock = clock
+        self._done = done
+        self._entries: list[Entry] = []
+        self._made = 0  # of the entries, from the first
+        self._until = 0.0
+        self._credit, self._credited_at = _SAVED_SECONDS, clock.monotonic()
+        self.trials = 0
+        self.unsearched = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def append(self, entry: Entry) -> None:
+        """Judge the decision in a change, if there is one, and make it."""
+        if entry.decision is not None:
+            entry.verdicts = [judge.verdict(entry.decision) for judge in self._judges]
+        entry.make()
+        self._entries.append(entry)
+        self._made += 1
+
+    async def settle(self, now: float, *, at_the_end: bool = False) -> None:
+        """Look for places of the decisions that nothing explains so far, and let go of what is long ago.
+
+        Args:
+            now: of the monotonic clock.
+            at_the_end: whether nothing more comes.
+        """
+        latest = now if at_the_end else now - SETTLING_SECONDS
+        for entry in [each for each in self._entries if not each.is_settled and each.at <= latest]:
+            entry.is_settled = True
+            if not entry.agrees:
+                await self._explain(entry)
+        cut = len(self._entries) if at_the_end else self._long_ago(now - WINDOW_SECONDS)
+        for entry in self._entries[:cut]:
+            if entry.decision is not None:
+                self._done(entry, self._entries)
+        del self._entries[:cut]
+        self._made -= cut
+
+    def _long_ago(self, before: float) -> int:
+        for place, entry in enumerate(self._entries):
+            if entry.at > before or not entry.is_settled:
+                return place
+        return len(self._entries)
+
+    # Looking for a place.
+
+    async def _explain(self, entry: Entry) -> None:
+        if not self._may_search():
+            self.unsearched += 1
+            return
+        began = self._clock.monotonic()
+        self._until = began + _SLICE_SECONDS
+        place = self._entries.index(entry)
+        try:
+            for start, order in self._by_age(place):
+                if await self._try(start, order) and entry.agrees:
+                    return
+            place = self._entries.index(entry)
+            for start, order in await self._places(entry, place):
+                if await self._try(start, order):
+                    return
+        finally:
+            self._go_to(len(self._entries))
+            self._credit -= self._clock.monotonic() - began
+
+    def _may_search(self) -> bool:
+        now = self._clock.monotonic()
+        self._credit = min(_SAVED_SECONDS, self._credit + _SEARCHING * (now - self._credited_at))
+        self._credited_at = now
+        return self._credit > 0
+
+    def _by_age(self, place: int) -> Iterator[tuple[int, list[Entry]]]:
+        """Yield orders in which whoever waited for longer was decided first, as queues have it, nearest first."""
+        for reach in _REACHES:
+            for first in (_age, _rank):
+                start = max(0, place - reach)
+                region = self._entries[start : place + reach + 1]
+                order = _sorted(region, first)
+                if order != region:
+                    yield start, order
+
+    async def _places(self, entry: Entry, place: int) -> list[tuple[int, list[Entry]]]:
+        """Return where a decision agrees by itself, nearest first: from which place on, and the order from there."""
+        found: list[tuple[int, int, list[Entry]]] = []
+        entries = self._entries
+        for start in self._earlier(entry, place):
+            self._go_to(start)
+            if await self._would_agree(entry):
+                found.append((place - start, start, [entry, *entries[start:place]]))
+        self._go_to(place)
+        pulled: list[Entry] = []
+        for at, other in self._later(entry, place):
+            other.make()
+            pulled.append(other)
+            if await self._would_agree(entry):
+                rest = [each for each in entries[place + 1 : at] if each not in pulled]
+                found.append((at - place, place, [*pulled, entry, *rest]))
+        for other in reversed(pulled):
+            other.take_back()
+        for at, other in self._later(entry, place)[1:]:
+            other.make()
+            if await self._would_agree(entry):
+                found.append((at - place, place, [other, entry, *entries[place + 1 : at]]))
+            other.take_back()
+        found.sort(key=lambda each: each[0])
+        return [(start, order) for _, start, order in found[:_MOST_PLACES]]
+
+    def _earlier(self, entry: Entry, place: int) -> Iterator[int]:
+        """Yield the places before, nearest first, from which the cluster looks different."""
+        over = 0
+        for start in range(place - 1, -1, -1):
+            other = self._entries[start]
+            if other.uid == entry.uid or over == _FURTHEST:
+                return
+            if other.matters:
+                over += 1
+                yield start
+
+    def _later(self, entry: Entry, place: int) -> list[tuple[int, Entry]]:
+        """Return the decisions seen later that may have been made before, each with its place."""
+        touched = {entry.uid}
+        found: list[tuple[int, Entry]] = []
+        for at, other in enumerate(self._entries[place + 1 :], place + 1):
+            if len(found) == _FURTHEST:
+                break
+            moves = other.decision is not None and other.decision.what is not Decided.WAITS
+            if moves and other.uid not in touched:
+                found.append((at, other))
+            if other.uid:
+                touched.add(other.uid)
+        return found
+
+    async def _try(self, start: int, order: list[Entry]) -> bool:
+        """Put entries in another order, if that explains more; whether it does."""
+        self._go_to(start)
+        end = start + len(order)
+        before = sum(not each.agrees for each in self._entries[start:end])
+        made: list[tuple[Entry, list[Verdict]]] = []
+        disagreements = 0
+        for each in order:
+            verdicts: list[Verdict] = []
+            if each.decision is not None:
+                self.trials += 1
+                verdicts = [judge.verdict(each.decision) for judge in self._judges]
+                disagreements += not any(verdict.agrees for verdict in verdicts)
+                await self._give_way()
+            made.append((each, verdicts))
+            each.make()
+            if disagreements >= before:
+                for entry, _ in reversed(made):
+                    entry.take_back()
+                return False
+        for each, verdicts in made:
+            if each.decision is not None:
+                each.was_moved |= not each.agrees and any(verdict.agrees for verdict in verdicts)
+                each.verdicts = verdicts
+        self._entries[start:end] = order
+        self._made = end
+        return True
+
+    async def _would_agree(self, entry: Entry) -> bool:
+        """Judge a decision where it may have been made; if that is not where it agrees, the mildest verdict remains."""
+        assert entry.decision is not None
+        self.trials += 1
+        await self._give_way()
+        verdicts = [judge.verdict(entry.decision) for judge in self._judges]
+        if any(verdict.agrees for verdict in verdicts):
+            return True
+        entry.verdicts = [min(pair, key=_severity) for pair in zip(entry.verdicts, verdicts, strict=True)]
+        return False
+
+    def _go_to(self, place: int) -> None:
+        """Take changes back, or make them again, until so many are made."""
+        while self._made > place:
+            self._made -= 1
+            self._entries[self._made].take_back()
+        while self._made < place:
+            self._entries[self._made].make()
+            self._made += 1
+
+    async def _give_way(self) -> None:
+        if self._clock.monotonic() >= self._until:
+            await asyncio.sleep(0)
+            self._until = self._clock.monotonic() + _SLICE_SECONDS
+
+
+def _severity(verdict: Verdict) -> int:
+    return MILDEST_FIRST.index(verdict.cause)
+
+
+def _age(entry: Entry) -> tuple[int, ...]:
+    assert entry.decision is not None
+    return (version_of(entry.decision.pod),)
+
+
+def _rank(entry: Entry) -> tuple[int, ...]:
+    assert entry.decision is not None
+    return (-entry.decision.pod.priority, *_age(entry))
+
+
+def _sorted(entries: Sequence[Entry], first: Callable[[Entry], tuple[int, ...]]) -> list[Entry]:
+    """Move decisions towards the beginning so that they are in order, none over another change of the same pod."""
+    earliest: dict[Entry, int] = {}
+    last: dict[str, int] = {}
+    for at, entry in enumerate(entries):
+        earliest[entry] = last.get(entry.uid, -1) + 1
+        if entry.uid:
+            last[entry.uid] = at
+    order: list[Entry] = []
+    done: set[Entry] = set()
+    for at, entry in enumerate(entries):
+        if entry in done:
+            continue
+        if entry.decision is not None:
+            before = [
+                each
+                for each in entries[at + 1 :]
+                if each.decision is not None
+                and each not in done
+                and earliest[each] <= at
+                and first(each) < first(entry)
+            ]
+            order += sorted(before, key=first)
+            done.update(before)
+        order.append(entry)
+    return order

@@ -1,0 +1,116 @@
+"""What a shadow shows over HTTP: its findings, explanations of single pods, metrics and health."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.app.live_explain import attempt_as_told
+from scheduler.app.pages import listen, readiness
+from scheduler.app.shadow.findings import lines
+from scheduler.server.access import Access
+from scheduler.server.http_server import application
+from scheduler.server.messages import JSON, Answer, Page
+from scheduler.server.tls import tls_context
+from scheduler.server.zpages import Process
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator
+
+    from scheduler.app.serving import Serving
+    from scheduler.app.shadow.service import ShadowService
+    from scheduler.client.connection import ApiConnection
+    from scheduler.clock import Clock
+    from scheduler.server.http_server import Application, Guard
+    from scheduler.server.messages import Request
+
+PATH = "/debug/shadow"
+_MOST_SHOWN = 1000
+
+
+def shadow_application(
+    service: ShadowService,
+    *,
+    stop: asyncio.Event,
+    clock: Clock,
+    process: Process | None = None,
+    access: Guard | None = None,
+) -> Application:
+    """Build the pages of a shadow; once `stop` is set it is not ready. Without `access` everybody may see everything."""
+    return application(
+        metrics=service.metrics.text,
+        live={},
+        ready=readiness(stop, lambda: service.has_synced),
+        configuration=lambda: service.configuration,
+        explain=lambda key: shadow_explanation(service, key, clock),
+        process=process,
+        access=access,
+        turned_away=service.metrics.turned_away,
+        more=[_page(service)],
+    )
+
+
+def shadow_explanation(service: ShadowService, key: str, clock: Clock) -> dict[str, Any] | None:
+    """Tell of a pod by `namespace/name`, in the shape of the daemon's; None if nothing is known of it.
+
+    `attempt` is what we decided when the other scheduler did, `shadow` how that differed, oldest first.
+    """
+    pod, attempted = service.parts.pods.get(key), service.attempts.last(key)
+    if pod is None:
+        if attempted is None:
+            return None
+        pod = attempted.decision.pod
+    return {
+        "pod": key,
+        "node": pod.node_name or None,
+        "place": "outside",
+        "story": [],
+        "schedulingGates": [gate.name for gate in pod.pod.spec.scheduling_gates],
+        "group": None,
+        "attempt": attempted and attempt_as_told(service.parts, pod, attempted, clock),
+        "now": None,
+        "shadow": service.findings.of(key),
+    }
+
+
+@asynccontextmanager
+async def serving_shadow(
+    service: ShadowService,
+    where: Serving,
+    *,
+    connection: ApiConnection,
+    stop: asyncio.Event,
+    clock: Clock,
+) -> AsyncIterator[None]:
+    """Serve the pages while the block runs.
+
+    Raises:
+        ConfigurationError: an address cannot be listened on, or the certificate cannot be used.
+    """
+    process = Process("custom-scheduler", where.flags, service.metrics.process_began)
+    async with AsyncExitStack() as stack:
+        if where.secure_port:
+            tls = await stack.enter_async_context(tls_context(where.key_pair))
+            access = Access(connection, where.always_allowed)
+            guarded = shadow_application(service, stop=stop, clock=clock, process=process, access=access)
+            await listen(stack, guarded, where.host, where.secure_port, tls)
+        if where.http_port:
+            open_to_all = shadow_application(service, stop=stop, clock=clock, process=process)
+            await listen(stack, open_to_all, where.host, where.http_port)
+        yield
+
+
+def _page(service: ShadowService) -> Page:
+    """Return /debug/shadow: what came of it, and the last disagreements, in JSON; in lines with `?output=text`."""
+
+    async def answer(request: Request) -> Answer:
+        summary = service.summary()
+        if request.query.get("output") == ["text"]:
+            return Answer("".join(f"{line}\n" for line in lines(summary)).encode())
+        found = {**summary, "disagreements": service.findings.latest(_MOST_SHOWN)}
+        return Answer(msgspec.json.encode(found), content_type=JSON)
+
+    return Page(PATH, answer)

@@ -1,0 +1,330 @@
+"""Decides for the pods of another scheduler beside it, and compares; nothing is written.
+
+It is the daemon without queue, cycles and lease: the same parts and watches, and the same decision. What the watches
+show goes through `Arrivals`, which brings it in order, to `History`, which makes it and judges what was decided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from scheduler.app.assembly import Parts
+from scheduler.app.capabilities import ApiReads, ApiWrites, TasksInBackground
+from scheduler.app.gauges import show_state
+from scheduler.app.generation import Generation
+from scheduler.app.in_tree import IN_TREE
+from scheduler.app.needs import needs_of, together
+from scheduler.app.shadow.arrivals import Arrivals
+from scheduler.app.shadow.decisions import Decided
+from scheduler.app.shadow.findings import Findings
+from scheduler.app.shadow.history import History
+from scheduler.app.shadow.verdicts import AGREEMENT, OTHER_VICTIMS, PREEMPTS, UNKNOWN, VICTIMS_ALIKE, Judge
+from scheduler.app.tasks import Tasks
+from scheduler.app.watches import Watches
+from scheduler.client.events import EventRecorders
+from scheduler.client.requests import Rehearsal
+from scheduler.client.writer import ApiWriter
+from scheduler.clock import rfc3339_micro
+from scheduler.configuration.load import Configuration, parse
+from scheduler.cycle.attempt_log import AttemptLog
+from scheduler.cycle.pod_handlers import PodHandler
+from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
+from scheduler.metrics import Metrics
+from scheduler.objects.pod import PodInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from random import Random
+
+    from scheduler.app.shadow.entries import Entry
+    from scheduler.app.shadow.verdicts import Verdict
+    from scheduler.client.connection import ApiConnection
+    from scheduler.clock import Clock
+    from scheduler.framework.interface import Plugin
+    from scheduler.runtime.framework import Framework
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.1
+_SLICE_SECONDS = 0.005
+DEFAULT: Final = "default"
+CONFIG: Final = "config"
+_DEFAULTS: Final = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- pluginConfig:
+  - name: DefaultPreemption
+    args: {minCandidateNodesPercentage: 100}
+"""
+"""The default plugins, which look at all nodes, also before they preempt: the other scheduler may have looked at any."""
+
+
+def default_of(scheduler_name: str) -> Configuration:
+    """Return the default profile under another scheduler's name."""
+    return parse(_DEFAULTS, scheduler_name=scheduler_name)
+
+
+def under_the_name(configuration: Configuration, scheduler_name: str) -> Configuration:
+    """Return a configuration with one profile only, of that name: the one that has it, or the first."""
+    from dataclasses import replace as with_fields
+
+    profiles = configuration.settings.profiles
+    named = next((each for each in profiles if each.scheduler_name == scheduler_name), profiles[0])
+    only = replace(named, scheduler_name=scheduler_name)
+    return with_fields(configuration, settings=replace(configuration.settings, profiles=(only,)))
+
+
+class ShadowService:
+    """Judges what another scheduler does.
+
+    Args:
+        connection: to the API server; the caller closes it. It is only read from.
+        scheduler_name: whose pods.
+        candidate: judges beside the default profile; None has that one judge alone.
+        sampling: the other scheduler's percentageOfNodesToScore.
+
+    Attributes:
+        configuration: what is shown: the candidate, or the default profile.
+        metrics: everything that is counted.
+        parts: the cluster, as it was when the last decision was made that was judged.
+        findings: what came of it.
+        attempts: what we decided of the last pods.
+        arrivals: what was seen and not yet judged.
+        history: what was judged and may be judged anew.
+
+    Raises:
+        ConfigurationError: a plugin is unknown, broken, or has bad arguments.
+    """
+
+    def __init__(
+        self,
+        connection: ApiConnection,
+        scheduler_name: str,
+        *,
+        candidate: Configuration | None = None,
+        sampling: int = 0,
+        clock: Clock,
+        random: Random,
+        in_tree: Mapping[str, type[Plugin]] = IN_TREE,
+    ) -> None:
+        self.scheduler_name = scheduler_name
+        self._clock = clock
+        self._connection = connection
+        self.metrics = Metrics()
+        connection.observer = self.metrics.rest_client
+        self.parts = Parts(clock, self.metrics, in_tree)
+        nowhere = Rehearsal()
+        self._writer = ApiWriter(
+            nowhere, clock, random=random, newest=self.parts.pods.get, observer=self.metrics
+        )
+        self._recorders = EventRecorders(self._writer.queue_event, clock)
+        self._tasks = Tasks()
+        self._api_writes, self._background = ApiWrites(nowhere), TasksInBackground(self._tasks)
+        configurations = {DEFAULT: default_of(scheduler_name)}
+        if candidate is not None:
+            configurations[CONFIG] = under_the_name(candidate, scheduler_name)
+        self._generations = {name: self._build(each) for name, each in configurations.items()}
+        *_, (_, last) = self._generations.items()
+        self.configuration = last.configuration
+        self.parts.budget.seconds = self.configuration.settings.attempt_budget.seconds
+        self.parts.profiles.swap(last.frameworks)
+        self._judges = [
+            Judge(name, self.parts, each.frameworks[scheduler_name], sampling)
+            for name, each in self._generations.items()
+        ]
+        self.findings = Findings(self.metrics.families)
+        self.attempts = AttemptLog()
+        self.arrivals = Arrivals(scheduler_name, clock)
+        self.history = History(self._judges, clock=clock, done=self._note)
+        self.watches = Watches(
+            connection,
+            self.parts,
+            PodHandler(self.parts),
+            metrics=self.metrics,
+            random=random,
+            needs=together(each.needs for each in self._generations.values()),
+            told=self.arrivals.held,
+        )
+        show_state(self.metrics, self.parts, lambda: last)
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the cluster was read once, so that decisions are judged."""
+        return self.arrivals.is_open
+
+    @property
+    def frameworks(self) -> Mapping[str, Framework]:
+        """Whose verdict -> profile."""
+        return {name: each.frameworks[self.scheduler_name] for name, each in self._generations.items()}
+
+    def summary(self) -> dict[str, Any]:
+        """Return what came of it so far, as JSON values."""
+        return {
+            "scheduler": self.scheduler_name,
+            "profiles": self.findings.summary(),
+            "placedBeforeSeen": self.arrivals.unseen,
+            "notSearched": self.history.unsearched,
+            "trials": self.history.trials,
+            "underWay": len(self.arrivals) + len(self.history),
+            "disagreementsForgotten": self.findings.forgotten,
+        }
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Watch and judge until `stop` is set, then judge what is left."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.parts.web.close)
+            async with self._tasks:
+                self.watches.start(self._tasks.spawn)
+                for generation in self._generations.values():
+                    generation.start_refreshing(self._tasks.spawn)
+                await self._judge_until(stop)
+
+    async def _judge_until(self, stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            stopping = tasks.create_task(stop.wait(), name="stop")
+            ready = tasks.create_task(self._begin(), name="first lists")
+            await asyncio.wait({stopping, ready}, return_when=asyncio.FIRST_COMPLETED)
+            if not ready.done():
+                ready.cancel()
+                return
+            while not stop.is_set():
+                await self._judge_some()
+                await self._wait(stopping)
+            await self._judge_the_rest()
+
+    async def _begin(self) -> None:
+        await self.watches.wait_synced()
+        for generation in self._generations.values():
+            await generation.wait_refreshed()
+        self.arrivals.is_open = True
+        logger.info(
+            "Shadowing", extra={"scheduler": self.scheduler_name, "nodes": self.parts.cache.table.n_nodes}
+        )
+
+    async def _judge_some(self) -> None:
+        until = self._clock.monotonic() + _SLICE_SECONDS
+        for entry in self.arrivals.due(self._clock.monotonic()):
+            self.history.append(entry)
+            if self._clock.monotonic() >= until:
+                await asyncio.sleep(0)
+                until = self._clock.monotonic() + _SLICE_SECONDS
+        await self.history.settle(self._clock.monotonic())
+
+    async def _judge_the_rest(self) -> None:
+        for entry in self.arrivals.rest():
+            self.history.append(entry)
+            await asyncio.sleep(0)
+        await self.history.settle(self._clock.monotonic(), at_the_end=True)
+
+    async def _wait(self, stopping: asyncio.Task[Any]) -> None:
+        """Wait for something to do: nothing to look at, or a moment while something may settle."""
+        self.arrivals.came.clear()
+        if len(self.arrivals) or len(self.history):
+            await asyncio.wait({stopping}, timeout=_LOOK_SECONDS)
+            return
+        coming = asyncio.ensure_future(self.arrivals.came.wait())
+        await asyncio.wait({stopping, coming}, return_when=asyncio.FIRST_COMPLETED)
+        coming.cancel()
+        with suppress(asyncio.CancelledError):
+            await coming
+
+    # What came of it.
+
+    def _note(self, entry: Entry, around: Sequence[Entry]) -> None:
+        theirs = entry.decision
+        assert theirs is not None
+        for judge, verdict in zip(self._judges, entry.verdicts, strict=True):
+            if verdict.cause == PREEMPTS:
+                self._compare_victims(entry, verdict, around)
+            self.findings.note(judge.name, verdict.cause, was_moved=entry.was_moved)
+            if verdict.cause in AGREEMENT or verdict.cause in UNKNOWN:
+                continue
+            told = {
+                "pod": theirs.pod.key,
+                "at": rfc3339_micro(self._clock.utc_now()),
+                "profile": judge.name,
+                "decision": theirs.what.value,
+                "cause": verdict.cause,
+                **verdict.told,
+            }
+            self.findings.keep(theirs.pod.key, told)
+            ours = verdict.told.get("ours", {}).get("node", "")
+            extra = {key: told[key] for key in ("pod", "profile", "decision", "cause")}
+            logger.info(
+                "Would have decided otherwise", extra={**extra, "node": theirs.node_name, "ours": ours}
+            )
+        last = entry.verdicts[-1]
+        number = 1 if theirs.what is Decided.PLACED else 0
+        self.attempts.note(last.decision, last.snapshot, number=number, at=self._clock.utc_now())
+
+    def _compare_victims(self, entry: Entry, verdict: Verdict, around: Sequence[Entry]) -> None:
+        """Compare the pods that had to leave a node with those that we would have sent away.
+
+        For whom a pod had to leave is written nowhere: where room is made on a node for several pods, it is only seen
+        whether those left that we would have sent away.
+        """
+        assert entry.decision is not None
+        node_name, uid = entry.decision.node_name, entry.uid
+        left = {
+            pod.key: pod
+            for each in around
+            for pod in (each.old if each.new is None else each.new,)
+            if isinstance(pod, PodInfo) and pod.node_name == node_name and _is_preempted(pod)
+        }
+        staying = [
+            pod
+            for key in verdict.victims - left.keys()
+            if (pod := self.parts.pods.get(key)) is not None and not pod.is_terminating
+        ]
+        others = {pod.uid for pod in self.parts.nominator.nominated_pods_for_node(node_name)}
+        others |= {each.uid for each in around if each.decision and each.decision.node_name == node_name}
+        if not staying and (others - {uid} or left.keys() <= verdict.victims):
+            return
+        instead = [pod for key, pod in left.items() if key not in verdict.victims]
+        alike = {_importance(pod) for pod in staying} & {_importance(pod) for pod in instead}
+        verdict.cause = VICTIMS_ALIKE if alike else OTHER_VICTIMS
+        verdict.told = {
+            "theirs": {"node": node_name, "victims": sorted(left)},
+            "ours": {"node": node_name, "victims": sorted(verdict.victims)},
+        }
+
+    def _build(self, configuration: Configuration) -> Generation:
+        registry = self.parts.registry()
+        frameworks = self.parts.build_frameworks(
+            configuration,
+            lambda profile: {
+                ApiGet: ApiReads(self._connection),
+                ApiWrite: self._api_writes,
+                Background: self._background,
+                PodBinder: self._writer,
+                PodEvents: self._recorders.of(profile),
+            },
+            registry,
+        )
+        return Generation(
+            configuration,
+            frameworks,
+            needs_of(frameworks.values()),
+            None,
+            self.metrics.refreshes,
+            self.parts.clock,
+            registry,
+        )
+
+
+def _is_preempted(pod: PodInfo) -> bool:
+    return any(
+        condition.type == "DisruptionTarget" and condition.reason == "PreemptionByScheduler"
+        for condition in pod.pod.status.conditions
+    )
+
+
+def _importance(pod: PodInfo) -> tuple[int, str]:
+    """Return what decides who leaves first; kube-scheduler tells pods of which that is the same apart by chance."""
+    return pod.priority, pod.pod.status.start_time

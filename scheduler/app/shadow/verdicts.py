@@ -1,0 +1,259 @@
+"""What a profile says of a decision of another scheduler, on the cluster as it is in the cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from scheduler.app.shadow.decisions import Decided
+from scheduler.cycle.explanation import refusal
+from scheduler.cycle.sampling import nodes_to_find
+from scheduler.cycle.scheduling import nominated_others, schedule_pod
+from scheduler.framework.preemption import room_in
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.app.assembly import Parts
+    from scheduler.app.shadow.decisions import Decision as TheirDecision
+    from scheduler.cycle.attempt import Decision
+    from scheduler.runtime.framework import Framework
+    from scheduler.snapshot import Snapshot
+
+BEST: Final = "best"
+NOT_LOOKED_AT: Final = "not_looked_at"
+WORSE: Final = "worse"
+REFUSED: Final = "refused"
+LEFT_PENDING: Final = "left_pending"
+WAITS: Final = "waits"
+PLACED: Final = "placed"
+PREEMPTS: Final = "preempts"
+PREEMPTS_OF_SOME: Final = "preempts_of_some"
+PREEMPTS_ELSEWHERE: Final = "preempts_elsewhere"
+OTHER_VICTIMS: Final = "other_victims"
+VICTIMS_ALIKE: Final = "victims_alike"
+PREEMPTED: Final = "preempted"
+NOT_PREEMPTED: Final = "not_preempted"
+FAILED: Final = "failed"
+
+AGREEMENT: Final = frozenset({BEST, WAITS, PREEMPTS})
+UNKNOWN: Final = frozenset({NOT_LOOKED_AT, PREEMPTS_OF_SOME, VICTIMS_ALIKE})
+CAUSES: Final = {
+    BEST: "its node was among our best",
+    NOT_LOOKED_AT: "its node was feasible and not among our best, which it may not have looked at",
+    WORSE: "its node was feasible for us, and another better",
+    REFUSED: "its node was not feasible for us, and others were",
+    LEFT_PENDING: "it placed a pod that we would have left pending",
+    WAITS: "it left a pod pending, and so would we",
+    PLACED: "it left a pod pending that we would have placed",
+    PREEMPTS: "it preempts where we would, and the same pods",
+    PREEMPTS_OF_SOME: "it preempts on another node than we would, whose candidates it may not have looked at",
+    PREEMPTS_ELSEWHERE: "it preempts on another node than we would",
+    OTHER_VICTIMS: "it preempts where we would, and other pods",
+    VICTIMS_ALIKE: "it preempts where we would, and other pods, which are as important: chance decides there",
+    PREEMPTED: "it preempts, and we would not",
+    NOT_PREEMPTED: "it left a pod pending for which we would preempt",
+    FAILED: "a plugin of ours failed",
+}
+"""Cause -> what it means."""
+
+MILDEST_FIRST: Final = (
+    *(WORSE, REFUSED, LEFT_PENDING),
+    *(PREEMPTS_ELSEWHERE, OTHER_VICTIMS, NOT_PREEMPTED, PREEMPTED, PLACED, FAILED),
+)
+"""Disagreements, those first that say least."""
+
+_FEWEST_CANDIDATES = 100
+"""So many nodes another scheduler looks at in any case before it preempts. Source: kube-scheduler v1.36,
+plugins/defaultpreemption/default_preemption.go, calculateNumCandidates, with default arguments."""
+_MOST_NODES = 5  # of our best that are told
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a profile says of one decision.
+
+    Attributes:
+        cause: one of `CAUSES`.
+        told: both choices, with scores or refusals, as JSON values; of agreement nothing.
+        decision: what we would have decided.
+        snapshot: the cluster it was decided on, of which only the names stay as they are.
+        victims: the pods that we would preempt on the node that was nominated.
+    """
+
+    cause: str
+    told: dict[str, Any]
+    decision: Decision
+    snapshot: Snapshot
+    victims: frozenset[str] = frozenset()
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it is agreement, or as much as can be known."""
+        return self.cause in AGREEMENT or self.cause in UNKNOWN
+
+
+class Judge:
+    """Judges by one profile.
+
+    Args:
+        sampling: the other scheduler's percentageOfNodesToScore.
+
+    Attributes:
+        name: for people.
+    """
+
+    def __init__(self, name: str, parts: Parts, framework: Framework, sampling: int) -> None:
+        self.name = name
+        self._cache, self._nominator, self._budget = parts.cache, parts.nominator, parts.budget
+        self._framework = framework
+        self._sampling = sampling
+
+    def verdict(self, theirs: TheirDecision) -> Verdict:
+        """Judge a decision as if it were made now."""
+        verdict: Verdict = self._budget.stretch(self._verdict, theirs)
+        return verdict
+
+    def _verdict(self, theirs: TheirDecision) -> Verdict:
+        snapshot = self._cache.snapshot()
+        _ = snapshot.names  # read now, since nodes may be others when it is told
+        is_placed = theirs.what is Decided.PLACED
+        ours = self._decide(theirs, snapshot, makes_room=not is_placed)
+        if not (ours.status.is_success or ours.status.is_rejected):
+            return Verdict(FAILED, {"message": ours.status.message}, ours, snapshot)
+        if not is_placed:
+            judged = _waiting if theirs.what is Decided.WAITS else _preempting
+            return judged(theirs, ours, snapshot)
+        verdict = _placed(theirs, ours, snapshot, self._sampling)
+        if (
+            verdict.cause == WORSE and ours.scores is None
+        ):  # ours was nominated, or the only one: rank it beside theirs
+            ours = self._decide(theirs, snapshot, makes_room=False, exhaustive=True)
+            verdict.told = _both(theirs.node_name, ours, snapshot)
+        return verdict
+
+    def _decide(
+        self, theirs: TheirDecision, snapshot: Snapshot, *, makes_room: bool, exhaustive: bool = False
+    ) -> Decision:
+        pod = theirs.pod
+        return schedule_pod(
+            self._framework,
+            pod,
+            snapshot,
+            nominated=nominated_others(self._nominator, pod, snapshot),
+            random=Random(0),
+            makes_room=makes_room,
+            exhaustive=exhaustive,
+        )
+
+
+def _placed(theirs: TheirDecision, ours: Decision, snapshot: Snapshot, sampling: int) -> Verdict:
+    row = snapshot.row_of(theirs.node_name)
+    if row is not None and row in _best(ours, snapshot):
+        return Verdict(BEST, {}, ours, snapshot)
+    told = _both(theirs.node_name, ours, snapshot)
+    if not ours.node_name:
+        return Verdict(LEFT_PENDING, told, ours, snapshot)
+    if row is None or ours.diagnosis.outcome_of(row) is not None:
+        return Verdict(REFUSED, told, ours, snapshot)
+    return Verdict(NOT_LOOKED_AT if _may_have_missed(row, ours, sampling) else WORSE, told, ours, snapshot)
+
+
+def _may_have_missed(row: int, ours: Decision, sampling: int) -> bool:
+    """Whether all better nodes may be among those that the other scheduler did not look at.
+
+    It stops when it has found enough feasible nodes, its own among them. Scores that it normalised over fewer nodes are
+    others than ours, but in the same order: better for sure is who has more points by some plugin, and fewer by none.
+    """
+    scores = ours.scores
+    if scores is None:
+        return False
+    n_judged = (
+        ours.diagnosis.n_nodes if ours.diagnosis.narrowed_to is None else len(ours.diagnosis.narrowed_to)
+    )
+    unseen = len(scores.rows) - nodes_to_find(sampling, n_judged)
+    its_own = scores.rows == row
+    is_better = scores.total > scores.total[its_own]
+    for values in scores.by_plugin.values():
+        is_better &= values >= values[its_own]
+    return unseen > 0 and int(np.count_nonzero(is_better)) <= unseen
+
+
+def _waiting(theirs: TheirDecision, ours: Decision, snapshot: Snapshot) -> Verdict:
+    if ours.node_name:
+        return Verdict(PLACED, _both("", ours, snapshot), ours, snapshot)
+    nominates = ours.nominated_node_name
+    if nominates and nominates != theirs.pod.pod.status.nominated_node_name:
+        return Verdict(NOT_PREEMPTED, {"ours": _room(ours, snapshot)}, ours, snapshot)
+    return Verdict(WAITS, {}, ours, snapshot)
+
+
+def _preempting(theirs: TheirDecision, ours: Decision, snapshot: Snapshot) -> Verdict:
+    if ours.node_name:
+        return Verdict(PLACED, _both("", ours, snapshot), ours, snapshot)
+    room, row = room_in(ours.state), snapshot.row_of(theirs.node_name)
+    if room is None or not room.candidates:
+        told = {"theirs": {"node": theirs.node_name}, "message": ours.status.message}
+        return Verdict(PREEMPTED, told, ours, snapshot)
+    there = None if row is None else room.candidates.get(row)
+    victims = frozenset[str]() if there is None else frozenset(there[0])
+    if row in room.nominated:
+        return Verdict(PREEMPTS, {}, ours, snapshot, victims)
+    told = {"theirs": _candidate(room.candidates, row, theirs.node_name), "ours": _room(ours, snapshot)}
+    may_have_missed = victims and len(room.candidates) > _FEWEST_CANDIDATES
+    return Verdict(PREEMPTS_OF_SOME if may_have_missed else PREEMPTS_ELSEWHERE, told, ours, snapshot, victims)
+
+
+def _best(ours: Decision, snapshot: Snapshot) -> Sequence[int]:
+    if ours.scores is not None:
+        best: Sequence[int] = ours.scores.best.tolist()
+        return best
+    row = snapshot.row_of(ours.node_name) if ours.node_name else None
+    return () if row is None else (row,)
+
+
+def _both(node_name: str, ours: Decision, snapshot: Snapshot) -> dict[str, Any]:
+    """Tell of their node and of our best ones."""
+    told: dict[str, Any] = {"theirs": _node(node_name, ours, snapshot)} if node_name else {}
+    best = _best(ours, snapshot)
+    if not best:
+        return {**told, "message": ours.status.message}
+    names = sorted(snapshot.name_of(row) for row in best)
+    return {
+        **told,
+        "ours": {**_node(names[0], ours, snapshot), "best": names[:_MOST_NODES], "ties": len(names)},
+    }
+
+
+def _node(name: str, ours: Decision, snapshot: Snapshot) -> dict[str, Any]:
+    row = snapshot.row_of(name)
+    if row is None:
+        return {"node": name, "reasons": ["unknown node"]}
+    found = ours.diagnosis.outcome_of(row)
+    if found is not None:
+        return {"node": name, **refusal(*found)}
+    if ours.scores is None or row not in ours.scores.rows:
+        return {"node": name}
+    at = int(np.searchsorted(ours.scores.rows, row))
+    scores = {plugin: int(values[at]) for plugin, values in ours.scores.by_plugin.items()}
+    return {"node": name, "scores": scores, "total": int(ours.scores.total[at])}
+
+
+def _candidate(candidates: Any, row: int | None, name: str) -> dict[str, Any]:
+    if row not in candidates:
+        return {"node": name, "reasons": ["no candidate"]}
+    victims, violations = candidates[row]
+    return {"node": name, "victims": list(victims), "pdbViolations": violations}
+
+
+def _room(ours: Decision, snapshot: Snapshot) -> dict[str, Any]:
+    room = room_in(ours.state)
+    if room is None or not room.nominated:
+        return {"node": ours.nominated_node_name}
+    rows = sorted(room.nominated, key=snapshot.name_of)
+    names = [snapshot.name_of(row) for row in rows]
+    told = _candidate(room.candidates, rows[0], names[0])
+    return {**told, "best": names[:_MOST_NODES], "ties": len(names), "candidates": len(room.candidates)}

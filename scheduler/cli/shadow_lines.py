@@ -1,0 +1,39 @@
+"""One disagreement with another scheduler, as `/debug/shadow` has it, in a line for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+def disagreement(found: Mapping[str, Any]) -> str:
+    """Return both choices, and where the scores differ, plugin by plugin: theirs, then ours."""
+    theirs, ours = found.get("theirs", {}), found.get("ours", {})
+    return "; ".join(
+        [
+            f"{found['at']} {found['profile']}: {found['decision']}, {found['cause']}",
+            *_choice("theirs", theirs),
+            *_choice("ours", ours),
+            *([found["message"]] if "message" in found else []),
+            *_differences(theirs.get("scores", {}), ours.get("scores", {})),
+        ]
+    )
+
+
+def _choice(whose: str, choice: Mapping[str, Any]) -> Iterator[str]:
+    if not choice:
+        return
+    about = [f"{choice['total']} points"] if "total" in choice else []
+    about += [f"one of {choice['ties']}"] if choice.get("ties", 1) > 1 else []
+    about += [", ".join(choice["reasons"])] if "reasons" in choice else []
+    about += [f"instead of {', '.join(choice['victims'])}"] if choice.get("victims") else []
+    told = f" ({', '.join(about)})" if about else ""
+    yield f"{whose} {choice['node']}{told}"
+
+
+def _differences(theirs: Mapping[str, int], ours: Mapping[str, int]) -> Iterator[str]:
+    for plugin in theirs:
+        if theirs[plugin] != ours.get(plugin):
+            yield f"{plugin} {theirs[plugin]} against {ours.get(plugin)}"

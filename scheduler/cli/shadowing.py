@@ -1,0 +1,63 @@
+"""`custom-scheduler run --shadow`: beside another scheduler, to see what would be different."""
+
+from __future__ import annotations
+
+import logging
+import random
+import sys
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from scheduler.app.loop_watch import watching_loop
+from scheduler.app.shadow.findings import lines
+from scheduler.app.shadow.pages import serving_shadow
+from scheduler.app.shadow.service import ShadowService
+from scheduler.app.trial import try_out
+from scheduler.cli.process import stop_on_signals
+from scheduler.client.connect import connect
+from scheduler.clock import SystemClock
+
+if TYPE_CHECKING:
+    from scheduler.app.serving import Serving
+    from scheduler.configuration.load import Configuration
+
+logger = logging.getLogger(__name__)
+
+
+async def run_shadow(
+    scheduler_name: str,
+    candidate: Configuration | None,
+    *,
+    sampling: int,
+    kubeconfig: str | None,
+    serving: Serving,
+) -> None:
+    """Shadow a scheduler until a signal comes; the summary is printed at the end.
+
+    Raises:
+        ConfigurationError: the configuration cannot be used, or an address not be listened on.
+    """
+    stop, clock = stop_on_signals(), SystemClock()
+    named = "" if candidate is None else candidate.settings.client_connection.kubeconfig
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(connect(kubeconfig or named or None))
+        if candidate is not None:
+            await try_out(candidate)
+        service = ShadowService(
+            connection,
+            scheduler_name,
+            candidate=candidate,
+            sampling=sampling,
+            clock=clock,
+            random=random.Random(),
+        )
+        service.parts.budget.take_clock()
+        stack.callback(service.parts.budget.give_clock_back)
+        await stack.enter_async_context(watching_loop(service.metrics.loop))
+        if serving.secure_port or serving.http_port:
+            await stack.enter_async_context(
+                serving_shadow(service, serving, connection=connection, stop=stop, clock=clock)
+            )
+        await service.run(stop)
+    sys.stdout.write("".join(f"{line}\n" for line in lines(service.summary())))
+    logger.info("Stopped")

@@ -1,0 +1,104 @@
+"""Changes of several kinds are brought in the order in which they happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from scheduler.app.shadow.arrivals import HOLD_SECONDS, Arrivals
+from scheduler.client.store import Store
+from scheduler.client.wire import ObjectIdentity
+from scheduler.cycle.event_handlers import EventHandler
+from tests.manual_clock import ManualClock
+
+
+class Noting(EventHandler[Any]):
+    def __init__(self) -> None:
+        self.made: list[tuple[Any, Any]] = []
+
+    def turn(self, old: Any, new: Any) -> None:
+        self.made.append((old, new))
+
+    def _added(self, obj: Any) -> Any: ...
+    def _updated(self, old: Any, new: Any) -> Any: ...
+    def _deleted(self, obj: Any) -> Any: ...
+    def _undecodable(self, identity: Any, error: Any) -> None: ...
+
+
+class Kind:
+    """A watch of one kind."""
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        self.handler = Noting()
+        self._store: Store[Any] = Store("Thing", msgspec.json.decode, arrivals.held(self.handler))
+
+    def put(self, name: str, version: int) -> None:
+        obj = {"metadata": {"name": name, "resourceVersion": str(version)}}
+        self._store.put(_identity(name, version), msgspec.json.encode(obj))
+
+    def delete(self, name: str, version: int) -> None:
+        self._store.delete(_identity(name, version))
+
+    def list_nothing(self) -> None:
+        self._store.begin_replace()
+        self._store.end_replace()
+
+
+def _identity(name: str, version: int) -> ObjectIdentity:
+    return ObjectIdentity(name=name, uid=name, resource_version=str(version))
+
+
+def opened() -> tuple[ManualClock, Arrivals, Kind, Kind]:
+    clock = ManualClock()
+    arrivals = Arrivals("theirs", clock)
+    arrivals.is_open = True
+    return clock, arrivals, Kind(arrivals), Kind(arrivals)
+
+
+def test_before_it_is_open_changes_are_made_at_once() -> None:
+    _, arrivals, one, _ = opened()
+    arrivals.is_open = False
+    one.put("a", 1)
+
+    assert len(one.handler.made) == 1
+    assert not len(arrivals)
+
+
+def test_changes_come_by_version_and_deletions_by_theirs() -> None:
+    clock, arrivals, one, other = opened()
+    one.put("a", 3)
+    one.put("b", 8)
+    one.delete("a", 9)
+    other.put("c", 4)
+    other.put("d", 10)
+
+    clock.advance(HOLD_SECONDS)
+
+    assert [entry.version for entry in arrivals.due(clock.monotonic())] == [3, 4, 8, 9, 10]
+    assert not one.handler.made
+
+
+def test_what_came_a_moment_ago_is_held() -> None:
+    clock, arrivals, one, other = opened()
+    one.put("a", 5)
+    clock.advance(HOLD_SECONDS / 2)
+    other.put("b", 3)
+    clock.advance(HOLD_SECONDS / 2)
+
+    assert [entry.version for entry in arrivals.due(clock.monotonic())] == []
+    clock.advance(HOLD_SECONDS / 2)
+    assert [entry.version for entry in arrivals.due(clock.monotonic())] == [3, 5]
+
+
+def test_what_a_new_list_lacks_went_after_what_was_known() -> None:
+    _, arrivals, one, other = opened()
+    one.put("a", 5)
+    other.put("b", 9)
+    one.list_nothing()
+
+    assert [(entry.version, entry.new is None) for entry in arrivals.rest()] == [
+        (5, False),
+        (5, True),
+        (9, False),
+    ]

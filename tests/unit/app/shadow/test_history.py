@@ -1,0 +1,284 @@
+"""The order of decisions is found from what shows afterwards, whatever order that comes in."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.app.shadow.decisions import Decided, Decision
+from scheduler.app.shadow.entries import Entry
+from scheduler.app.shadow.history import SETTLING_SECONDS, WINDOW_SECONDS, History
+from scheduler.app.shadow.verdicts import BEST, REFUSED, WORSE, Judge, Verdict
+from scheduler.cycle.event_handlers import EventHandler
+from scheduler.objects.decode import decode_pod
+from tests.builders import pod, pod_object
+from tests.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Rooms(EventHandler[Any]):
+    """Hands each pod the number of those before it: who was put in another place than that came in another order."""
+
+    def __init__(self) -> None:
+        self.inside: list[str] = []
+        self.is_open = True
+
+    def turn(self, old: Any, new: Any) -> None:
+        if isinstance(old, bool) or isinstance(new, bool):
+            self.is_open = bool(new)
+        elif new.node_name:
+            self.inside.append(new.uid)
+        else:
+            self.inside.remove(old.uid)
+
+    def _added(self, obj: Any) -> Any: ...
+    def _updated(self, old: Any, new: Any) -> Any: ...
+    def _deleted(self, obj: Any) -> Any: ...
+    def _undecodable(self, identity: Any, error: Any) -> None: ...
+
+
+class Nothing(Rooms):
+    """Changes that change nothing here."""
+
+    def turn(self, old: Any, new: Any) -> None:
+        return
+
+
+class Porter:
+    """Judges: the best place has the number of those inside."""
+
+    name = "porter"
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self.asked = 0
+
+    def verdict(self, theirs: Decision) -> Verdict:
+        self.asked += 1
+        if not self._rooms.is_open:
+            return Verdict(REFUSED, {}, cast("Any", None), cast("Any", None))
+        is_best = theirs.node_name == str(len(self._rooms.inside))
+        return Verdict(BEST if is_best else WORSE, {}, cast("Any", None), cast("Any", None))
+
+
+class Corridor:
+    """A history of rooms.
+
+    Attributes:
+        done: the entries that are final, in the order in which they were decided.
+    """
+
+    def __init__(self) -> None:
+        self.clock, self.rooms = ManualClock(), Rooms()
+        self.porter = Porter(self.rooms)
+        self.done: list[Entry] = []
+        self.history = History(
+            [cast("Judge", self.porter)], clock=self.clock, done=lambda entry, _: self.done.append(entry)
+        )
+
+    def place(self, number: int, *, age: int | None = None) -> Entry:
+        made = pod_object(f"p{number}")
+        # Who came first was decided first, if nothing else is said.
+        made["metadata"]["resourceVersion"] = str(number + 1 if age is None else age)
+        old, new = decode_pod(msgspec.json.encode(made)), pod(f"p{number}", node=str(number))
+        decision = Decision(Decided.PLACED, old, str(number))
+        entry = Entry(self.rooms, old, new, 0, self.clock.monotonic(), decision)
+        self.history.append(entry)
+        return entry
+
+    def change(self, *, is_open: bool) -> None:
+        now = self.clock.monotonic()
+        self.history.append(Entry(self.rooms, not is_open, is_open, 0, now, is_settled=True))
+
+    def settle(self, *, after: float = WINDOW_SECONDS + 1) -> None:
+        self.clock.advance(after)
+        asyncio.run(self.history.settle(self.clock.monotonic()))
+
+    @property
+    def causes(self) -> list[tuple[str, str, bool]]:
+        """(pod, cause, whether it was moved), in the order found."""
+        return [(each.new.name, each.verdicts[0].cause, each.was_moved) for each in self.done]
+
+
+def swapped(places: Sequence[int], at: Sequence[int]) -> list[int]:
+    found = list(places)
+    for each in at:
+        found[each], found[each + 1] = found[each + 1], found[each]
+    return found
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param([0, 1, 2, 3, 4], id="as decided"),
+        pytest.param([1, 0, 2, 3, 4], id="two"),
+        pytest.param([0, 2, 3, 4, 1], id="one late"),
+        pytest.param([4, 0, 1, 2, 3], id="one early"),
+        pytest.param([1, 0, 2, 4, 3], id="two pairs"),
+    ],
+)
+def test_every_decision_is_explained_by_one_order(seen: list[int]) -> None:
+    it = Corridor()
+    for number in seen:
+        it.place(number)
+
+    it.settle()
+
+    assert [name for name, _, _ in it.causes] == ["p0", "p1", "p2", "p3", "p4"]
+    assert {cause for _, cause, _ in it.causes} == {BEST}
+    assert it.rooms.inside == [f"uid-of-default-p{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("seen", [[1, 0, 2], [0, 2, 1, 3], [2, 0, 1]], ids=str)
+def test_who_had_waited_as_long_may_have_been_decided_in_any_order(seen: list[int]) -> None:
+    it = Corridor()
+    for number in seen:
+        it.place(number, age=1)
+
+    it.settle()
+
+    assert [name for name, _, _ in it.causes] == [f"p{number}" for number in sorted(seen)]
+    assert {cause for _, cause, _ in it.causes} == {BEST}
+
+
+def test_a_decision_is_not_moved_over_another_change_of_the_same_pod() -> None:
+    it = Corridor()
+    it.place(1)
+    before, after = pod("p0"), pod("p0", status={"nominatedNodeName": "0"})
+    decision = Decision(Decided.PREEMPTS, before, "another")
+    it.history.append(Entry(Nothing(), before, after, 0, it.clock.monotonic(), decision))
+    it.place(0)
+
+    it.settle()
+
+    assert [entry.decision.what for entry in it.done if entry.decision and entry.uid == after.uid] == [
+        Decided.PREEMPTS,
+        Decided.PLACED,
+    ]
+    assert ("p1", WORSE, False) in it.causes
+
+
+@given(st.lists(st.integers(0, 8), max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_done_nothing_is_lost_and_nothing_counts_twice(at: list[int]) -> None:
+    it = Corridor()
+    for number in swapped(range(10), at):
+        it.place(number)
+
+    it.settle()
+
+    assert sorted(entry.new.name for entry in it.done) == [f"p{number}" for number in range(10)]
+    assert sorted(it.rooms.inside) == sorted(f"uid-of-default-p{number}" for number in range(10))
+    assert it.rooms.inside == [entry.uid for entry in it.done]
+
+
+def test_what_no_order_explains_is_a_disagreement_and_the_others_stay_as_they_are() -> None:
+    it = Corridor()
+    for number in (0, 1, 7, 3, 4):
+        it.place(number)
+
+    it.settle()
+
+    assert [(name, cause) for name, cause, _ in it.causes] == [
+        ("p0", BEST),
+        ("p1", BEST),
+        ("p7", WORSE),
+        ("p3", BEST),
+        ("p4", BEST),
+    ]
+    assert not any(was_moved for _, _, was_moved in it.causes)
+
+
+def test_a_decision_may_have_been_made_before_what_changed_until_it_was_seen() -> None:
+    it = Corridor()
+    it.place(0)
+    it.change(is_open=False)
+    it.place(1)
+
+    it.settle()
+
+    assert it.causes == [("p0", BEST, False), ("p1", BEST, True)]
+    assert not it.rooms.is_open
+
+
+def test_no_decision_was_made_after_it_was_seen() -> None:
+    it = Corridor()
+    it.change(is_open=False)
+    it.settle(after=WINDOW_SECONDS + 1)
+    it.place(0)
+    it.change(is_open=True)
+
+    it.settle()
+
+    assert it.causes == [("p0", REFUSED, False)]
+
+
+def test_of_several_verdicts_of_a_disagreement_the_mildest_remains() -> None:
+    it = Corridor()
+    it.place(0)
+    it.change(is_open=False)
+    it.place(5)
+
+    it.settle()
+
+    assert it.causes == [("p0", BEST, False), ("p5", WORSE, False)]
+
+
+def test_a_decision_waits_for_others_that_may_have_come_before() -> None:
+    it = Corridor()
+    it.place(1)
+    it.settle(after=SETTLING_SECONDS / 2)
+    it.place(0)
+    it.settle(after=SETTLING_SECONDS)
+    it.settle(after=WINDOW_SECONDS)
+
+    assert it.causes == [("p0", BEST, True), ("p1", BEST, True)]
+
+
+def test_nothing_is_looked_for_where_everything_agrees() -> None:
+    it = Corridor()
+    for number in range(50):
+        it.place(number)
+
+    it.settle()
+
+    assert (it.porter.asked, it.history.trials) == (50, 0)
+
+
+def test_the_search_for_one_decision_is_bounded() -> None:
+    it = Corridor()
+    for number in range(1000):
+        it.place(number if number != 500 else 5000)
+
+    it.settle()
+
+    assert [name for name, cause, _ in it.causes if cause != BEST] == ["p5000"]
+    assert it.history.trials < 2500
+
+
+def test_who_has_searched_for_too_long_searches_no_more() -> None:
+    it = Corridor()
+    it.porter.verdict = _slow(it, it.porter.verdict)  # type: ignore[method-assign]
+    for number in range(100, 140):
+        it.place(number)
+
+    it.settle()
+
+    assert len(it.done) == 40
+    assert 0 < it.history.unsearched < 40
+
+
+def _slow(it: Corridor, judging: Any) -> Any:
+    def slowly(theirs: Decision) -> Verdict:
+        it.clock.advance(0.1)
+        verdict: Verdict = judging(theirs)
+        return verdict
+
+    return slowly
