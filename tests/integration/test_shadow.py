@@ -293,6 +293,12 @@ PREEMPTIONS = {
     "elsewhere": (FULL, "b", ["b-young"], {PREEMPTS_ELSEWHERE: 1}),
     "one of two that are alike": (TWINS, "a", ["a-1"], {PREEMPTS: 1}),
     "the other one of two that are alike": (TWINS, "a", ["a-2"], {VICTIMS_ALIKE: 1}),
+    "on one of two nodes that are alike": (
+        [running("a-1", "a", "1", cpu="1"), running("b-1", "b", "1", cpu="1")],
+        "b",
+        ["b-1"],
+        {PREEMPTS: 1},
+    ),
     "though nobody is less important": ([running("a-1", "a", "1", 20, "1")], "a", [], {PREEMPTED: 1}),
     "though there is room": ([], "a", [], {PLACED: 1}),
 }
@@ -328,6 +334,22 @@ def test_what_is_said_of_a_preemption(
                 assert found.keys() <= {PREEMPTS, VICTIMS_ALIKE}
             else:
                 assert found == expected
+
+    virtual_time.run(scenario())
+
+
+def test_room_that_is_made_for_others_is_left_alone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as at:
+            at.add_nodes(node("a", cpu="500m"))
+            other = Other(at)
+            at.add_pods(pod("urgent", priority=10))
+            other.says("urgent", nominated="a")
+            async with shadow(at) as service:
+                at.add_pods(pod("new"))
+                other.says("new")
+                await seen(at, service)
+            assert causes(service) == {WAITS: 1}
 
     virtual_time.run(scenario())
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+ANYWHERE = "anywhere"
+
+
 class Rooms(EventHandler[Any]):
     """Hands each pod the number of those before it: who was put in another place than that came in another order."""
 
@@ -64,7 +67,7 @@ class Porter:
         self.asked += 1
         if not self._rooms.is_open:
             return Verdict(REFUSED, {}, cast("Any", None), cast("Any", None))
-        is_best = theirs.node_name == str(len(self._rooms.inside))
+        is_best = theirs.node_name in {ANYWHERE, str(len(self._rooms.inside))}
         return Verdict(BEST if is_best else WORSE, {}, cast("Any", None), cast("Any", None))
 
 
@@ -83,12 +86,12 @@ class Corridor:
             [cast("Judge", self.porter)], clock=self.clock, done=lambda entry, _: self.done.append(entry)
         )
 
-    def place(self, number: int, *, age: int | None = None) -> Entry:
+    def place(self, number: int, *, age: int | None = None, to: str = "") -> Entry:
         made = pod_object(f"p{number}")
         # Who came first was decided first, if nothing else is said.
         made["metadata"]["resourceVersion"] = str(number + 1 if age is None else age)
         old, new = decode_pod(msgspec.json.encode(made)), pod(f"p{number}", node=str(number))
-        decision = Decision(Decided.PLACED, old, str(number))
+        decision = Decision(Decided.PLACED, old, to or str(number))
         entry = Entry(self.rooms, old, new, 0, self.clock.monotonic(), decision)
         self.history.append(entry)
         return entry
@@ -145,6 +148,19 @@ def test_who_had_waited_as_long_may_have_been_decided_in_any_order(seen: list[in
     it.settle()
 
     assert [name for name, _, _ in it.causes] == [f"p{number}" for number in sorted(seen)]
+    assert {cause for _, cause, _ in it.causes} == {BEST}
+
+
+@pytest.mark.parametrize("others", [1, 3])
+def test_a_decision_may_have_been_made_after_others_that_agree_wherever_they_are(others: int) -> None:
+    it = Corridor()
+    it.place(others, age=1)
+    for number in range(others):
+        it.place(number, age=1, to=ANYWHERE)
+
+    it.settle()
+
+    assert it.causes[-1] == (f"p{others}", BEST, True)
     assert {cause for _, cause, _ in it.causes} == {BEST}
 
 
