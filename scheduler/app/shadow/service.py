@@ -20,7 +20,6 @@ from scheduler.app.generation import Generation
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of, together
 from scheduler.app.shadow.arrivals import Arrivals
-from scheduler.app.shadow.decisions import Decided
 from scheduler.app.shadow.findings import Findings
 from scheduler.app.shadow.history import History
 from scheduler.app.shadow.verdicts import AGREEMENT, OTHER_VICTIMS, PREEMPTS, UNKNOWN, VICTIMS_ALIKE, Judge
@@ -260,8 +259,7 @@ class ShadowService:
                 "Would have decided otherwise", extra={**extra, "node": theirs.node_name, "ours": ours}
             )
         last = entry.verdicts[-1]
-        number = 1 if theirs.what is Decided.PLACED else 0
-        self.attempts.note(last.decision, last.snapshot, number=number, at=self._clock.utc_now())
+        self.attempts.note(last.decision, last.snapshot, number=1, at=self._clock.utc_now())
 
     def _compare_victims(self, entry: Entry, verdict: Verdict, around: Sequence[Entry]) -> None:
         """Compare the pods that had to leave a node with those that we would have sent away.
