@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -71,8 +72,6 @@ def default_of(scheduler_name: str) -> Configuration:
 
 def under_the_name(configuration: Configuration, scheduler_name: str) -> Configuration:
     """Return a configuration with one profile only, of that name: the one that has it, or the first."""
-    from dataclasses import replace as with_fields
-
     profiles = configuration.settings.profiles
     named = next((each for each in profiles if each.scheduler_name == scheduler_name), profiles[0])
     only = replace(named, scheduler_name=scheduler_name)
