@@ -1,0 +1,111 @@
+"""What a recorder does to the time, and what it leaves out."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+import pytest
+
+from scheduler.errors import ApiError, NotLeadingError, ObjectError, SchedulerError
+from scheduler.extenders.wire import ExtenderError
+from scheduler.framework.status import Status
+from scheduler.objects.decode import decode_node
+from scheduler.objects.node import NodeObject
+from scheduler.recording.answers import packed_error, unpacked_error
+from scheduler.recording.files import Header
+from scheduler.recording.notes import Note
+from scheduler.recording.recorder import RecordedHandler, Recorder
+from scheduler.testing.builders import node_object
+from tests.builders import pod
+from tests.manual_clock import ManualClock
+from tests.recording.taped import Tape
+
+
+class Heard:
+    """Reads the clock whenever it is told something, between which time passes."""
+
+    def __init__(self, clock: ManualClock, seconds: float) -> None:
+        self.read: list[float] = []
+        self.steps: Recorder
+        self._clock, self._seconds = clock, seconds
+
+    def on_add(self, _obj: object) -> None:
+        for _ in range(3):
+            self.read.append(self.steps.clock.monotonic())
+            self._clock.now += self._seconds
+
+    def on_update(self, _old: object, _new: object) -> None: ...
+    def on_delete(self, _old: object) -> None: ...
+    def on_undecodable(self, *_: object) -> None: ...
+
+
+def recorder(clock: ManualClock) -> tuple[Recorder, Tape]:
+    tape = Tape()
+    return Recorder(clock, tape, Header.fresh(clock, Random(1))), tape
+
+
+def test_time_stands_still_within_a_step() -> None:
+    clock = ManualClock(5.0)
+    steps, _ = recorder(clock)
+    heard = Heard(clock, 0.01)
+    heard.steps = steps
+    steps.heard("v1/pods", heard).on_add(pod("p"))
+    steps.heard("v1/pods", heard).on_add(pod("q"))
+    assert heard.read == pytest.approx([5.0] * 3 + [5.03] * 3)
+    assert len(set(heard.read)) == 2
+
+
+def test_a_step_that_takes_very_long_reads_the_time_again_and_notes_it() -> None:
+    clock = ManualClock(5.0)
+    steps, tape = recorder(clock)
+    heard = Heard(clock, 0.6)
+    heard.steps = steps
+    steps.heard("v1/pods", heard).on_add(pod("p"))
+    assert heard.read == pytest.approx([5.0, 5.0, 6.2])
+    assert tape.notes[-1] == (Note.READ, 3, 1_200_000)
+
+
+def test_who_only_looks_at_the_clock_sees_the_time() -> None:
+    clock = ManualClock(5.0)
+    steps, tape = recorder(clock)
+    clock.now = 7.5
+    assert steps.clock.monotonic() == 7.5
+    assert not tape.notes
+
+
+def test_a_heartbeat_is_no_news() -> None:
+    clock = ManualClock(5.0)
+    steps, tape = recorder(clock)
+    handler: RecordedHandler[object] = steps.heard("v1/nodes", Heard(clock, 0.0))  # type: ignore[assignment]
+    first = decode_node(msgspec.json.encode(node_object("n")))
+    second = NodeObject(msgspec.structs.replace(first.node), first.raw)  # as `heartbeat` makes it
+    handler.on_update(first, second)
+    assert not tape.notes
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApiError(409, "Conflict", "another", retry_after_seconds=2.0),
+        NotLeadingError("a lease"),
+        ObjectError("Pod", "a/b", "spec.x", "wrong"),
+        ExtenderError("no answer"),
+        SchedulerError("no"),
+        OSError("GET x: 500"),
+        TimeoutError("late"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_come_back_as_they_were(error: Exception) -> None:
+    again = unpacked_error(tuple(msgspec.json.decode(msgspec.json.encode(packed_error(error)))))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert Status.failed("x", again).error is again
+    if isinstance(error, ApiError):
+        assert isinstance(again, ApiError)
+        assert (again.status, again.reason) == (error.status, error.reason)
+
+
+def test_an_error_that_nobody_expected_is_one_again() -> None:
+    assert str(unpacked_error(packed_error(KeyError("x")))) == "KeyError('x')"
