@@ -113,6 +113,15 @@ def test_a_decision_that_is_another_is_found(tmp_path: Path) -> None:
     assert made.difference.here == [Note.DECIDED, note[1], note[2], "", None]
 
 
+def test_something_else_that_is_asked_is_found(tmp_path: Path) -> None:
+    tape = taped(tmp_path)
+    place, note = next((place, note) for place, note in enumerate(tape.tape.notes) if note[0] is Note.ASKED)
+    tape.tape.notes[place] = (*note[:2], "bind default/p0 to elsewhere")
+    made = tape.replay()
+    assert made.difference is not None
+    assert made.difference.here == [Note.ASKED, 0, note[2]]
+
+
 def test_something_that_was_not_told_is_missed(tmp_path: Path) -> None:
     tape = taped(tmp_path)
     place = next(
