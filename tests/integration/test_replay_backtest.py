@@ -17,7 +17,7 @@ from playwright.async_api import expect
 from scheduler.board.backtest_page import page_of
 from scheduler.configuration.load import parse
 from scheduler.recording.recording import Recording
-from scheduler.recording.tape import Room
+from scheduler.recording.room import Room
 from scheduler.whatif.backtest.history import read_history
 from scheduler.whatif.backtest.result import Backtest
 from scheduler.whatif.backtest.run import as_recorded, backtest, material_of
@@ -65,6 +65,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     virtual_time.run(main())
     (there / "packing.yaml").write_text(PACKING)
+    (there / "broken.py").write_text("raise ImportError('not here')")
+    (there / "broken.yaml").write_text(PACKING.replace("enabled: [", "enabled: [{name: broken.py}, "))
     (there / "spreading.yaml").write_text(SPREADING)
     return there
 
@@ -137,6 +139,7 @@ def test_a_torn_recording_is_taken_up_to_the_tear(folder: Path, tmp_path: Path) 
             ["nothing", "--config", "packing.yaml"], "nothing: no recording is there", id="no recording"
         ),
         pytest.param(["recording", "--config", "none.yaml"], "none.yaml", id="no such configuration"),
+        pytest.param(["recording", "--config", "broken.yaml"], "broken.yaml: ", id="a broken plugin"),
         pytest.param(["recording", "--html", "page.html"], "give --config too", id="a page of nothing"),
         pytest.param(
             ["recording", "--config", "packing.yaml", "--pod", "p0"], "give one", id="two questions at once"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.app.memory import settle_memory
 from scheduler.configuration.load import load
-from scheduler.errors import ConfigurationError
+from scheduler.errors import SchedulerError
 from scheduler.whatif.backtest.result import Backtest
 from scheduler.whatif.backtest.run import as_recorded, backtest
 
@@ -27,6 +27,10 @@ SAME: Final = "the same again"
 """What the recorded configuration is called by the method of the others."""
 _LOOK_SECONDS: Final = 0.2
 _shared: dict[str, Any] = {}  # of a worker process: the recording, and whom to tell of progress
+
+
+class BacktestError(SchedulerError):
+    """What went wrong in another process, in its words."""
 
 
 def backtest_all(
@@ -47,7 +51,7 @@ def backtest_all(
         show: a progress bar on standard error.
 
     Raises:
-        ConfigurationError: a plugin is unknown, broken, or has bad arguments.
+        BacktestError: a plugin is unknown, broken, or has bad arguments.
     """
     context = multiprocessing.get_context("fork")  # the recording is there without being sent
     counter = context.Value("q", 0)
@@ -68,15 +72,18 @@ def backtest_all(
 def _together(runs: list[Run], baseline: Any, recorded: Recorded) -> Backtest:
     try:
         return Backtest(recorded=recorded, baseline=baseline.result(), no_baseline="", runs=runs)
-    except ConfigurationError as error:
+    except BacktestError as error:
         return Backtest(recorded=recorded, baseline=None, no_baseline=str(error), runs=runs)
 
 
 def _run(path: str, seed: int) -> Run:
     settle_memory()
     material: Material = _shared["material"]
-    configuration = load(Path(path)) if path else material.recorded
-    return backtest(material, configuration, path or SAME, seed=seed, progress=_progress)
+    try:
+        configuration = load(Path(path)) if path else material.recorded
+        return backtest(material, configuration, path or SAME, seed=seed, progress=_progress)
+    except SchedulerError as error:
+        raise BacktestError(f"{path}: {error}" if path else str(error)) from None
 
 
 def _watch() -> Recorded:
