@@ -59,9 +59,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for each in range(PODS):
                 it.add_pods(pod_object(f"p{each}", cpu=f"{(each % 3 + 1) * 250}m"))
                 await asyncio.sleep(1.3)
-                if each % 4 == 3:
+                if each % 4 == 3 and each < 12:
                     it.server.store.delete("pods", f"p{each - 2}", "default")
+            for each in range(12, 20):
+                it.server.store.delete("pods", f"p{each}", "default")
             await asyncio.sleep(5.0)
+            it.add_nodes(*(node_object(f"new-{each}", cpu="4") for each in range(9)))
+            await asyncio.sleep(1.0)
 
     virtual_time.run(main())
     (there / "packing.yaml").write_text(PACKING)
@@ -107,6 +111,7 @@ def test_it_says_the_same_whatever_the_order_of_hashes(folder: Path) -> None:
     assert packing["moves"]["elsewhere"] > 0
     assert spreading["moves"] == told["baseline"]["moves"]
     assert told["baseline"]["moves"]["elsewhere"] == 0
+    assert len(packing["figures"]["nodes"]["emptyNames"]) > 9
     assert told["recorded"]["figures"]["placed"] == packing["figures"]["placed"] == PODS
     assert [each["pod"] for each in packing["figures"]["unplaced"]] == ["default/huge"]
 

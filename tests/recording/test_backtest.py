@@ -105,9 +105,7 @@ async def eight_on_four(it: Cluster) -> None:
 
 async def coming_and_going(it: Cluster) -> None:
     """Pods that are spread over zones by how many there are: those that are about to go do not count."""
-    it.add_nodes(
-        *(node_object(f"n{each}", cpu="4", labels={ZONE: f"zone-{each % 2}"}) for each in range(6))
-    )
+    it.add_nodes(*(node_object(f"n{each}", cpu="4", labels={ZONE: f"zone-{each % 2}"}) for each in range(6)))
     for each in range(40):
         pod = pod_object(f"p{each}", cpu=f"{(each % 4 + 1) * 200}m", labels={"app": "web"})
         spread = {"maxSkew": 1, "topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}

@@ -98,10 +98,10 @@ class Play:
             self._happen(happening)
         await self._loop.idle()
         step = max(self._history.seconds, 1e-6) / SAMPLES
-        looks = (number * step for number in range(SAMPLES + 1))
+        looks = iter([*(number * step for number in range(SAMPLES)), self._history.seconds])
         look = next(looks)
         for at, batch in groupby(self._history.happenings, key=attrgetter("at")):
-            while look <= at:
+            while look < at:
                 await self._sleep_until(look)
                 await self._look(look)
                 look = next(looks, inf)
