@@ -8,12 +8,14 @@ from typing import NoReturn
 
 import click
 
-from scheduler.cli.options import command, option
+from scheduler.cli.options import choice_option, command, file_option, option
+from scheduler.cli.replay_backtest import Asked, Output, backtested
 from scheduler.cli.replay_exact import Wanted, exactly
 from scheduler.errors import SchedulerError
 from scheduler.whatif.replay.script import stretches
 
 _BAD_INPUT = 2
+_BACKTEST = "With another configuration"
 
 
 @command()
@@ -23,13 +25,49 @@ _BAD_INPUT = 2
 @option(
     "--all-nodes", is_flag=True, help="With --pod: every node by name, also of many that are refused alike."
 )
-def replay(folder: Path, pod: str | None, attempt: int | None, all_nodes: bool) -> None:
+@file_option(
+    "--config",
+    multiple=True,
+    help="What another KubeSchedulerConfiguration would have done: pods come and go as recorded, and are placed by it. "
+    "Several are compared.",
+    section=_BACKTEST,
+)
+@file_option("--html", help="Write a page of charts as well.", section=_BACKTEST)
+@choice_option(
+    Output, "--output", "-o", default=Output.TABLE, help="For people or for programs.", section=_BACKTEST
+)
+@option("--seed", type=int, default=1, help="Of ties that the recording does not decide.", section=_BACKTEST)
+@option(
+    "--processes",
+    type=click.IntRange(1),
+    help="How many configurations run at a time.  [default: one per CPU]",
+    section=_BACKTEST,
+)
+def replay(
+    folder: Path,
+    pod: str | None,
+    attempt: int | None,
+    all_nodes: bool,
+    config: tuple[Path, ...],
+    html: Path | None,
+    output: Output,
+    seed: int,
+    processes: int | None,
+) -> None:
     """Go through a recording again: the same code, told the same in the same order, must decide the same.
 
-    The exit status is 1 where it does not; the first difference is shown.
+    The exit status is 1 where it does not; the first difference is shown. With --config it is about what another
+    configuration would have done.
     """
+    if config and pod is not None:
+        _refuse("--pod and --config are two questions: give one")
+    if not config and (html is not None or output is not Output.TABLE):
+        _refuse("--html and --output tell what another configuration would have done: give --config too")
     try:
         found = stretches(folder)
+        if config:
+            backtested(found, str(folder), Asked(config, seed, processes, output, html))
+            return
         wanted = None if pod is None else Wanted(pod if "/" in pod else f"default/{pod}", attempt, all_nodes)
         sys.exit(exactly(found, wanted))
     except (SchedulerError, OSError) as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,7 +27,6 @@ from scheduler.runtime.calls import PluginError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from random import Random
 
     from scheduler.cycle.sampling import NodeSampling
     from scheduler.extenders.chain import Extenders
@@ -154,6 +154,14 @@ def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a decision that was to be made at once waits for something")
 
 
+class TieBreaker(Random):
+    """A generator that chooses by who is to be placed among the nodes of the highest total, where others take any."""
+
+    def choose(self, pod: PodInfo, best: Rows, snapshot: Snapshot) -> int:
+        """Return one of the rows."""
+        return int(best[self.randrange(len(best))])
+
+
 def pick(scores: Scores, random: Random) -> int:
     """Return the row with the highest total, any one of them if several have it."""
     best = scores.best
@@ -278,7 +286,12 @@ class _Cycle:
 
     def chosen(self, feasible: Rows, scores: Scores | None) -> Decision:
         """Return the decision for one of the best nodes."""
-        row = int(feasible[0]) if scores is None else pick(scores, self.random)
+        if scores is None:
+            row = int(feasible[0])
+        elif isinstance(self.random, TieBreaker):
+            row = self.random.choose(self.pod, scores.best, self.snapshot)
+        else:
+            row = pick(scores, self.random)
         return Decision(self.pod, self.state, self.diagnosis, self.snapshot.name_of(row), scores)
 
     def picked(self, row: int | None) -> Decision:

@@ -1,0 +1,82 @@
+"""Shows what comes of a recording under other configurations than the one that it has."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+import msgspec
+
+from scheduler.configuration.load import load
+from scheduler.whatif.backtest.history import history_of
+from scheduler.whatif.backtest.run import material_of
+from scheduler.whatif.backtest.side_by_side import backtest_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from scheduler.whatif.backtest.result import Backtest
+    from scheduler.whatif.replay.script import Stretch
+
+
+class Output(Enum):
+    """How results are written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class Asked(NamedTuple):
+    """What is to be compared, and how it is told.
+
+    Attributes:
+        configs: files.
+        seed: of ties that the recording does not decide.
+        processes: how many configurations run at a time; as many as there are CPUs if None.
+        output: what is printed.
+        html: where a page of charts is written; None for nowhere.
+    """
+
+    configs: Sequence[Path]
+    seed: int
+    processes: int | None
+    output: Output
+    html: Path | None
+
+
+def backtested(found: Sequence[Stretch], source: str, asked: Asked) -> None:
+    """Backtest configurations, and show what came of it.
+
+    Raises:
+        SchedulerError: the recording or a configuration cannot be taken.
+        OSError: the recording cannot be read, or the page not be written.
+    """
+    logging.basicConfig(level=logging.WARNING)
+    for path in asked.configs:  # told before anything runs
+        load(path)
+    if asked.html is not None:
+        asked.html.touch()
+    material = material_of(history_of(found, source))
+    result = backtest_all(
+        material, asked.configs, seed=asked.seed, processes=asked.processes, show=sys.stderr.isatty()
+    )
+    if asked.html is not None:
+        _write_page(asked.html, result)
+    if asked.output is Output.JSON:
+        click.echo(msgspec.json.format(msgspec.json.encode(result), indent=2))
+        return
+    from rich.console import Console
+
+    from scheduler.whatif.backtest.report import show
+
+    show(Console(highlight=False), result)
+
+
+def _write_page(path: Path, result: Backtest) -> None:
+    from scheduler.board.backtest_page import page_of
+
+    path.write_text(page_of(result), encoding="utf-8")

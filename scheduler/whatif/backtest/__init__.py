@@ -1,0 +1,1 @@
+"""What another configuration would have done with the pods of a recording."""

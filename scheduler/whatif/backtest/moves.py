@@ -1,0 +1,151 @@
+"""Which pods are placed elsewhere than in the recording, and for what reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from scheduler.cycle.observer import NoObserver
+from scheduler.cycle.scheduling import TieBreaker
+from scheduler.whatif.backtest.result import Cause, Move, Moves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from scheduler.cycle.attempt import Decision
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows, Snapshot
+    from scheduler.state.cache import Cache
+    from scheduler.whatif.backtest.lives import Life
+
+_EXAMPLES: Final = 200
+
+
+class RecordedTies(TieBreaker):
+    """Of equally good nodes takes the recorded one, so that no pod is elsewhere by chance; any other by the seed."""
+
+    def __init__(self, seed: int, lives: Mapping[str, Life]) -> None:
+        super().__init__(seed)
+        self._lives = lives
+
+    def choose(self, pod: PodInfo, best: Rows, snapshot: Snapshot) -> int:
+        life = self._lives.get(pod.uid)
+        row = snapshot.row_of(life.node) if life is not None and life.node else None
+        return row if row is not None and row in best else super().choose(pod, best, snapshot)
+
+
+class Decisions(NoObserver):
+    """Hears decisions, and compares each with where the recording has the pod.
+
+    Args:
+        lives: uid -> the pod as recorded; a pod that came again is none of them.
+
+    Attributes:
+        preemptions: decisions that made room.
+        messages: uid -> why it was not placed, as it was told last.
+    """
+
+    def __init__(self, lives: Mapping[str, Life]) -> None:
+        self.preemptions = 0
+        self.messages: dict[str, str] = {}
+        self._lives = lives
+        self._cache: Cache | None = None
+        self._decided: dict[str, Move] = {}  # uid -> its last one
+        self._moves: list[Move] = []
+        self._placed: set[str] = set()
+        self._same = 0
+
+    def watch(self, cache: Cache, now: Callable[[], float]) -> None:
+        """Say which cluster it is about."""
+        self._cache, self._now = cache, now
+
+    def decided(self, queued: QueuedPodInfo, decision: Decision, seconds: float) -> None:
+        uid = decision.pod.uid
+        if not decision.node_name:
+            self.preemptions += bool(decision.nominated_node_name)
+            self.messages[uid] = decision.status.message
+            return
+        life = self._lives.get(uid)
+        if life is None or life.is_there or decision.node_name == life.node:
+            return
+        assert self._cache is not None
+        cause, by, scores = _cause(decision, self._cache.snapshot(), life.node)
+        self._decided[uid] = Move(
+            at=round(self._now(), 6),
+            pod=life.pod.key,
+            recorded=life.node,
+            now=decision.node_name,
+            cause=cause,
+            by=by,
+            scores=scores,
+        )
+
+    def placed(self, pod: PodInfo) -> None:
+        """Take note that a pod was bound; the first time counts."""
+        life = self._lives.get(pod.uid)
+        if life is None or pod.uid in self._placed or life.is_there:
+            return
+        self._placed.add(pod.uid)
+        move = self._decided.pop(pod.uid, None)
+        if pod.node_name == life.node:
+            self._same += 1
+        elif move is not None and move.now == pod.node_name:
+            self._moves.append(move)
+        else:  # bound by somebody else than who decided: an extender, a plugin
+            self._moves.append(
+                Move(
+                    at=round(self._now(), 6),
+                    pod=pod.key,
+                    recorded=life.node,
+                    now=pod.node_name,
+                    cause=Cause.SKIPPED,
+                    by="",
+                )
+            )
+
+    def moves(self, lives: Iterable[Life]) -> Moves:
+        """Return what became of these pods."""
+        elsewhere = [move for move in self._moves if move.cause != Cause.NEW]
+        causes: dict[str, Counter[str]] = {}
+        for move in elsewhere:
+            causes.setdefault(move.cause, Counter())[move.by] += 1
+        return Moves(
+            same=self._same,
+            elsewhere=len(elsewhere),
+            only_now=len(self._moves) - len(elsewhere),
+            only_then=sum(
+                bool(life.node) and not life.is_there and life.pod.uid not in self._placed for life in lives
+            ),
+            causes={cause: dict(by.most_common()) for cause, by in sorted(causes.items())},
+            examples=self._moves[:_EXAMPLES],
+        )
+
+
+def _cause(
+    decision: Decision, snapshot: Snapshot, recorded: str
+) -> tuple[str, str, dict[str, tuple[int, int]]]:
+    """Return why a pod is not on its recorded node: the cause, who it was, and the scores of both nodes by plugin."""
+    row, now = snapshot.row_of(recorded), snapshot.row_of(decision.node_name)
+    if not recorded or row is None or now is None:
+        return (Cause.GONE if recorded else Cause.NEW), "", {}
+    refusal = decision.diagnosis.outcome_of(row)
+    if refusal is not None:
+        return Cause.REFUSED, refusal[0], {}
+    scores = _scores(decision, row, now)
+    if scores is None:
+        return Cause.SKIPPED, "", {}
+    if sum(there - here for here, there in scores.values()) <= 0:
+        return Cause.TIE, "", scores
+    return Cause.TIPPED, max(sorted(scores), key=lambda name: scores[name][1] - scores[name][0]), scores
+
+
+def _scores(decision: Decision, *rows: int) -> dict[str, tuple[int, int]] | None:
+    """Return plugin -> the weighted scores of two rows; None where they were not ranked both."""
+    ranked = decision.scores
+    if ranked is None or not np.isin(rows, ranked.rows).all():
+        return None
+    here, there = np.searchsorted(ranked.rows, rows)
+    return {name: (int(values[here]), int(values[there])) for name, values in ranked.by_plugin.items()}

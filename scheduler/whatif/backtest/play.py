@@ -1,0 +1,313 @@
+"""Plays a recording to a scheduler: what others did happens as it did, and pods run where they are placed now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from itertools import groupby
+from math import inf, isfinite
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scheduler.app.watches import NODE_KIND, POD_KIND
+from scheduler.clock import rfc3339
+from scheduler.objects.pod import PodInfo
+from scheduler.whatif.backtest.lives import controller_of, is_disrupted, starts_over, takes_pods
+from scheduler.whatif.backtest.measures import SAMPLES, goes_with_node
+from scheduler.whatif.backtest.objects import RecordedObjects
+from scheduler.whatif.backtest.result import Unplaced
+from scheduler.whatif.simulation.pods import for_scheduler, named, terminating
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from scheduler.whatif.backtest.history import Happening, History
+    from scheduler.whatif.backtest.lives import Life
+    from scheduler.whatif.backtest.measures import Samples
+    from scheduler.whatif.backtest.moves import Decisions
+    from scheduler.whatif.simulation.virtual_daemon import VirtualDaemon
+
+_TOLD_EVERY = 500
+_FIRST_VERSION = 10**12
+
+
+class Play:
+    """One recording, one scheduler.
+
+    Args:
+        lives: uid -> pods that the scheduler is to place; with none, all is as recorded.
+        samples: takes a look from time to time.
+        decisions: hears where pods are bound.
+        waiting: how many pods wait at a time, if that is known otherwise.
+        progress: is told how many more happenings are over.
+
+    Attributes:
+        waits: seconds, of those that were placed.
+        evictions: pods that were made to go.
+        others_evicted: likewise, of other schedulers.
+        held: pods whose place follows from where the recording has placed them or others.
+        run_on: pods that ran on though the recording does not say for how long.
+        dropped: pods of the recording that did not come, since those in whose place they came did not go.
+        renamed: pods of profiles that the scheduler does not have.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        lives: Mapping[str, Life],
+        daemon: VirtualDaemon,
+        samples: Samples,
+        decisions: Decisions,
+        *,
+        waiting: Callable[[float], int] | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.waits: list[float] = []
+        self.evictions = self.others_evicted = self.held = self.run_on = self.dropped = self.renamed = 0
+        self._history, self._lives, self._samples, self._decisions = history, lives, samples, decisions
+        self._daemon, self._cluster, self._loop = daemon, daemon.cluster, daemon.loop
+        self._pods, self._progress = daemon.parts.pods, progress
+        self._count_waiting = waiting or self._number_waiting
+        self._objects = RecordedObjects(daemon.cluster, follows=not lives)
+        self._names = list(daemon.frameworks)
+        self._waiting: dict[
+            str, tuple[PodInfo, float]
+        ] = {}  # uid -> a pod that is on no node, and since when it may be
+        self._life_of: dict[str, Life] = {}  # uid -> whose it is, of pods that are there
+        self._stands: dict[str, str] = {}  # uid of a life's own pod -> key of the one that is there now
+        self._runs: dict[str, float] = {}  # uid -> seconds, of pods that have less to run than their life
+        self._bound_at: dict[str, float] = {}
+        self._back: dict[str, PodInfo] = {}  # uid of one that goes -> who comes when it is gone
+        self._driven_out: set[str] = set()  # uids of recorded pods that were made to go here
+        self._uids: dict[str, str] = {}  # key -> uid, of recorded pods that are there in the recording
+        self._emptied: set[str] = set()  # nodes that take no pods, and from which they were asked to go
+        self._again = Counter[str]()
+        self._cut: set[str] = set()
+        self._versions = 0
+        self._failed: list[
+            tuple[PodInfo, float, float]
+        ] = []  # never placed: since when it might be, until it was gone
+        daemon.cluster.witnessed_by(self)
+
+    async def play(self) -> None:
+        """Let everything happen, up to the end of the recording."""
+        told = 0
+        for happening in self._history.there:
+            self._happen(happening)
+        await self._loop.idle()
+        step = max(self._history.seconds, 1e-6) / SAMPLES
+        looks = iter([*(number * step for number in range(SAMPLES)), self._history.seconds])
+        look = next(looks)
+        for at, batch in groupby(self._history.happenings, key=attrgetter("at")):
+            while look < at:
+                await self._sleep_until(look)
+                await self._look(look)
+                look = next(looks, inf)
+            await self._sleep_until(at)
+            for each in batch:
+                self._happen(each)
+                told += 1
+            await self._loop.idle()
+            if told >= _TOLD_EVERY:
+                self._progress(told)
+                told = 0
+        self._progress(told)
+        while look < inf:
+            await self._sleep_until(look)
+            await self._look(look)
+            look = next(looks, inf)
+
+    async def _look(self, at: float) -> None:
+        await self._loop.idle()
+        self._samples.take(at, self._count_waiting(at))
+
+    def _number_waiting(self, _at: float) -> int:
+        return sum(isfinite(since) for _, since in self._waiting.values())
+
+    async def _sleep_until(self, at: float) -> None:
+        if at > self._loop.time():
+            await asyncio.sleep(at - self._loop.time())
+
+    # What the recording says.
+
+    def _happen(self, happening: Happening) -> None:
+        if happening.kind == POD_KIND:
+            if happening.obj is None:
+                self._pod_gone(happening.key)
+            else:
+                self._pod(happening.obj)
+        elif happening.kind != NODE_KIND:
+            self._objects.take(happening.kind, happening.key, happening.obj)
+        elif happening.obj is not None:
+            if takes_pods(happening.obj):
+                self._emptied.discard(happening.key)
+            self._cluster.put_node(happening.obj)
+        else:
+            self._node_gone(happening.key)
+
+    def _node_gone(self, name: str) -> None:
+        if name not in self._cluster.nodes:
+            return
+        self._cluster.remove_node(name)
+        for pod in self._cluster.pods_on(name):
+            if pod.uid in self._life_of:
+                self._cluster.evict(pod)
+                self._cluster.remove_pod(pod.key)
+
+    def _pod(self, pod: PodInfo) -> None:
+        self._uids[pod.key] = pod.uid
+        if pod.is_terminating and pod.uid not in self._history.preempted and is_disrupted(pod):
+            self._empty(pod.node_name)
+        life = self._lives.get(pod.uid)
+        if life is None:
+            if pod.uid not in self._driven_out:
+                self._cluster.put_pod(pod)
+            return
+        if life.pod is not pod:
+            self._follow(life, pod)
+        elif life.is_heir:
+            self.dropped += 1
+        else:
+            self._come(life)
+
+    def _empty(self, name: str) -> None:
+        """Ask the pods of a node to go that is being emptied, as one of those in the recording was."""
+        node = self._cluster.nodes.get(name)
+        if node is None or takes_pods(node) or name in self._emptied:
+            return
+        self._emptied.add(name)
+        for pod in self._cluster.pods_on(name):
+            if pod.uid in self._life_of and not goes_with_node(pod):
+                self._cluster.evict(pod)
+
+    def _pod_gone(self, key: str) -> None:
+        uid = self._uids.pop(key, "")
+        life = self._lives.get(uid)
+        if life is None:
+            if uid not in self._driven_out:
+                self._cluster.end(key, uid)
+            return
+        if life.bound == inf and not life.is_heir and uid in self._stands:
+            self._cluster.remove_pod(self._stands[uid])
+
+    def _come(self, life: Life) -> None:
+        pod = life.pod
+        self._life_of[pod.uid], self._stands[pod.uid] = life, pod.key
+        if pod.scheduler_name not in self._names:
+            self.renamed += 1
+            pod = for_scheduler(pod, self._names[0])
+        if life.is_there:
+            self._start(pod, life.runs)
+        else:
+            self.held += self._objects.hold(pod)
+            self._waiting[pod.uid] = pod, self._ready(pod)
+        self._cluster.put_pod(pod)
+
+    def _follow(self, life: Life, pod: PodInfo) -> None:
+        """Do to a pod that waits here what was done to the recorded one while it waited there."""
+        key = self._stands.get(life.pod.uid)
+        known = self._pods.get(key) if key is not None else None
+        if pod.node_name or known is None or known.node_name:
+            return
+        replace, made, said = msgspec.structs.replace, known.pod, pod.pod
+        spec = replace(said.spec, scheduler_name=made.spec.scheduler_name)
+        labels, claims = said.metadata.labels, said.status.resource_claim_statuses
+        if (made.spec, made.metadata.labels, made.status.resource_claim_statuses) == (spec, labels, claims):
+            return
+        metadata = replace(made.metadata, labels=labels, resource_version=self._version())
+        status = replace(made.status, resource_claim_statuses=claims)
+        newer = PodInfo(replace(made, metadata=metadata, spec=spec, status=status), pod.raw)
+        if known.uid in self._waiting:
+            since = self._waiting[known.uid][1]
+            self._waiting[known.uid] = newer, min(since, self._ready(newer))
+        self._cluster.put_pod(newer)
+
+    def _version(self) -> str:
+        """Return a version that no object has: the cluster's own count from 1."""
+        self._versions += 1
+        return str(_FIRST_VERSION + self._versions)
+
+    def _ready(self, pod: PodInfo) -> float:
+        return inf if pod.pod.spec.scheduling_gates else self._loop.time()
+
+    # What the cluster tells.
+
+    def bound(self, pod: PodInfo) -> None:
+        came = self._waiting.pop(pod.uid, None)
+        if came is None:
+            return
+        self.waits.append(self._loop.time() - min(came[1], self._loop.time()))
+        self._decisions.placed(pod)
+        life = self._life_of[pod.uid]
+        runs = self._runs.get(pod.uid, life.runs if life.bound < inf else inf)
+        if life.is_cut and life.heir is None and life.pod.uid not in self._cut:
+            self._cut.add(life.pod.uid)
+            self.run_on += 1
+        self._start(pod, runs)
+
+    def _start(self, pod: PodInfo, runs: float) -> None:
+        self._bound_at[pod.uid] = self._loop.time()
+        self._runs[pod.uid] = runs
+        if isfinite(runs):
+            stops_in = min(self._life_of[pod.uid].stops_in, runs)
+            if stops_in:
+                self._loop.call_later(runs - stops_in, self._stop, pod.key, pod.uid)
+            self._loop.call_later(runs, self._cluster.end, pod.key, pod.uid)
+
+    def _stop(self, key: str, uid: str) -> None:
+        """Have a pod be asked to go, as it was: who counts pods may leave it out from now on."""
+        known = self._pods.get(key)
+        if known is not None and known.uid == uid and not known.is_terminating:
+            at = rfc3339(self._daemon.parts.clock.utc_now())
+            self._cluster.put_pod(terminating(known, at, self._version()))
+
+    def evicted(self, pod: PodInfo) -> None:
+        """Have whoever owns a pod make another in its place: at once, or by the same name when it is gone."""
+        self.evictions += 1
+        life = self._life_of.get(pod.uid)
+        if life is None:
+            self.others_evicted += 1
+            self._driven_out.add(pod.uid)
+            return
+        owner = controller_of(pod)
+        if owner is None or goes_with_node(pod):
+            return
+        if owner.kind == "StatefulSet" or any(claim.is_ephemeral for claim in pod.claims):
+            self._back[pod.uid] = pod
+        else:
+            self._again[life.pod.uid] += 1
+            self._come_again(life, pod, f"{life.pod.name}-again-{self._again[life.pod.uid]}")
+
+    def _come_again(self, life: Life, pod: PodInfo, name: str) -> None:
+        left = self._runs[pod.uid]
+        if not starts_over(pod):
+            left -= self._loop.time() - self._bound_at[pod.uid]
+        whole = for_scheduler(life.pod, pod.scheduler_name)
+        again = named(whole, name)
+        self._life_of[again.uid], self._stands[life.pod.uid] = life, again.key
+        self._runs[again.uid] = max(left, 0.0)
+        self._waiting[again.uid] = again, self._loop.time()
+        self._cluster.put_pod(again)
+
+    def gone(self, pod: PodInfo) -> None:
+        came = self._waiting.pop(pod.uid, None)
+        if came is not None:
+            self._failed.append((*came, self._loop.time()))
+        back = self._back.pop(pod.uid, None)
+        life = self._life_of.pop(pod.uid, None)
+        if life is not None and back is not None:
+            self._come_again(life, pod, pod.name)
+
+    def unplaced(self) -> Iterator[Unplaced]:
+        """Yield the pods that were never placed, but for those that are gated still."""
+        end = self._history.seconds
+        ended = [(pod, since, end) for pod, since in self._waiting.values()]
+        for pod, since, until in [*self._failed, *ended]:
+            if isfinite(since):
+                yield Unplaced(
+                    pod=pod.key,
+                    waited=round(until - since, 6),
+                    message=self._decisions.messages.get(pod.uid, ""),
+                )

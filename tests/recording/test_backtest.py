@@ -1,0 +1,366 @@
+"""What another configuration does with the pods of a recording, made on simulated clusters."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scheduler.configuration.load import parse
+from scheduler.recording.files import RecordingError
+from scheduler.whatif.backtest.history import HistoryReader
+from scheduler.whatif.backtest.result import Cause
+from scheduler.whatif.backtest.run import as_recorded, backtest, material_of
+from tests import virtual_time
+from tests.builders import node_object, pod_object
+from tests.daemon_harness import cluster
+from tests.recording.taped import Taped
+from tests.virtual_time import LoopClock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from scheduler.whatif.backtest.result import Run
+    from scheduler.whatif.backtest.run import Material
+    from tests.daemon_harness import Cluster
+
+    Story = Callable[[Cluster], Awaitable[None]]
+
+ZONE = "topology.kubernetes.io/zone"
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def profile(strategy: str, name: str = "custom-scheduler") -> str:
+    return (
+        HEAD
+        + f"""
+profiles:
+- schedulerName: {name}
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {{scoringStrategy: {{type: {strategy}, resources: [{{name: cpu, weight: 1}}]}}}}
+  plugins:
+    multiPoint:
+      enabled: [{{name: NodeResourcesFit, weight: 10}}]
+"""
+    )
+
+
+SPREADING, PACKING = profile("LeastAllocated"), profile("MostAllocated")
+
+
+def material(
+    folder: Path, *stories: Story, configuration: str = SPREADING, unheard: Story | None = None
+) -> Material:
+    """Record stories, each with a daemon of its own, that follow each other on one cluster; `unheard` is told to nobody."""
+    tapes: list[Taped] = []
+
+    async def main() -> None:
+        async with cluster(folder, kubelet=True) as it:
+            for story in stories:
+                tapes.append(Taped(LoopClock()))
+                async with it.daemon(configuration, steps=tapes[-1].steps) as daemon:
+                    tapes[-1].steps.daemon = daemon
+                    await asyncio.sleep(1.0)
+                    await story(it)
+                if unheard is not None and story is not stories[-1]:
+                    await unheard(it)
+
+    virtual_time.run(main())
+    reader = HistoryReader("the recording")
+    for tape in tapes:
+        reader.read(tape.header.wall, tape.notes())
+    return material_of(reader.history())
+
+
+def under(recorded: Material, configuration: str) -> Run:
+    return backtest(recorded, parse(configuration), "another")
+
+
+def delete(it: Cluster, name: str) -> None:
+    it.server.store.delete("pods", name, "default")
+
+
+def owned(name: str, owner: str, **fields: Any) -> dict[str, Any]:
+    pod = pod_object(name, **fields)
+    reference = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": owner,
+        "uid": owner,
+        "controller": True,
+    }
+    pod["metadata"]["ownerReferences"] = [reference]
+    return pod
+
+
+async def eight_on_four(it: Cluster) -> None:
+    it.add_nodes(*(node_object(f"n{each}", cpu="4") for each in range(4)))
+    for each in range(8):
+        it.add_pods(pod_object(f"p{each}", cpu="1"))
+        await asyncio.sleep(1.0)
+
+
+async def coming_and_going(it: Cluster) -> None:
+    """Pods that are spread over zones by how many there are: those that are about to go do not count."""
+    it.add_nodes(*(node_object(f"n{each}", cpu="4", labels={ZONE: f"zone-{each % 2}"}) for each in range(6)))
+    for each in range(40):
+        pod = pod_object(f"p{each}", cpu=f"{(each % 4 + 1) * 200}m", labels={"app": "web"})
+        spread = {"maxSkew": 1, "topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}
+        pod["spec"]["topologySpreadConstraints"] = [{**spread, "whenUnsatisfiable": "ScheduleAnyway"}]
+        it.add_pods(pod)
+        if each % 3 == 2:
+            delete(it, f"p{each - 2}")
+        await asyncio.sleep(0.7)
+    await asyncio.sleep(40.0)
+    it.add_pods(pod_object("last"))
+    await asyncio.sleep(1.0)
+
+
+@pytest.mark.parametrize("story", [eight_on_four, coming_and_going], ids=lambda story: story.__name__)
+def test_the_same_configuration_moves_nothing_though_ties_are_many(tmp_path: Path, story: Story) -> None:
+    recorded = material(tmp_path, story)
+
+    run, was = under(recorded, SPREADING), as_recorded(recorded)
+
+    assert run.moves.elsewhere == run.moves.only_now == run.moves.only_then == 0
+    assert run.moves.same == was.figures.placed >= 8
+    assert run.figures.unplaced == was.figures.unplaced
+    assert run.figures.waits == was.figures.waits
+    assert [each.zones for each in run.figures.samples[1:]] == [
+        each.zones for each in was.figures.samples[1:]
+    ]
+    assert run.figures.nodes.mean_in_use == pytest.approx(was.figures.nodes.mean_in_use, abs=0.02)
+
+
+def test_packing_instead_of_spreading_empties_nodes(tmp_path: Path) -> None:
+    recorded = material(tmp_path, eight_on_four)
+
+    packed, was = under(recorded, PACKING), as_recorded(recorded)
+
+    assert (was.figures.nodes.most_in_use, was.figures.nodes.empty_at_end) == (4, 0)
+    assert (packed.figures.nodes.most_in_use, packed.figures.nodes.empty_at_end) == (2, 2)
+    assert packed.figures.placed == was.figures.placed == 8
+    assert {by for causes in packed.moves.causes.values() for by in causes} == {"NodeResourcesFit"}
+    assert packed.moves.elsewhere + packed.moves.same == 8
+    first = packed.moves.examples[0]
+    here, there = first.scores["NodeResourcesFit"]
+    assert (first.pod, first.cause, there > here) == ("default/p1", Cause.TIPPED, True)
+
+
+async def a_large_pod_waits(it: Cluster) -> None:
+    """Two small pods are spread over two nodes, so that the large ones wait until one of them is gone."""
+    it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
+    it.add_pods(pod_object("small-0", cpu="1"))
+    await asyncio.sleep(1.0)
+    it.add_pods(pod_object("small-1", cpu="1"))
+    await asyncio.sleep(9.0)
+    it.add_pods(pod_object("large", cpu="4"))
+    await asyncio.sleep(10.0)
+    it.add_pods(pod_object("next", cpu="4"))
+    await asyncio.sleep(40.0)
+    delete(it, "small-0")
+    await it.until(lambda: bool(it.node_of("large")))
+    await asyncio.sleep(50.0)
+    delete(it, "large")
+    await it.until(lambda: bool(it.node_of("next")))
+    await asyncio.sleep(30.0)
+    delete(it, "next")
+    await asyncio.sleep(30.0)
+
+
+def test_pods_that_waited_are_placed_earlier_where_there_is_room(tmp_path: Path) -> None:
+    recorded = material(tmp_path, a_large_pod_waits)
+
+    run, was = under(recorded, PACKING), as_recorded(recorded)
+
+    large, following = (
+        next(life for life in recorded.lives.values() if life.pod.name == name) for name in ("large", "next")
+    )
+    assert was.figures.waits.max == pytest.approx(following.bound - following.came)
+    assert large.bound - large.came > 50.0
+    # At once, and it runs as long as it did, so that its room is free for the next one so much earlier.
+    assert run.figures.waits.p50 == 0.0
+    assert run.figures.waits.max == pytest.approx(large.gone - large.bound - 10.0, abs=0.01)
+    assert run.figures.placed == was.figures.placed == 4
+
+
+async def one_sends_another_away(it: Cluster) -> None:
+    it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
+    it.add_pods(owned("low-0", "low", cpu="1"))
+    await asyncio.sleep(1.0)
+    it.add_pods(owned("low-1", "low", cpu="1"))
+    await asyncio.sleep(5.0)
+    it.add_pods(pod_object("high", cpu="4", priority=10))
+    await it.until(lambda: bool(it.node_of("high")))
+    it.add_pods(owned("low-2", "low", cpu="1"))
+    await asyncio.sleep(60.0)
+
+
+def test_who_is_sent_away_only_in_the_recording_stays_and_the_one_in_its_place_does_not_come(
+    tmp_path: Path,
+) -> None:
+    recorded = material(tmp_path, one_sends_another_away)
+
+    again, packed, was = under(recorded, SPREADING), under(recorded, PACKING), as_recorded(recorded)
+
+    assert (was.figures.preemptions, was.figures.evictions, was.figures.arrived) == (1, 1, 4)
+    assert (again.figures.preemptions, again.figures.evictions, again.figures.placed) == (1, 1, 4)
+    assert again.moves.elsewhere == 0
+    assert (packed.figures.preemptions, packed.figures.evictions, packed.figures.placed) == (0, 0, 3)
+    assert (packed.dropped, packed.run_on) == (1, 0)
+    assert packed.figures.samples[-1].utilisation["cpu"] == 6 / 8
+
+
+def test_who_is_sent_away_only_now_comes_again(tmp_path: Path) -> None:
+    async def room_for_all(it: Cluster) -> None:
+        it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
+        it.add_pods(owned("low-0", "low", cpu="1"))
+        await asyncio.sleep(1.0)
+        it.add_pods(owned("low-1", "low", cpu="1"))
+        await asyncio.sleep(5.0)
+        it.add_pods(pod_object("high", cpu="4", priority=10))
+        await asyncio.sleep(60.0)
+        it.add_pods(pod_object("last"))
+        await asyncio.sleep(1.0)
+
+    recorded = material(tmp_path, room_for_all, configuration=PACKING)
+
+    spread, was = under(recorded, SPREADING), as_recorded(recorded)
+
+    assert (was.figures.preemptions, was.figures.evictions, was.figures.placed) == (0, 0, 4)
+    assert (spread.figures.preemptions, spread.figures.evictions, spread.figures.placed) == (1, 1, 5)
+    assert spread.figures.samples[-1].utilisation["cpu"] == 6 / 8
+
+
+def test_pods_of_other_schedulers_stay_where_they_were(tmp_path: Path) -> None:
+    async def beside_another(it: Cluster) -> None:
+        it.add_nodes(*(node_object(f"n{each}", cpu="4") for each in range(4)))
+        for each in range(4):
+            theirs = pod_object(f"theirs-{each}", cpu="1")
+            theirs["spec"]["schedulerName"] = "another"
+            it.add_pods(theirs)
+            it.server.store.bind(f"theirs-{each}", f"n{each}")
+            it.add_pods(pod_object(f"ours-{each}", cpu="1"))
+            await asyncio.sleep(1.0)
+        delete(it, "theirs-0")
+        await asyncio.sleep(10.0)
+        it.add_pods(pod_object("last"))
+        await asyncio.sleep(1.0)
+
+    recorded = material(tmp_path, beside_another)
+
+    packed, was = under(recorded, PACKING), as_recorded(recorded)
+
+    assert {life.pod.name for life in recorded.lives.values()} == {
+        "last",
+        *(f"ours-{each}" for each in range(4)),
+    }
+    assert {move.pod.partition("/")[2][:4] for move in packed.moves.examples} == {"ours"}
+    assert packed.figures.samples[-1].utilisation == was.figures.samples[-1].utilisation
+    assert packed.figures.nodes.least_in_use >= 0
+    assert packed.figures.nodes.empty_at_end == 0  # theirs hold three, ours the fourth or not
+
+
+def test_pods_of_a_node_that_goes_come_again_and_who_comes_for_them_in_the_recording_does_not(
+    tmp_path: Path,
+) -> None:
+    async def a_node_goes(it: Cluster) -> None:
+        it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
+        it.add_pods(owned("web-0", "web", cpu="1"))
+        await asyncio.sleep(1.0)
+        it.add_pods(owned("web-1", "web", cpu="1"))
+        await asyncio.sleep(10.0)
+        gone = it.node_of("web-0")
+        it.server.store.delete("nodes", gone)
+        delete(it, "web-0")
+        it.add_pods(owned("web-2", "web", cpu="1"))
+        await asyncio.sleep(20.0)
+        it.add_pods(pod_object("last"))
+        await asyncio.sleep(1.0)
+
+    recorded = material(tmp_path, a_node_goes)
+
+    again, packed = under(recorded, SPREADING), under(recorded, PACKING)
+
+    for run in (again, packed):
+        assert run.dropped == 1
+        assert run.figures.samples[-1].utilisation["cpu"] == 2 / 4
+    assert again.figures.evictions == 1
+    assert packed.figures.evictions == 2
+
+
+def test_who_was_deleted_while_it_waited_goes_then(tmp_path: Path) -> None:
+    async def too_large(it: Cluster) -> None:
+        it.add_nodes(node_object("n0", cpu="4"))
+        it.add_pods(pod_object("large", cpu="9"))
+        await asyncio.sleep(20.0)
+        delete(it, "large")
+        it.add_pods(pod_object("last"))
+        await asyncio.sleep(10.0)
+
+    recorded = material(tmp_path, too_large)
+
+    for figures in (as_recorded(recorded).figures, under(recorded, PACKING).figures):
+        assert [each.pod for each in figures.unplaced] == ["default/large"]
+        assert figures.unplaced[0].message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        assert figures.unplaced[0].waited == pytest.approx(20.0, abs=0.1)
+        assert figures.placed == 1
+
+
+def test_a_gated_pod_waits_from_when_it_may(tmp_path: Path) -> None:
+    async def gated(it: Cluster) -> None:
+        it.add_nodes(node_object("n0", cpu="4"))
+        pod = pod_object("gated", cpu="1")
+        pod["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
+        it.add_pods(pod)
+        await asyncio.sleep(30.0)
+        it.server.store.patch("pods", "gated", {"spec": {"schedulingGates": []}})
+        await asyncio.sleep(5.0)
+
+    recorded = material(tmp_path, gated)
+
+    for figures in (as_recorded(recorded).figures, under(recorded, PACKING).figures):
+        assert figures.placed == 1
+        assert figures.waits.max < 0.01
+
+
+def test_a_restart_is_one_history(tmp_path: Path) -> None:
+    async def before(it: Cluster) -> None:
+        await eight_on_four(it)
+        delete(it, "p0")
+        await asyncio.sleep(5.0)
+
+    async def unheard(it: Cluster) -> None:
+        delete(it, "p2")
+        await asyncio.sleep(3.0)
+
+    async def after(it: Cluster) -> None:
+        delete(it, "p1")
+        for each in range(8, 12):
+            it.add_pods(pod_object(f"p{each}", cpu="1"))
+            await asyncio.sleep(1.0)
+
+    recorded = material(tmp_path, before, after, unheard=unheard)
+
+    run = under(recorded, SPREADING)
+
+    assert recorded.history.stretches == 2
+    assert recorded.history.unheard_seconds == pytest.approx(7.0, abs=1.0)
+    assert (run.figures.arrived, run.moves.same, run.moves.elsewhere) == (12, 12, 0)
+    assert run.figures.samples[-1].utilisation["cpu"] == 9 / 16  # without p0, p1 and p2
+
+
+def test_pods_of_profiles_that_are_no_more_go_by_the_first(tmp_path: Path) -> None:
+    recorded = material(tmp_path, eight_on_four)
+
+    run = under(recorded, profile("MostAllocated", "another-name"))
+
+    assert (run.renamed, run.figures.placed, run.figures.nodes.empty_at_end) == (8, 8, 2)
+
+
+def test_a_recording_of_one_who_stood_by_is_refused() -> None:
+    with pytest.raises(RecordingError, match="did not place pods"):
+        HistoryReader("the recording").history()
