@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from scheduler.client.connection import ApiConnection
     from scheduler.client.events import EventRecorder
+    from scheduler.client.recorded_event import RecordedEvent
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import LeaderElection
@@ -206,6 +207,10 @@ class Daemon:
     def recorder(self, controller: str) -> EventRecorder:
         """Return a recorder of events about anything; what it records is written only while leading."""
         return self._recorders.of(controller)
+
+    def events_about(self, pod: str) -> list[RecordedEvent]:
+        """Return the events that this process recorded of a pod, by `namespace/name`, in the last minutes."""
+        return self._recorders.about("Pod", pod)
 
     async def reload(self, configuration: Configuration) -> Sequence[str]:
         """Put another configuration in force, or leave everything as it is; see `Generations.reload`."""

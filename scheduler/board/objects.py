@@ -8,6 +8,7 @@ from scheduler.app.live_explain import attempt_as_told, in_the_queue
 from scheduler.board.subject import Kind
 from scheduler.board.tiles import flags_of
 from scheduler.clock import rfc3339_micro
+from scheduler.errors import ApiError
 from scheduler.framework.points import ExtensionPoint
 
 if TYPE_CHECKING:
@@ -66,6 +67,21 @@ def pod_story(subject: Subject, key: str, number: int | None = None) -> dict[str
         "attempts": [_line(each) for each in attempts],
         "attempt": told and attempt_as_told(subject.parts, pod, told, subject.clock),
     }
+
+
+async def pod_events(subject: Subject, key: str) -> dict[str, Any] | None:
+    """Tell of the events about a pod.
+
+    Returns:
+        As JSON values, `told`, the last first, or the `problem` with reading them; None where there are none to be had.
+    """
+    if subject.events is None:
+        return None
+    try:
+        events = await subject.events(key)
+    except ApiError as error:
+        return {"problem": str(error)}
+    return {"told": [each._asdict() for each in sorted(events, reverse=True)]}
 
 
 def _weights(framework: Framework) -> dict[str, int]:

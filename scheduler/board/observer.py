@@ -16,6 +16,7 @@ from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of
 from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
+from scheduler.board.events import events_about
 from scheduler.board.judging import attempt_now
 from scheduler.board.pages import Board
 from scheduler.board.subject import Kind, Subject
@@ -129,6 +130,7 @@ class Observer:
             lambda: configuration,
             AttemptLog(),
             decisions,
+            events=partial(events_about, connection),
             judge=partial(attempt_now, parts),
         )
         self._watches = Watches(

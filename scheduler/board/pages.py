@@ -89,6 +89,8 @@ async def _pod(board: Board, request: Request) -> Answer:
     key = f"{request.parts['namespace']}/{request.parts['name']}"
     number = _number(request, "attempt")
     told = objects.pod_story(board.subject, key, number)
+    if told is not None:
+        told["events"] = await objects.pod_events(board.subject, key)
     return _told(told, f"pod {key} is unknown here, or was placed long ago")
 
 

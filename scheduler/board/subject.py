@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from scheduler.board.events import events_of
 from scheduler.clock import rfc3339_micro
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from scheduler.app.assembly import Parts
     from scheduler.app.daemon import Daemon
+    from scheduler.board.events import PodEvent
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.cycle.attempt_log import AttemptLog, PastAttempt
@@ -96,6 +99,7 @@ class Subject:
         decisions: what was decided lately.
         metrics: what is counted; None where nothing is.
         is_leading: whether this process is the one that places pods.
+        events: gives the events about a pod by `namespace/name`, or raises ApiError; None where there are none to be had.
         judge: decides now about a pending pod of which no attempt is remembered; None where that comes by itself.
     """
 
@@ -107,6 +111,7 @@ class Subject:
     decisions: Decisions
     metrics: Metrics | None = None
     is_leading: Callable[[], bool] = field(default=_always)
+    events: Callable[[str], Awaitable[Sequence[PodEvent]]] | None = None
     judge: Callable[[PodInfo], PastAttempt | None] | None = None
 
     def pending(self) -> list[Pending]:
@@ -132,4 +137,5 @@ def of_daemon(daemon: Daemon, clock: Clock) -> Subject:
         OwnDecisions(attempts),
         metrics=daemon.metrics,
         is_leading=daemon.leadership.is_leading,
+        events=partial(events_of, daemon),
     )

@@ -40,6 +40,7 @@ class Group:
         places: where in the queue how many are.
         profiles: schedulerName -> how many.
         plugins: those that rejected any of them, with the profile.
+        pod_groups: `namespace/name` of the PodGroups that any of them belong to -> how many of its pods are here.
         pods: when each was made, and its `namespace/name`.
     """
 
@@ -49,6 +50,7 @@ class Group:
     places: Counter[str] = field(default_factory=Counter)
     profiles: Counter[str] = field(default_factory=Counter)
     plugins: set[tuple[str, str]] = field(default_factory=set)
+    pod_groups: Counter[str] = field(default_factory=Counter)
     pods: list[tuple[str, str]] = field(default_factory=list)
 
     @property
@@ -69,6 +71,7 @@ class Group:
         self.places += other.places
         self.profiles += other.profiles
         self.plugins |= other.plugins
+        self.pod_groups += other.pod_groups
         self.pods += other.pods
 
 
@@ -122,6 +125,8 @@ class Waiting:
                 "postFilter": group.causes.post_filter,
                 "places": dict(group.places),
                 "profiles": dict(group.profiles),
+                "podGroups": len(group.pod_groups),
+                "largestPodGroups": dict(group.pod_groups.most_common(_SHOWN)),
                 "wakes": self._wakes(group),
                 "oldest": group.pods[0][0],
                 "pods": [key for _, key in group.pods[:_SHOWN]],
@@ -163,6 +168,9 @@ class Waiting:
         nobodys = place is Place.OUTSIDE or (self._is_file and place is Place.ACTIVE)
         group.places["waits" if nobodys else place.value] += 1
         group.profiles[pod.scheduler_name] += 1
+        pod_group = self._subject.parts.profiles.group_of(pod)
+        if pod_group is not None:
+            group.pod_groups[pod_group.key] += 1
         if queued is not None:
             plugins = queued.unschedulable_plugins | (
                 {queued.gating_plugin} if queued.is_gated else frozenset()

@@ -148,6 +148,7 @@ def explain(
     gc.freeze()
     gc.enable()
     if group is not None:
+        _refuse_group_of_others(given, configuration, _key(group))
         _show_groups(_judged_groups(scheduler, _key(group)), output, all_nodes=all_nodes)
         return
     pods = pods_to_judge(scheduler, given.pods)
@@ -261,6 +262,17 @@ def _why_not_judged(pod: PodInfo, profiles: list[str], *, alone: bool) -> str:
     if pod.scheduler_name not in profiles:
         return f"names the scheduler {pod.scheduler_name}, the profiles here are {', '.join(profiles)}"
     return ""
+
+
+def _refuse_group_of_others(cluster: ClusterFile, configuration: Configuration, key: str) -> None:
+    """End with a message if all pods of a group are other schedulers': it would look as if none of it waited."""
+    profiles = [profile.scheduler_name for profile in configuration.settings.profiles]
+    names = {pod.scheduler_name for pod in cluster.pods if pod.group is not None and pod.group.key == key}
+    if names and names.isdisjoint(profiles):
+        _refuse(
+            f"pods of group {key} name the scheduler {', '.join(sorted(names))}, "
+            f"the profiles here are {', '.join(profiles)}"
+        )
 
 
 def _say_whose_pods_there_are(cluster: ClusterFile, configuration: Configuration) -> None:

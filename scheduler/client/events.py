@@ -68,6 +68,10 @@ class EventRecorders:
             self._recorders[scheduler_name] = recorder
         return recorder
 
+    def about(self, kind: str, key: str) -> list[RecordedEvent]:
+        """Return what was recorded of an object, by `namespace/name`, and not yet forgotten."""
+        return [event for each in self._recorders.values() for event in each.about(kind, key)]
+
     async def run(self) -> NoReturn:
         """Finish and refresh series until cancelled."""
         for rounds in itertools.count(1):
@@ -145,6 +149,14 @@ class EventRecorder:
             self._known[key] = event
             if len(self._known) > KNOWN_LIMIT:
                 self._forget(next(iter(self._known)))
+
+    def about(self, kind: str, key: str) -> list[RecordedEvent]:
+        """Return what was recorded of an object, by `namespace/name`, and not yet forgotten."""
+        return [
+            event
+            for event in self._known.values()
+            if event.about == key and event.body.regarding.kind == kind
+        ]
 
     def finish_series(self) -> None:
         """Forget what did not happen again for a while, and queue its last count."""

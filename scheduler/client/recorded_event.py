@@ -69,11 +69,12 @@ class RecordedEvent:
     """One event, and how often it happened.
 
     Attributes:
+        body: what is written of it.
         last_observed: when it happened last.
         count: how often it happened.
     """
 
-    _body: EventBody
+    body: EventBody
     last_observed: datetime
     _queue: Callable[[RecordedEvent], bool]
     count: int = 1
@@ -85,7 +86,7 @@ class RecordedEvent:
 
     @property
     def about(self) -> str:
-        return f"{self._body.regarding.namespace}/{self._body.regarding.name}"
+        return f"{self.body.regarding.namespace}/{self.body.regarding.name}"
 
     @property
     def is_uncounted(self) -> bool:
@@ -133,14 +134,14 @@ class RecordedEvent:
             self.queue()  # it happened again while it was sent
 
     async def _create(self, connection: Requests) -> None:
-        body = self._body
+        body = self.body
         if self.count > 1:
             body = msgspec.structs.replace(body, series=self._series())
         path = EVENTS.path(body.metadata.namespace)
         await connection.send(Request("POST", path, _encode(body)))
 
     async def _patch(self, connection: Requests) -> None:
-        path = EVENTS.path(self._body.metadata.namespace, self._body.metadata.name)
+        path = EVENTS.path(self.body.metadata.namespace, self.body.metadata.name)
         body = _encode({"series": self._series()})
         await connection.send(Request("PATCH", path, body, STRATEGIC_MERGE_PATCH))
 

@@ -274,7 +274,9 @@ class BindingCycle:
             assumed.group.bound(assumed.pod)
         now = self._clock.monotonic()
         first = attempt.queued.initial_attempt_timestamp
-        logger.debug("Pod bound", extra={"pod": assumed.pod.key, "node": assumed.node_name})
+        logger.debug(
+            "Successfully bound pod to node", extra={"pod": assumed.pod.key, "node": assumed.node_name}
+        )
         self._observer.attempted(attempt.framework.profile, "scheduled", now - attempt.began)
         self._observer.bound(attempt.queued, now - (attempt.began if first is None else first))
         self._reporter.scheduled(attempt.framework.profile, assumed.pod, assumed.node_name)

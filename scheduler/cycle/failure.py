@@ -10,6 +10,8 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scheduler.framework.diagnosis import NO_NODES
+from scheduler.framework.pod_groups import UNSCHEDULABLE
 from scheduler.queue.places import Place
 from scheduler.queue.put_aside import pause_seconds, words
 from scheduler.runtime.budget import over_budget
@@ -91,8 +93,16 @@ class FailureHandler:
             self._reporter.extender_failed(pod, str(error))
 
     def _log(self, pod: PodInfo, status: Status) -> None:
-        fields = {"pod": pod.key, "reason": status.message}
-        if status.is_rejected:
-            logger.debug("Unable to schedule pod; waiting", extra=fields)
-        else:
+        """Say it in kube-scheduler's words, at its levels."""
+        fields = {"pod": pod.key, "err": status.message}
+        if not status.is_rejected:
             logger.error("Error scheduling pod; retrying", extra=fields)
+        elif status.message == NO_NODES:
+            logger.debug(
+                "Unable to schedule pod; no nodes are registered to the cluster; waiting",
+                extra={"pod": pod.key},
+            )
+        elif status.message.startswith(UNSCHEDULABLE):
+            logger.debug("Unable to schedule pod belonging to a pod group; waiting", extra=fields)
+        else:
+            logger.debug("Unable to schedule pod; no fit; waiting", extra=fields)

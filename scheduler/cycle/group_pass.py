@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.cycle.binding import message_of_one_node
+from scheduler.framework.pod_groups import UNSCHEDULABLE
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.state.pod_states import PodState
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from scheduler.state.cache import Cache
     from scheduler.state.nominator import Nominator
 
-UNSCHEDULABLE: Final = "pod group is unschedulable"
 WAITING: Final = "pod group is waiting for preemption to complete"
 _UNSCHEDULABLE: Final = Status.unschedulable(UNSCHEDULABLE)
 _ASKED_TO_WAIT: Final = "one or more plugins asked to wait and no plugin rejected pod"

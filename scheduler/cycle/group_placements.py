@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from scheduler.cycle.group_pass import UNSCHEDULABLE, Pass, SeenPlacement
+from scheduler.cycle.group_pass import Pass, SeenPlacement
+from scheduler.framework.pod_groups import UNSCHEDULABLE
 from scheduler.framework.status import Status
 from scheduler.objects.resource_names import PODS
 from scheduler.runtime.calls import PluginError

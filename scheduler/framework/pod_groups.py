@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
+
+UNSCHEDULABLE: Final = "pod group is unschedulable"
+"""What pods are told that wait for others of their group begins with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,8 @@ def _said_of(pod: PodInfo) -> tuple[dict[str, int], int]:
     if gates:
         return {f"scheduling gate {gate}": 0 for gate in gates}, 0
     message = said(pod)
+    if not message and pod.group is not None:
+        return {f"nothing was said of them yet: --group {pod.group.key} tells of their group": 0}, 0
     if not message:
         return {"nothing was said of them yet: does their scheduler run?": 0}, 0
     causes = causes_in(message)

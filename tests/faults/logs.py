@@ -25,7 +25,7 @@ def _raised_on_purpose(record: logging.LogRecord) -> bool:
 _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
     # A plugin that goes wrong, or an API server that does: its answer, or the lack of one.
     "Error scheduling pod; retrying": _says(
-        "reason",
+        "err",
         ON_PURPOSE,
         "invalid score 101",
         "not leading any more",

@@ -13,8 +13,9 @@ import aiohttp
 import pytest
 from playwright.async_api import expect
 
-from scheduler.board.objects import pod_story
-from scheduler.board.observer import WatchedWhenAsked
+from scheduler.board.objects import pod_events, pod_story
+from scheduler.board.observer import Observer, WatchedWhenAsked
+from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
 from scheduler.simulator.server import ApiServer
@@ -113,6 +114,65 @@ def test_a_cluster_whose_pods_others_place_is_watched_once_somebody_looks(tmp_pa
                 assert decisions[-1][-1]["message"] == message
                 judged = asked(board, "default/web")
                 assert judged["attempt"]["nodes"]["n1"]["reasons"] == ["Insufficient cpu"]
+
+    asyncio.run(scenario())
+
+
+def test_the_events_about_a_pod_are_read_from_the_cluster_whoever_reported_them(tmp_path: Path) -> None:
+    about = {"kind": "Pod", "namespace": "default", "name": "web"}
+    old = {
+        "metadata": {"name": "web.1"},
+        "involvedObject": about,
+        "reason": "FailedScheduling",
+        "message": "no room",
+        "count": 3,
+        "lastTimestamp": "2026-03-01T08:00:00Z",
+        "source": {"component": "default-scheduler"},
+    }
+    new = {
+        "metadata": {"name": "web.2"},
+        "regarding": about,
+        "reason": "Preempted",
+        "note": "by another",
+        "eventTime": "2026-03-01T08:00:01.000000Z",
+        "series": {"count": 5, "lastObservedTime": "2026-03-01T09:00:00.000000Z"},
+        "reportingController": "custom-scheduler",
+        "reportingInstance": "custom-scheduler-1",
+        "action": "Preempting",
+        "type": "Normal",
+    }
+
+    async def scenario() -> None:
+        async with ApiServer() as server:
+            server.store.create("pods", pod_object("web"))
+            server.store.create("events", old)
+            server.store.create("events.events.k8s.io", new)
+            kubeconfig = str(server.write_kubeconfig(tmp_path / "kubeconfig"))
+            async with connect(kubeconfig) as connection:
+                observer = Observer(connection, default(), clock=SystemClock(), random=Random(1))
+                told = await pod_events(observer.subject, "default/web")
+                assert told == {
+                    "told": [
+                        {
+                            "at": "2026-03-01T09:00:00.000000Z",
+                            "reason": "Preempted",
+                            "note": "by another",
+                            "count": 5,
+                            "by": "custom-scheduler",
+                        },
+                        {
+                            "at": "2026-03-01T08:00:00Z",
+                            "reason": "FailedScheduling",
+                            "note": "no room",
+                            "count": 3,
+                            "by": "default-scheduler",
+                        },
+                    ]
+                }
+                assert await pod_events(observer.subject, "default/other") == {"told": []}
+            refused = await pod_events(observer.subject, "default/web")
+            assert refused is not None
+            assert [*refused] == ["problem"]
 
     asyncio.run(scenario())
 

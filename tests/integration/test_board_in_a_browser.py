@@ -143,6 +143,10 @@ def test_a_pods_page_says_why_this_node_and_not_that_one(tmp_path: Path) -> None
                 await expect(beside.get_by_role("row", name=re.compile("^total"))).to_be_visible()
                 await expect(panel(page, "Attempts")).to_contain_text("→ node-")
                 await expect(panel(page, "Way through the queue")).to_contain_text("in flight")
+                event = panel(page, "Events").get_by_role("row").nth(1)
+                await expect(event).to_contain_text(
+                    re.compile(r"1ScheduledSuccessfully assigned default/web to node-\dcustom-scheduler$")
+                )
                 assert complaints == []
 
     asyncio.run(scenario())
@@ -190,7 +194,11 @@ def test_whatever_names_labels_and_messages_hold_is_shown_as_text(path: str) -> 
             nodes=[hostile, node("plain", cpu="1")],
             pods=[
                 pod(HOSTILE, cpu="9", labels={HOSTILE: HOSTILE}, status={"conditions": said}),
-                pod(f"{HOSTILE}2", scheduling_gates=[{"name": HOSTILE}]),
+                pod(
+                    f"{HOSTILE}2",
+                    scheduling_gates=[{"name": HOSTILE}],
+                    scheduling_group={"podGroupName": HOSTILE},
+                ),
                 pod("there", node=HOSTILE, cpu="500m"),
             ],
         )
@@ -206,6 +214,9 @@ def test_whatever_names_labels_and_messages_hold_is_shown_as_text(path: str) -> 
             else:
                 await expect(panel(page, "Pods that wait")).to_contain_text(
                     f"kept back by SchedulingGates: {HOSTILE}"
+                )
+                await expect(panel(page, "Pods that wait")).to_contain_text(
+                    f"in 1 pod group: default/{HOSTILE} (1)"
                 )
                 await expect(panel(page, "Decisions")).to_contain_text(f"default/{HOSTILE}")
                 await page.get_by_role("button", name="As a table").click()

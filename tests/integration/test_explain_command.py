@@ -268,6 +268,21 @@ def test_without_pods_of_the_profile_the_others_are_named() -> None:
     assert "Pending are 2 of custom-scheduler: --scheduler-name NAME" in done.stderr.decode()
 
 
+def test_a_group_of_another_scheduler_is_not_told_as_if_none_of_it_waited() -> None:
+    members = [pod_object(f"train-{each}", scheduling_group={"podGroupName": "train"}) for each in range(2)]
+    file = a_cluster(*members)
+
+    done = explain("--cluster", "-", "--group", "train", stdin=file)
+    shown = explain("--cluster", "-", "--group", "train", "--scheduler-name", "custom-scheduler", stdin=file)
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == (
+        b"error: pods of group default/train name the scheduler custom-scheduler, "
+        b"the profiles here are default-scheduler\n"
+    )
+    assert b"group default/train" in shown.stdout
+
+
 def test_who_has_no_pending_pod_is_told_that_others_can_be_judged() -> None:
     done = explain("--cluster", "-", stdin=a_cluster(node_object("n1"), default_pod("a", node="n1")))
 

@@ -222,5 +222,5 @@ async def counts_what_it_says_again(it: Shipped, run: Run) -> None:
 
 
 def has_refused(run: Run, pod: str, times: int) -> bool:
-    said = run.said("Unable to schedule pod; waiting")
+    said = run.said("Unable to schedule pod; no fit; waiting")
     return sum(line["pod"] == f"default/{pod}" for line in said) >= times

@@ -140,6 +140,49 @@ def test_the_daemon_that_leads_is_asked_behind_a_forwarded_port(tmp_path: Path) 
     in_a_world(tmp_path, scenario)
 
 
+def test_why_a_group_waits_is_told_by_the_daemon_and_decided_without_one(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.may_be_asked()
+        policy = {"gang": {"minCount": 3}}
+        world.add(
+            "podgroups.scheduling.k8s.io",
+            {"metadata": {"name": "train"}, "spec": {"schedulingPolicy": policy}},
+        )
+        async with world.daemon():
+            for number in range(3):
+                world.add(
+                    "pods",
+                    pod_object(f"train-{number}", cpu="5", scheduling_group={"podGroupName": "train"}),
+                )
+            await until(lambda: world.condition("train-0"))
+
+            said = await world.why("--group", "train")
+            assert (said.code, said.err) == (0, "")
+            assert f"As pod kube-system/{LEADER} tells it" in said.out
+            assert "group default/train (minCount 3): unschedulable, 1 of 3 members fit" in said.out
+            member = await world.why("train-0")
+            assert "It waits for its group, default/train (minCount 3)" in " ".join(member.out.split())
+
+            asked, decided = (
+                await world.told("--group", "train"),
+                await world.told("--group", "train", "--offline"),
+            )
+            assert asked["decidedBy"] == f"pod kube-system/{LEADER}"
+            assert decided["decidedBy"] == "kube-scheduler's default plugins"
+            [group], [offline] = asked["groups"], decided["groups"]
+            assert (
+                (group["result"], group["fits"])
+                == (offline["result"], offline["fits"])
+                == ("unschedulable", 1)
+            )
+
+        nobody = await world.why("--group", "nobody")
+        assert nobody.code == 1
+        assert "no pod of a group default/nobody waits" in nobody.err
+
+    in_a_world(tmp_path, scenario)
+
+
 def test_who_may_ask_and_decide_needs_no_more_than_the_manifests_say(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         world.may_be_asked()

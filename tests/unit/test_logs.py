@@ -38,7 +38,10 @@ def test_pods_that_are_bound_or_wait_are_logged_from_verbosity_2_on(
     with caplog.at_level(level_of(verbosity)):
         scenario()
 
-    for message, key in (("Pod bound", "default/web"), ("Unable to schedule pod; waiting", "default/big")):
+    for message, key in (
+        ("Successfully bound pod to node", "default/web"),
+        ("Unable to schedule pod; no fit; waiting", "default/big"),
+    ):
         shown = {record.__dict__["pod"] for record in caplog.records if record.getMessage() == message}
         assert shown == ({key} if is_told else set()), message
     assert level_of(verbosity) <= logging.INFO

@@ -19,7 +19,7 @@ export function Decisions({ choose }) {
     ${!shown.length && html`<p class="dim">None yet.</p>`}
     ${shown.length > 0 && html`<div class="scroll low"><table><caption class="unseen">Latest decisions, the last one first</caption>
       <thead><tr><${Column}>at<//><${Column}>pod<//>${kind !== "cluster" && html`<${Column} n>attempt<//><${Column} n>took<//>`}<${Column}>result<//></tr></thead>
-      <tbody>${shown.map((each) => html`<tr key=${each.serial}><td class="w">${time(each.at)}</td><td><${PodLink} pod=${each.pod} /></td>
+      <tbody>${shown.map((each) => html`<tr key=${each.serial}><td class="w">${time(each.at)}</td><td><span class="name"><${PodLink} pod=${each.pod} /></span></td>
         ${kind !== "cluster" && html`<td class="n">${each.number}</td><td class="n">${seconds(each.seconds)}</td>`}
         <td>${each.node ? html`<span class="good">→</span> <button class="plain" onClick=${() => choose(each.node)}>${each.node}</button>` : html`<span class="warn">${each.message}</span>`}</td></tr>`)}</tbody></table></div>`}
   </section>`;

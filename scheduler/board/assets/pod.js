@@ -28,7 +28,8 @@ export function Pod({ pod }) {
   if (told.problem) return html`<section class="panel"><h2>${pod}</h2><p class="warn">${told.problem}</p></section>`;
   return html`<${Facts} told=${told} />
     ${told.attempt && html`<${Verdicts} key=${`${pod} ${told.attempt.number} ${told.attempt.at}`} told=${told} />`}
-    <div class="beside"><${Attempts} told=${told} setNumber=${setNumber} /><${Story} told=${told} /></div>`;
+    <div class="beside"><${Attempts} told=${told} setNumber=${setNumber} /><${Story} told=${told} />
+      ${told.events && html`<${Events} events=${told.events} />`}</div>`;
 }
 
 function Facts({ told }) {
@@ -63,6 +64,16 @@ function Story({ told }) {
     ${told.story.length > 0 && html`<div class="scroll low"><table><caption class="unseen">Moves between queues, the last one first</caption>
       <thead><tr><${Column}>at<//><${Column}>from<//><${Column}>to<//><${Column}>why<//></tr></thead>
       <tbody>${[...told.story].reverse().map((move) => html`<tr><td class="w">${time(move.at)}</td><td class="w">${move.from}</td><td class="w">${move.to}</td><td>${move.why}</td></tr>`)}</tbody></table></div>`}
+  </section>`;
+}
+
+function Events({ events: { told, problem } }) {
+  return html`<section class="panel" aria-label="Events"><header><h2>Events</h2></header>
+    ${problem && html`<p class="warn">They cannot be read: ${problem}</p>`}
+    ${told?.length === 0 && html`<p class="dim">None lately.</p>`}
+    ${told?.length > 0 && html`<div class="scroll low"><table><caption class="unseen">Events about the pod, the last one first</caption>
+      <thead><tr><${Column}>at<//><${Column} n>times<//><${Column}>reason<//><${Column}>what was said<//><${Column}>by<//></tr></thead>
+      <tbody>${told.map((each) => html`<tr><td class="w">${time(each.at)}</td><td class="n">${count(each.count)}</td><td class="w">${each.reason}</td><td>${each.note}</td><td class="dim">${each.by}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }
 

@@ -37,7 +37,8 @@ function Group({ group, isOpen, turn }) {
   const kinds = [...new Set(Object.values(group.wakes).flatMap((events) => events.map(([resource]) => resource)))].sort();
   return html`<tr><td class="n"><button class="count" aria-expanded=${isOpen} onClick=${turn}>${count(group.count)}</button></td>
       <td><ul class="causes">${group.causes.map((cause) => html`<li>${cause.reason}${nodes(cause, group.nodes)}</li>`)}</ul>
-        ${group.postFilter && html`<p class="dim">${group.postFilter}</p>`}</td>
+        ${group.postFilter && html`<p class="dim">${group.postFilter}</p>`}
+        ${group.podGroups > 0 && html`<p class="dim">${ofGroups(group)}</p>`}</td>
       <td class="w">${Object.entries(group.places).map(([place, n]) => html`<div>${place === "waits" ? "" : `${count(n)} ${place}`}</div>`)}
         ${Object.keys(group.profiles).map((profile) => html`<div class="dim">${profile}</div>`)}</td>
       <td class="w">${age(group.oldest)}</td>
@@ -45,6 +46,12 @@ function Group({ group, isOpen, turn }) {
     ${isOpen && html`<tr><td></td><td colspan="4"><${Pods} group=${group} />
       ${Object.entries(group.wakes).map(([plugin, events]) => html`<p class="dim">${plugin} is asked whether it helps when there is:
         ${" "}${events.map(([resource, actions]) => `${resource} ${actions.join(" or ")}`).join("; ")}</p>`)}</td></tr>`}`;
+}
+
+function ofGroups({ podGroups, largestPodGroups }) {
+  const named = Object.entries(largestPodGroups);
+  const more = podGroups > named.length ? ` and ${count(podGroups - named.length)} more` : "";
+  return `in ${many(podGroups, "pod group")}: ${named.map(([name, n]) => `${name} (${count(n)})`).join(", ")}${more}`;
 }
 
 function nodes(cause, all) {

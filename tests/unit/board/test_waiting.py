@@ -61,6 +61,20 @@ def test_a_cause_says_on_how_few_and_how_many_nodes() -> None:
     assert (group["count"], group["nodes"]) == (3, 9)
 
 
+def test_pods_that_wait_say_of_which_pod_groups_they_are() -> None:
+    def member(group: str, number: int) -> PodInfo:
+        return pod(f"{group}-{number}", scheduling_group={"podGroupName": group})
+
+    members = [member(f"group-{size:02}", number) for size in range(1, 13) for number in range(size)]
+
+    [train, alone] = told(*members, pod("alone", cpu="9")).values()
+
+    assert (train["count"], train["podGroups"]) == (78, 12)
+    assert list(train["largestPodGroups"].items())[:2] == [("default/group-12", 12), ("default/group-11", 11)]
+    assert len(train["largestPodGroups"]) == 10
+    assert (alone["podGroups"], alone["largestPodGroups"]) == (0, {})
+
+
 def test_a_gated_pod_says_by_what() -> None:
     groups = told(pod("a", gates=("example.com/quota",)))
 

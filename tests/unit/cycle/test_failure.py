@@ -9,6 +9,8 @@ import pytest
 
 from scheduler.cycle.attempt import Attempt
 from scheduler.framework import Code, Status
+from scheduler.framework.diagnosis import NO_NODES
+from scheduler.framework.pod_groups import UNSCHEDULABLE
 from scheduler.queue import Place
 from tests.builders import pod
 from tests.unit.cycle.cluster import Cluster, Event
@@ -116,3 +118,34 @@ def test_what_is_written_goes_by_the_newest_version():
     handle(cluster, REJECTED, newest)
 
     assert written == [newest]
+
+
+@pytest.mark.parametrize(
+    ("status", "line", "told"),
+    [
+        pytest.param(
+            REJECTED, "Unable to schedule pod; no fit; waiting", REJECTED.message, id="no node would do"
+        ),
+        pytest.param(
+            Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_NODES,)),
+            "Unable to schedule pod; no nodes are registered to the cluster; waiting",
+            None,
+            id="no nodes",
+        ),
+        pytest.param(
+            Status.unschedulable(f"{UNSCHEDULABLE}, waiting"),
+            "Unable to schedule pod belonging to a pod group; waiting",
+            f"{UNSCHEDULABLE}, waiting",
+            id="the others of its group have none",
+        ),
+        pytest.param(FAILED, "Error scheduling pod; retrying", "odd", id="an error"),
+    ],
+)
+def test_the_log_has_kube_schedulers_lines(
+    status: Status, line: str, told: str | None, caplog: pytest.LogCaptureFixture
+):
+    with caplog.at_level(logging.DEBUG):
+        handle(Cluster(), status)
+
+    [record] = caplog.records
+    assert (record.getMessage(), vars(record).get("err")) == (line, told)

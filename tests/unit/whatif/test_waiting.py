@@ -53,6 +53,12 @@ def test_causes_are_read_from_what_was_said(message: str, causes: dict[str, int]
     assert group.of == of
 
 
+def test_of_a_pod_that_may_wait_for_its_group_it_is_said_who_tells() -> None:
+    (found,) = by_cause([waiting("train-0", scheduling_group={"podGroupName": "train"})])
+
+    assert found.causes == ("nothing was said of them yet: --group default/train tells of their group",)
+
+
 def test_pods_of_the_same_causes_are_together_and_the_largest_group_is_first() -> None:
     groups = by_cause(
         [
