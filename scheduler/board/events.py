@@ -26,14 +26,14 @@ class PodEvent(NamedTuple):
         at: when it happened last.
         reason: in one word.
         note: for people.
-        count: how often it happened.
+        times: how often it happened.
         by: who reports it.
     """
 
     at: str
     reason: str
     note: str
-    count: int
+    times: int
     by: str
 
 

@@ -157,14 +157,14 @@ def test_the_events_about_a_pod_are_read_from_the_cluster_whoever_reported_them(
                             "at": "2026-03-01T09:00:00.000000Z",
                             "reason": "Preempted",
                             "note": "by another",
-                            "count": 5,
+                            "times": 5,
                             "by": "custom-scheduler",
                         },
                         {
                             "at": "2026-03-01T08:00:00Z",
                             "reason": "FailedScheduling",
                             "note": "no room",
-                            "count": 3,
+                            "times": 3,
                             "by": "default-scheduler",
                         },
                     ]

@@ -61,7 +61,7 @@ function Attempts({ told, setNumber }) {
 function Story({ told }) {
   return html`<section class="panel" aria-label="Way through the queue"><header><h2>Way through the queue</h2></header>
     ${!told.story.length && html`<p class="dim">Nothing is known of it.</p>`}
-    ${told.story.length > 0 && html`<div class="scroll low"><table><caption class="unseen">Moves between queues, the last one first</caption>
+    ${told.story.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Moves as a table"><table><caption class="unseen">Moves between queues, the last one first</caption>
       <thead><tr><${Column}>at<//><${Column}>from<//><${Column}>to<//><${Column}>why<//></tr></thead>
       <tbody>${[...told.story].reverse().map((move) => html`<tr><td class="w">${time(move.at)}</td><td class="w">${move.from}</td><td class="w">${move.to}</td><td>${move.why}</td></tr>`)}</tbody></table></div>`}
   </section>`;
@@ -71,9 +71,9 @@ function Events({ events: { told, problem } }) {
   return html`<section class="panel" aria-label="Events"><header><h2>Events</h2></header>
     ${problem && html`<p class="warn">They cannot be read: ${problem}</p>`}
     ${told?.length === 0 && html`<p class="dim">None lately.</p>`}
-    ${told?.length > 0 && html`<div class="scroll low"><table><caption class="unseen">Events about the pod, the last one first</caption>
+    ${told?.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Events as a table"><table><caption class="unseen">Events about the pod, the last one first</caption>
       <thead><tr><${Column}>at<//><${Column} n>times<//><${Column}>reason<//><${Column}>what was said<//><${Column}>by<//></tr></thead>
-      <tbody>${told.map((each) => html`<tr><td class="w">${time(each.at)}</td><td class="n">${count(each.count)}</td><td class="w">${each.reason}</td><td>${each.note}</td><td class="dim">${each.by}</td></tr>`)}</tbody></table></div>`}
+      <tbody>${told.map((each) => html`<tr><td class="w">${time(each.at)}</td><td class="n">${count(each.times)}</td><td class="w">${each.reason}</td><td>${each.note}</td><td class="dim">${each.by}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }
 

@@ -339,3 +339,17 @@ async def test_a_flush_writes_every_count():
         at.recorder.flush()
 
         assert (await at.written())[-1].json["series"]["count"] == 6
+
+
+@virtually
+async def test_what_was_recorded_of_an_object_can_be_asked_for():
+    async with case() as at:
+        at.fail("web")
+        at.fail("other")
+        at.recorder.record(ObjectReference("Queue", "default", "web", "u"), **FAILED)
+        at.fail("web")
+
+        [event] = at.recorder.about("Pod", "default/web")
+        assert (event.body.reason, event.count) == ("FailedScheduling", 2)
+        [queue] = at.recorder.about("Queue", "default/web")
+        assert queue.count == 1
