@@ -76,8 +76,8 @@ class Recorder(Steps):
         self.daemon: Daemon | None = None
         self.header = header
         self._base = header.base
-        self._steps = StepClock(header.base, header.wall, self._look)
-        super().__init__(self._steps)
+        self._step_clock = StepClock(header.base, header.wall, self._look)
+        super().__init__(self._step_clock)
         self._now = clock.monotonic
         self._put = tape.put
         self._random = Random(header.seed)
@@ -94,7 +94,7 @@ class Recorder(Steps):
 
     def begin(self) -> int:
         """Begin a step; return its time, rounded up: a timer that was waited for is over."""
-        us = self._steps.us = ceil((self._now() - self._base) * SECOND)
+        us = self._step_clock.us = ceil((self._now() - self._base) * SECOND)
         self._observations = self._readings = 0
         return us
 
@@ -213,7 +213,7 @@ class Recorder(Steps):
         self, task: _RecordedTask[Any] | None, number: int, error: tuple[Any, ...] | None, value: Any
     ) -> None:
         self._came_back(task, number)
-        us = self._steps.us if task is not None else self.begin()
+        us = self._step_clock.us if task is not None else self.begin()
         self._put((Note.ANSWERED, us, number, error, value))
 
     def _given_up(self, task: _RecordedTask[Any] | None, number: int) -> None:

@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -34,6 +34,13 @@ _encode = msgspec.msgpack.Encoder().encode
 _AT_OBJECT: Final = {Note.TOLD: 5, Note.OBJECT: 3}
 
 
+class _Batch(NamedTuple):
+    """Notes on their way to the thread; some begin a file."""
+
+    notes: Sequence[AnyNote]
+    begins_file: bool = False
+
+
 class FileTape:
     """A tape in files, oldest first out.
 
@@ -58,7 +65,7 @@ class FileTape:
         room.folder.mkdir(parents=True, exist_ok=True)
         self._file: FileWriter | None = FileWriter(self._path(), header)
         self._pending: list[AnyNote] = []
-        self._waiting: queue.SimpleQueue[Sequence[AnyNote] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._n_waiting = 0
         self._complained = False
         self._thread = threading.Thread(target=self._run, name="recording", daemon=True)
@@ -79,14 +86,14 @@ class FileTape:
             self._lose(len(notes), "they come faster than they can be written")
             return
         self._n_waiting += len(notes)
-        self._waiting.put(notes)
+        self._waiting.put(_Batch(notes))
 
     def begin_file(self, state: Sequence[AnyNote]) -> None:
         """Begin the next file with how things stand."""
         self.flush()
         self.wants_state = False
         self._n_waiting += len(state)
-        self._waiting.put([(Note.STATE, None), *state])
+        self._waiting.put(_Batch(state, begins_file=True))
 
     def close(self) -> None:
         """Write what is left, and end; nothing may be put any more."""
@@ -101,23 +108,23 @@ class FileTape:
     # In the thread.
 
     def _run(self) -> None:
-        while (notes := self._waiting.get()) is not None:
+        while (batch := self._waiting.get()) is not None:
             try:
-                self._write(notes)
+                self._write(batch)
             except OSError as error:
                 self._give_up_file()
-                self._lose(len(notes), str(error))
+                self._lose(len(batch.notes), str(error))
             except Exception:
                 logger.exception("Recording failed")
                 self._give_up_file()
-                self._lose(len(notes), "a mistake of ours")
+                self._lose(len(batch.notes), "a mistake of ours")
             finally:
-                self._n_waiting -= len(notes)
+                self._n_waiting -= len(batch.notes)
         self._give_up_file()
 
-    def _write(self, notes: Sequence[AnyNote]) -> None:
-        if notes[0][0] is Note.STATE and notes[0][1] is None:
-            notes = notes[1:]
+    def _write(self, batch: _Batch) -> None:
+        notes = batch.notes
+        if batch.begins_file:
             self._next_file()
         if self._file is None:  # until the next state is noted nothing that follows could be understood
             self._lose(len(notes), "the file before could not be written")
@@ -132,7 +139,7 @@ class FileTape:
 
     def _next_file(self) -> None:
         self._give_up_file()
-        self._header = replace_header(self._header, self._header.number + 1)
+        self._header = msgspec.structs.replace(self._header, number=self._header.number + 1)
         self._make_room()
         self._file = FileWriter(self._path(), self._header)
 
@@ -169,11 +176,6 @@ class FileTape:
 
     def _path(self) -> Path:
         return self._room.folder / f"{self._header.run}-{self._header.number:04}{SUFFIX}"
-
-
-def replace_header(header: Header, number: int) -> Header:
-    """Return the header of another file of a run."""
-    return msgspec.structs.replace(header, number=number)
 
 
 def packed_note(note: AnyNote) -> Any:
