@@ -1,0 +1,57 @@
+"""What is noted where a file begins, and a daemon that goes on from there."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import msgspec
+
+from scheduler.app.daemon import Daemon
+from scheduler.app.watches import NODE_KIND
+from scheduler.configuration.load import default
+from scheduler.configuration.overrides import with_leader_election
+from scheduler.recording.state import State, resume, state_notes
+from scheduler.state.pod_states import PodState
+from scheduler.whatif.replay.replay import NoServer
+from tests.builders import node, pod
+from tests.manual_clock import ManualClock
+
+
+def daemon() -> Daemon:
+    connection: Any = NoServer()
+    configuration = with_leader_election(default(), leader_elect=False)
+    return Daemon(connection, configuration, clock=ManualClock(9.0), random=Random(1), no_bind=True)
+
+
+def test_a_daemon_goes_on_where_another_was() -> None:
+    async def story() -> tuple[Daemon, Daemon]:
+        first, second = daemon(), daemon()
+        pods = [pod(name) for name in ("assumed", "nominated", "waiting")]
+        for each in (first, second):
+            each.parts.pods.update({known.key: known for known in pods})
+        first.parts.cache.add_node(node("n1"))
+        first.parts.cache.add_node(node("n2"))
+        first.parts.cache.assume(pods[0], "n1")
+        first.parts.queue.add(pods[1])
+        first.parts.queue.add(pods[2])
+        first.parts.nominator.add(pods[1], "n2")
+        first.parts.cache.pauses.rejected("n2", "why", at=9.0)
+        first.cycles.sampling.next_start = 1
+        (_, _, said), *_ = state_notes(first, Random(1).getstate(), 0)
+        state = msgspec.convert(msgspec.msgpack.decode(msgspec.msgpack.encode(said)), State)
+        nodes = {each.name: each for each in first.parts.cache.table.nodes}
+        resume(second, state, {NODE_KIND: nodes})
+        return first, second
+
+    first, second = asyncio.run(story())
+    assumed, nominated, waiting = second.parts.pods.values()
+    assert second.parts.cache.state_of(assumed.uid) is PodState.ASSUMED
+    assert second.parts.cache.was_assumed(assumed.uid)
+    assert second.parts.nominator.node_of(nominated.uid) == "n2"
+    assert second.parts.cache.pauses.kept() == first.parts.cache.pauses.kept()
+    assert second.cycles.sampling.next_start == 1
+    assert [queued.pod.uid for queued in second.parts.queue.in_turn()] == [nominated.uid, waiting.uid]
+    second.parts.cache.check()
+    second.parts.queue.check()
