@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.app.daemon import SCHEDULING
 from scheduler.configuration.load import parse
 from scheduler.recording.files import RecordingError
+from scheduler.recording.notes import Note
 from scheduler.whatif.backtest.history import HistoryReader
+from scheduler.whatif.backtest.pace import Pace
 from scheduler.whatif.backtest.result import Cause
 from scheduler.whatif.backtest.run import as_recorded, backtest, material_of
 from tests import virtual_time
@@ -148,6 +151,57 @@ def test_packing_instead_of_spreading_empties_nodes(tmp_path: Path) -> None:
     first = packed.moves.examples[0]
     here, there = first.scores["NodeResourcesFit"]
     assert (first.pod, first.cause, there > here) == ("default/p1", Cause.TIPPED, True)
+
+
+async def eight_at_once(it: Cluster) -> None:
+    it.add_nodes(*(node_object(f"n{each}", cpu="4") for each in range(4)))
+    it.add_pods(*(pod_object(f"p{each}", cpu="1") for each in range(8)))
+    await asyncio.sleep(9.0)
+
+
+def test_decisions_take_the_time_they_took(tmp_path: Path) -> None:
+    recorded = material(tmp_path, eight_at_once)
+    recorded.history.decision_seconds = 0.5
+
+    waits = under(recorded, SPREADING).figures.waits
+
+    assert waits.max == pytest.approx(8 * 0.5, abs=0.01)
+    assert waits.mean == pytest.approx(4.5 * 0.5, abs=0.51)  # the others have their turn after one or two decisions
+
+
+def test_bindings_take_the_time_they_took(tmp_path: Path) -> None:
+    recorded = material(tmp_path, eight_at_once)
+    for life in recorded.lives.values():
+        life.asked -= 0.125
+
+    waits = under(recorded, SPREADING).figures.waits
+
+    assert (waits.mean, waits.max) == (0.125, 0.125)
+
+
+def test_the_pace_is_that_of_the_notes() -> None:
+    pace = Pace()
+    uids = {"default/p": "uid-p"}
+    notes: list[tuple[float, list[Any]]] = [
+        (0.0, [Note.STARTED, 0, 7, SCHEDULING]),
+        (1.0, [Note.RESUMED, 0, 7]),
+        (1.0, [Note.DECIDED, "uid-p", "n", "", ""]),
+        (1.0, [Note.DECIDED, "uid-q", "n", "", ""]),
+        (1.25, [Note.STARTED, 0, 8, "bind default/p"]),
+        (1.25, [Note.ASKED, 1, "bind default/p to n"]),
+        (1.25, [Note.ASKED, 2, "bind default/nobody to n"]),
+        (1.5, [Note.RESUMED, 0, 8]),
+        (2.0, [Note.RESUMED, 0, 7]),
+        (60.0, [Note.RESUMED, 0, 7]),
+        (60.0, [Note.DECIDED, "uid-r", "", "no room", ""]),
+        (60.5, [Note.RESUMED, 0, 7]),
+    ]
+
+    for at, note in notes:
+        pace.take(note, at, uids)
+
+    assert (pace.decision_seconds, pace.asked) == (0.5, {"uid-p": 1.25})
+    assert Pace().decision_seconds == 0.0
 
 
 async def a_large_pod_waits(it: Cluster) -> None:

@@ -16,6 +16,7 @@ from scheduler.errors import ObjectError
 from scheduler.recording.files import RecordingError
 from scheduler.recording.notes import BEGIN_STEPS, SECOND, Note, Word
 from scheduler.recording.objects import unpacked_node, unpacked_object, unpacked_pod
+from scheduler.whatif.backtest.pace import Pace
 from scheduler.whatif.replay.script import stretches
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class History:
         preempted: uid -> when, of pods that were sent away for others.
         preemptions: how often room was made for a pod by that.
         messages: uid -> why it was not placed, as it was decided last.
+        decision_seconds: what a decision took of the scheduler's time, with all that it did beside it, on average.
+        asked: uid -> when it was asked to bind the pod, the last time.
         stretches: runs, and parts of runs, without a gap.
         unheard_seconds: how long nobody listened, between them.
         torn: names of files whose end is missing.
@@ -80,6 +83,8 @@ class History:
     preempted: dict[str, float] = field(default_factory=dict)
     preemptions: int = 0
     messages: dict[str, str] = field(default_factory=dict)
+    decision_seconds: float = 0.0
+    asked: dict[str, float] = field(default_factory=dict)
     stretches: int = 0
     unheard_seconds: float = 0.0
     torn: list[str] = field(default_factory=list)
@@ -122,6 +127,7 @@ class HistoryReader:
         self._known: dict[str, dict[str, Any]] = {}  # kind -> key -> object
         self._wall = 0.0  # seconds since 1970 of the last note
         self._history: History | None = None
+        self._pace = Pace()
         self._began = 0.0
         self._configuration: tuple[str, str] = ("", ".")
         self._listed: set[tuple[str, str]] | None = (
@@ -144,6 +150,7 @@ class HistoryReader:
             )
         history = self._history
         history.seconds = self._wall - self._began
+        history.decision_seconds, history.asked = self._pace.decision_seconds, self._pace.asked
         history.torn, history.unreadable = self.torn, self._unreadable
         history.stretches, history.unheard_seconds = self._stretches, self._unheard
         return history
@@ -195,6 +202,8 @@ class HistoryReader:
 
     def _take(self, kind: int, note: list[Any]) -> None:
         history = self._history
+        if history is not None:
+            self._pace.take(note, self._wall - self._began, self._pods)
         match kind:
             case Note.TOLD:
                 _, _, of, word, key, said = note

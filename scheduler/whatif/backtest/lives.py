@@ -31,6 +31,7 @@ class Life:
         pod: as it came.
         came: seconds since the beginning.
         ready: likewise, when it was gated no more; infinity if it never was.
+        asked: likewise, when it was asked to bind it; infinity if that is not known.
         bound: likewise, when it was bound; infinity if it never was.
         node: where; "" nowhere.
         leaves: when it was asked to go, or was gone; infinity if it was there at the end.
@@ -44,6 +45,7 @@ class Life:
     pod: PodInfo
     came: float
     ready: float = inf
+    asked: float = inf
     bound: float = inf
     node: str = ""
     leaves: float = inf
@@ -61,6 +63,11 @@ class Life:
     def waited(self) -> float:
         """Seconds until it was bound; infinity if it never was."""
         return self.bound - min(self.ready, self.bound) if self.bound < inf else inf
+
+    @property
+    def binding_seconds(self) -> float | None:
+        """How long it took until its Binding was seen; None if that is not known."""
+        return self.bound - self.asked if self.asked <= self.bound < inf else None
 
     @property
     def last(self) -> Life:
@@ -114,7 +121,7 @@ class _Lives:
     def __init__(self, history: History, scheduler_names: Collection[str]) -> None:
         self.lives: dict[str, Life] = {}
         self._names = scheduler_names
-        self._preempted = history.preempted
+        self._preempted, self._asked = history.preempted, history.asked
         self._uids: dict[str, str] = {}  # key -> uid, of those that are there
         self._last: dict[str, PodInfo] = {}
 
@@ -146,6 +153,7 @@ class _Lives:
             life.ready = min(life.ready, at)
         if pod.node_name and life.bound == inf:
             life.bound, life.node = at, pod.node_name
+            life.asked = self._asked.get(pod.uid, inf)
         if pod.is_terminating:
             life.leaves = min(life.leaves, at)
 

@@ -12,7 +12,7 @@ from scheduler.cycle.scheduling import TieBreaker
 from scheduler.whatif.backtest.result import Cause, Move, Moves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from scheduler.cycle.attempt import Decision
     from scheduler.framework.queued_pod import QueuedPodInfo
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Rows, Snapshot
     from scheduler.state.cache import Cache
     from scheduler.whatif.backtest.lives import Life
+    from scheduler.whatif.simulation.loop import VirtualTimeLoop
 
 _EXAMPLES: Final = 200
 
@@ -58,11 +59,12 @@ class Decisions(NoObserver):
         self._placed: set[str] = set()
         self._same = 0
 
-    def watch(self, cache: Cache, now: Callable[[], float]) -> None:
-        """Say which cluster it is about."""
-        self._cache, self._now = cache, now
+    def watch(self, cache: Cache, loop: VirtualTimeLoop, decision_seconds: float) -> None:
+        """Say which cluster it is about, by whose time, and how much of that a decision takes."""
+        self._cache, self._loop, self._decision_seconds = cache, loop, decision_seconds
 
     def decided(self, queued: QueuedPodInfo, decision: Decision, seconds: float) -> None:
+        self._loop.stall(self._decision_seconds)
         uid = decision.pod.uid
         if not decision.node_name:
             self.preemptions += bool(decision.nominated_node_name)
@@ -74,7 +76,7 @@ class Decisions(NoObserver):
         assert self._cache is not None
         cause, by, scores = _cause(decision, self._cache.snapshot(), life.node)
         self._decided[uid] = Move(
-            at=round(self._now(), 6),
+            at=round(self._loop.time(), 6),
             pod=life.pod.key,
             recorded=life.node,
             now=decision.node_name,
@@ -97,7 +99,7 @@ class Decisions(NoObserver):
         else:  # bound by somebody else than who decided: an extender, a plugin
             self._moves.append(
                 Move(
-                    at=round(self._now(), 6),
+                    at=round(self._loop.time(), 6),
                     pod=pod.key,
                     recorded=life.node,
                     now=pod.node_name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from itertools import groupby
 from math import inf, isfinite
 from operator import attrgetter
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from scheduler.whatif.simulation.virtual_daemon import VirtualDaemon
 
 _TOLD_EVERY = 500
+_MOMENT_SECONDS = 1e-6
 _FIRST_VERSION = 10**12
 
 
@@ -96,31 +98,30 @@ class Play:
         told = 0
         for happening in self._history.there:
             self._happen(happening)
-        await self._loop.idle()
         step = max(self._history.seconds, 1e-6) / SAMPLES
         looks = iter([*(number * step for number in range(SAMPLES)), self._history.seconds])
         look = next(looks)
         for at, batch in groupby(self._history.happenings, key=attrgetter("at")):
             while look < at:
-                await self._sleep_until(look)
                 await self._look(look)
                 look = next(looks, inf)
             await self._sleep_until(at)
             for each in batch:
                 self._happen(each)
                 told += 1
-            await self._loop.idle()
             if told >= _TOLD_EVERY:
                 self._progress(told)
                 told = 0
         self._progress(told)
         while look < inf:
-            await self._sleep_until(look)
             await self._look(look)
             look = next(looks, inf)
 
     async def _look(self, at: float) -> None:
-        await self._loop.idle()
+        await self._sleep_until(at)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MOMENT_SECONDS):
+                await self._loop.idle()  # what takes no time has happened
         self._samples.take(at, self._count_waiting(at))
 
     def _number_waiting(self, _at: float) -> int:

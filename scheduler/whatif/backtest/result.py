@@ -210,6 +210,7 @@ class Recorded(msgspec.Struct, kw_only=True, rename="camel"):
         source: where it is.
         began: when, RFC 3339.
         seconds: how long it lasted.
+        decision_seconds: what a decision took of the scheduler's time on average, with what it did beside it.
         figures: as it was.
         stretches: parts without a gap.
         unheard_seconds: how long nobody listened.
@@ -221,6 +222,7 @@ class Recorded(msgspec.Struct, kw_only=True, rename="camel"):
     source: str
     began: str
     seconds: float
+    decision_seconds: float
     figures: Figures
     stretches: int
     unheard_seconds: float

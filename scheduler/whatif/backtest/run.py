@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from scheduler.configuration.load import Configuration
+    from scheduler.objects.pod import PodInfo
     from scheduler.whatif.backtest.history import History
     from scheduler.whatif.backtest.lives import Life
     from scheduler.whatif.backtest.measures import Kinds
@@ -73,6 +74,12 @@ class Material:
         known = [life.gone - life.leaves for life in self.lives.values() if life.is_cut and life.gone < inf]
         return median(known) if known else inf
 
+    @property
+    def binding_seconds(self) -> float:
+        """How long it took mostly until a Binding was seen; 0 if there was none."""
+        known = [seconds for life in self.lives.values() if (seconds := life.binding_seconds) is not None]
+        return median(known) if known else 0.0
+
 
 def material_of(history: History) -> Material:
     """Prepare a recording.
@@ -106,6 +113,7 @@ def as_recorded(material: Material, progress: Callable[[int], None] = lambda _: 
         source=history.source,
         began=rfc3339(history.began),
         seconds=round(history.seconds, 6),
+        decision_seconds=round(history.decision_seconds, 9),
         figures=figures(
             samples,
             [life.waited for life in ours if life.bound < inf],
@@ -202,6 +210,13 @@ def _daemon(
 ) -> VirtualDaemon:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
+    lives, usual = material.lives, material.binding_seconds
+
+    def binding_seconds(pod: PodInfo) -> float:
+        life = lives.get(pod.uid)
+        recorded = None if life is None else life.binding_seconds
+        return usual if recorded is None else recorded
+
     daemon = VirtualDaemon(
         loop,
         configuration,
@@ -209,8 +224,9 @@ def _daemon(
         observer=decisions,
         epoch=material.history.began,
         stop_seconds=material.stop_seconds,
+        binding_seconds=binding_seconds,
     )
-    decisions.watch(daemon.parts.cache, loop.time)
+    decisions.watch(daemon.parts.cache, loop, material.history.decision_seconds)
     return daemon
 
 

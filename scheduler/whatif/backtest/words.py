@@ -41,6 +41,8 @@ def about(recorded: Recorded) -> str:
     said = f"{recorded.source}: {timedelta(seconds=round(recorded.seconds))} from {recorded.began}"
     if recorded.stretches > 1:
         said += f", in {recorded.stretches} parts; nobody listened for {recorded.unheard_seconds:.1f} s between them"
+    if recorded.decision_seconds:
+        said += f"; a decision took {recorded.decision_seconds * 1000:.1f} ms"
     if recorded.torn:
         said += f"; the end of {', '.join(recorded.torn)} is missing"
     if recorded.unreadable:

@@ -6,6 +6,7 @@ for its grace period. No HTTP, no JSON, and no task for any of it.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,7 +21,6 @@ from scheduler.whatif.simulation.claims import give_back
 from scheduler.whatif.simulation.pods import annotated, changed, terminating, with_status_of
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Mapping
 
     from scheduler.app.assembly import Parts
@@ -59,6 +59,7 @@ class MemoryCluster:
         parts: of the scheduler that is told.
         loop: by whose time pods end.
         stop_seconds: how long a pod that is asked to go takes, if its grace period lets it; all of that if not given.
+        binding_seconds: how long it takes until a pod is bound; no time if not given.
 
     Attributes:
         nodes: name -> node.
@@ -66,11 +67,19 @@ class MemoryCluster:
         leaving: uids of pods that were asked to go and are still there.
     """
 
-    def __init__(self, parts: Parts, loop: asyncio.AbstractEventLoop, *, stop_seconds: float = inf) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        stop_seconds: float = inf,
+        binding_seconds: Callable[[PodInfo], float] | None = None,
+    ) -> None:
         self.nodes: dict[str, NodeObject] = {}
         self.changes = 0
         self.leaving: set[str] = set()
         self._parts, self._loop, self._stop_seconds = parts, loop, stop_seconds
+        self._binding_seconds = binding_seconds
         self._pods = parts.pods
         self._needs = Needs()
         self._node_handler = NodeHandler(parts)
@@ -206,6 +215,8 @@ class MemoryCluster:
     # What the scheduler asks for.
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
+        if self._binding_seconds is not None:
+            await asyncio.sleep(self._binding_seconds(pod))
         known = self._there(pod)
         if known.node_name:
             raise ApiError(409, "Conflict", f"pod {pod.key}: is already assigned to node {known.node_name!r}")

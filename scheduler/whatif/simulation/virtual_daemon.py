@@ -29,7 +29,7 @@ from scheduler.whatif.simulation.writes import ObjectWrites
 from scheduler.whatif.typed_items import decoded_object
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from datetime import datetime
     from random import Random
     from typing import Any
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
     from scheduler.cycle.observer import CycleObserver
     from scheduler.framework.interface import Plugin
+    from scheduler.objects.pod import PodInfo
     from scheduler.whatif.cluster_file import ClusterFile
     from scheduler.whatif.simulation.loop import VirtualTimeLoop
 
@@ -59,7 +60,7 @@ class VirtualDaemon:
         observer: counts.
         in_tree: the plugins there are.
         epoch: what the clock shows at the loop's time 0.
-        stop_seconds: as of `MemoryCluster`.
+        stop_seconds, binding_seconds: as of `MemoryCluster`.
 
     Attributes:
         loop: as given.
@@ -81,13 +82,16 @@ class VirtualDaemon:
         in_tree: Mapping[str, type[Plugin]] = IN_TREE,
         epoch: datetime = EPOCH,
         stop_seconds: float = inf,
+        binding_seconds: Callable[[PodInfo], float] | None = None,
     ) -> None:
         settings = configuration.settings
         self.loop = loop
         self.parts = Parts(LoopClock(loop, epoch), observer, in_tree)
         self.parts.budget = NoBudget(self.parts.clock.monotonic)
         self.parts.configure(settings)
-        self.cluster = MemoryCluster(self.parts, loop, stop_seconds=stop_seconds)
+        self.cluster = MemoryCluster(
+            self.parts, loop, stop_seconds=stop_seconds, binding_seconds=binding_seconds
+        )
         self._tasks = Tasks()
         self.cycles = Cycles(
             self.parts,
