@@ -166,7 +166,9 @@ def test_decisions_take_the_time_they_took(tmp_path: Path) -> None:
     waits = under(recorded, SPREADING).figures.waits
 
     assert waits.max == pytest.approx(8 * 0.5, abs=0.01)
-    assert waits.mean == pytest.approx(4.5 * 0.5, abs=0.51)  # the others have their turn after one or two decisions
+    assert waits.mean == pytest.approx(
+        4.5 * 0.5, abs=0.51
+    )  # the others have their turn after one or two decisions
 
 
 def test_bindings_take_the_time_they_took(tmp_path: Path) -> None:
