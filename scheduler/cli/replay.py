@@ -70,6 +70,8 @@ def replay(
             return
         wanted = None if pod is None else Wanted(pod if "/" in pod else f"default/{pod}", attempt, all_nodes)
         sys.exit(exactly(found, wanted))
+    except BrokenPipeError:
+        raise  # nobody reads what is told: click ends it
     except (SchedulerError, OSError) as error:
         _refuse(str(error))
 

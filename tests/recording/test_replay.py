@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -172,6 +175,24 @@ def test_a_decision_is_explained_at_its_moment(recorded: Path) -> None:
     assert told.exit_code == 0
     assert "attempt 1" in told.output
     assert "Insufficient cpu" in told.output
+
+
+@pytest.mark.parametrize("command", ["recording", "replay", "replay --pod late"])
+def test_it_ends_where_nobody_reads_on(recorded: Path, command: str) -> None:
+    name, *options = command.split()
+    to_nobody, closed = os.pipe()
+    os.close(to_nobody)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "scheduler", name, recorded, *options],
+        stdout=closed,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+
+    os.close(closed)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_a_pod_that_is_not_there_is_an_error(recorded: Path) -> None:

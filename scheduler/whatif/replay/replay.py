@@ -89,26 +89,33 @@ class Replay:
 
     async def _run(self, loop: ReplayLoop, until: Callable[[Replay], bool]) -> None:
         async with AsyncExitStack() as stack:
-            while (note := self._script.peek()) is not None and self.difference is None and not self.ended:
-                if note[0] == Note.READ:  # somebody read the clock there whose business it was not
-                    self._script.take()
-                    continue
-                if note[0] == Note.STOPPED:
-                    self.ended = "an attempt was stopped for want of time"
-                    break
-                if note[0] >= Note.OBSERVED and note[0] != Note.STATE:
-                    self._told.differs("nothing more happened")
-                    break
+            try:
+                await self._go_through(loop, until, stack)
+            finally:
+                self._told.is_over = True  # tasks that wait for their turn end only so
+
+    async def _go_through(
+        self, loop: ReplayLoop, until: Callable[[Replay], bool], stack: AsyncExitStack
+    ) -> None:
+        while (note := self._script.peek()) is not None and self.difference is None and not self.ended:
+            if note[0] == Note.READ:  # somebody read the clock there whose business it was not
                 self._script.take()
-                self.us = note[1]
-                self._told.begin(note[1])
-                loop.now = self._header.base + note[1] / SECOND
-                await self._step(note, loop, stack)
-                self._excuse_stopped()
-                self.steps += 1
-                if until(self):
-                    break
-            self._told.is_over = True
+                continue
+            if note[0] == Note.STOPPED:
+                self.ended = "an attempt was stopped for want of time"
+                break
+            if note[0] >= Note.OBSERVED and note[0] != Note.STATE:
+                self._told.differs("nothing more happened")
+                break
+            self._script.take()
+            self.us = note[1]
+            self._told.begin(note[1])
+            loop.now = self._header.base + note[1] / SECOND
+            await self._step(note, loop, stack)
+            self._excuse_stopped()
+            self.steps += 1
+            if until(self):
+                break
 
     def _excuse_stopped(self) -> None:
         """What differs in a step in which an attempt was stopped for want of time is no difference."""
