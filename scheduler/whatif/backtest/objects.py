@@ -84,7 +84,7 @@ class RecordedObjects:
         if is_new and not bound and self._waits(claim):
             self._open.add(key)
             claim = _without_annotation(claim, _SELECTED_NODE)
-        elif is_new and bound and _SELECTED_NODE in _annotations(claim):
+        elif is_new and bound and self._waits(claim):
             self._held.add(key)
         self._cluster.put_object(CLAIMS, claim)
 
@@ -102,8 +102,9 @@ class RecordedObjects:
             return  # chosen for the claim by where its pod went
         if held is None:
             self._free.add(key)
-            if self._cluster.find(VOLUMES, key) is not None:
-                return  # as it is now is for the pods of now to say
+            known = self._cluster.find(VOLUMES, key)
+            if known is not None and known["spec"].get("claimRef"):
+                return  # a pod of now has it
         self._cluster.put_object(VOLUMES, volume)
 
     def _take_device_claim(self, key: str, claim: Object) -> None:

@@ -81,7 +81,7 @@ class Play:
         self._stands: dict[str, str] = {}  # uid of a life's own pod -> key of the one that is there now
         self._runs: dict[str, float] = {}  # uid -> seconds, of pods that have less to run than their life
         self._bound_at: dict[str, float] = {}
-        self._back: dict[str, PodInfo] = {}  # uid of one that goes -> who comes when it is gone
+        self._back: dict[str, float] = {}  # uid of one that comes back once it is gone -> seconds left to run
         self._driven_out: set[str] = set()  # uids of recorded pods that were made to go here
         self._uids: dict[str, str] = {}  # key -> uid, of recorded pods that are there in the recording
         self._emptied: set[str] = set()  # nodes that take no pods, and from which they were asked to go
@@ -275,18 +275,18 @@ class Play:
         owner = controller_of(pod)
         if owner is None or goes_with_node(pod):
             return
-        if owner.kind == "StatefulSet" or any(claim.is_ephemeral for claim in pod.claims):
-            self._back[pod.uid] = pod
-        else:
-            self._again[life.pod.uid] += 1
-            self._come_again(life, pod, f"{life.pod.name}-again-{self._again[life.pod.uid]}")
-
-    def _come_again(self, life: Life, pod: PodInfo, name: str) -> None:
         left = self._runs[pod.uid]
         if not starts_over(pod):
             left -= self._loop.time() - self._bound_at[pod.uid]
+        if owner.kind == "StatefulSet" or any(claim.is_ephemeral for claim in pod.claims):
+            self._back[pod.uid] = left
+        else:
+            self._come_again(life, pod, f"{life.pod.name}-again-{self._again[life.pod.uid] + 1}", left)
+
+    def _come_again(self, life: Life, pod: PodInfo, name: str, left: float) -> None:
         whole = for_scheduler(life.pod, pod.scheduler_name)
-        again = named(whole, name)
+        self._again[life.pod.uid] += 1
+        again = named(whole, name, number=self._again[life.pod.uid])
         self._life_of[again.uid], self._stands[life.pod.uid] = life, again.key
         self._runs[again.uid] = max(left, 0.0)
         self._waiting[again.uid] = again, self._loop.time()
@@ -296,10 +296,10 @@ class Play:
         came = self._waiting.pop(pod.uid, None)
         if came is not None:
             self._failed.append((*came, self._loop.time()))
-        back = self._back.pop(pod.uid, None)
+        left = self._back.pop(pod.uid, None)
         life = self._life_of.pop(pod.uid, None)
-        if life is not None and back is not None:
-            self._come_again(life, pod, pod.name)
+        if life is not None and left is not None:
+            self._come_again(life, pod, pod.name, left)
 
     def unplaced(self) -> Iterator[Unplaced]:
         """Yield the pods that were never placed, but for those that are gated still."""

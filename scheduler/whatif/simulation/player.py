@@ -170,4 +170,5 @@ class Player:
             self._something_ended.set()
         back = self._going_back.pop(pod.uid, None)
         if back is not None:
-            self._come(Arrival(named(pod, pod.name), 0.0, back.runs))
+            self._again[pod.key] += 1
+            self._come(Arrival(named(pod, pod.name, number=self._again[pod.key]), 0.0, back.runs))

@@ -75,10 +75,19 @@ def pending(pod: PodInfo) -> PodInfo:
     return PodInfo(msgspec.structs.replace(made.pod, metadata=metadata), made.raw)
 
 
-def named(pod: PodInfo, name: str, *, owners: tuple[OwnerReference, ...] | None = None) -> PodInfo:
-    """Return another pod that asks for the same, pending and unknown to anybody."""
+def named(
+    pod: PodInfo, name: str, *, owners: tuple[OwnerReference, ...] | None = None, number: int = 0
+) -> PodInfo:
+    """Return another pod that asks for the same, pending and unknown to anybody.
+
+    Args:
+        pod: the one it is like.
+        name: of the new one.
+        owners: of the new one, if they are others.
+        number: tells pods apart that have this name one after another.
+    """
     replace, metadata, spec = msgspec.structs.replace, pod.pod.metadata, pod.pod.spec
-    uid = f"uid-of-{metadata.namespace}/{name}"
+    uid = f"uid-of-{metadata.namespace}/{name}" + (f"-{number}" if number else "")
     made = replace(
         pod.pod,
         metadata=replace(

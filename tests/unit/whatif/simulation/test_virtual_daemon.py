@@ -149,6 +149,22 @@ def test_a_stateful_sets_pod_comes_again_by_its_own_name_when_it_is_gone():
     ]
 
 
+def test_who_comes_again_by_its_own_name_does_not_end_by_what_its_forerunner_had_left():
+    lines, _ = play(
+        on(
+            [node("n", cpu="4")],
+            Arrival(owned("db-0", "StatefulSet", cpu="3"), 0.0, 50.0),
+            Arrival(pod("high-1", cpu="3", priority=10), 10.0, 5.0),
+            Arrival(pod("high-2", cpu="3", priority=10), 30.0, 5.0),
+        ),
+        stop_seconds=2.0,
+    )
+
+    at = [line[0] for line in only(lines, "db-0") if line[1] in {"placed n", "went"}]
+    assert len(at) == 6  # placed and gone three times
+    assert at[1::2] == [12.0, 32.0, at[4] + 50.0]  # the second, placed at 17, would have gone at 67 or later
+
+
 def test_a_pod_without_an_owner_does_not_come_again():
     lines, daemon = play(
         on(
