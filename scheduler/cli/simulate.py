@@ -39,8 +39,9 @@ class Output(Enum):
 @file_option(
     "--nodes",
     help="The nodes of a trace: its table with the columns sn, cpu_milli, memory_mib, gpu and model. Without it, the first "
-    "argument is a scenario (YAML with nodes, workloads and steps), a recording of kube-scheduler-simulator's recorder, or a "
-    "cluster, as `kubectl get nodes,pods -A -o json` or YAML, whose pending pods come at once; - is a cluster on standard input.",
+    "argument is a scenario (YAML with nodes, workloads and steps), a recording (a folder of `run --record`, or what "
+    "kube-scheduler-simulator's recorder writes), or a cluster, as `kubectl get nodes,pods -A -o json` or YAML, whose "
+    "pending pods come at once; - is a cluster on standard input.",
 )
 @option("--gpu-nodes-only", is_flag=True, help="Leave out a trace's nodes without GPUs.")
 @option(

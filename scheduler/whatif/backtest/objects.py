@@ -5,7 +5,7 @@ A claim that waited for its pod's node is bound anew, where the pod is placed no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from scheduler.whatif.simulation.claims import CLAIMS as DEVICE_CLAIMS
 from scheduler.whatif.simulation.volumes import CLAIMS, VOLUMES
@@ -14,13 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduler.objects.pod import PodInfo
-    from scheduler.whatif.simulation.cluster import MemoryCluster
 
     Object = Mapping[str, Any]
 
 _CLASSES: Final = "storage.k8s.io/v1/storageclasses"
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _WAITS: Final = "WaitForFirstConsumer"
+
+
+class ObjectPlace(Protocol):
+    """Where objects of other kinds are put, as `MemoryCluster` is."""
+
+    def put_object(self, kind: str, obj: Object, /) -> object: ...
+
+    def remove_object(self, kind: str, key: str, /) -> None: ...
+
+    def find(self, kind: str, key: str, /) -> Object | None: ...
 
 
 class RecordedObjects:
@@ -31,7 +40,7 @@ class RecordedObjects:
         follows: whether also those are brought that do: where placements are as recorded.
     """
 
-    def __init__(self, cluster: MemoryCluster, *, follows: bool) -> None:
+    def __init__(self, cluster: ObjectPlace, *, follows: bool) -> None:
         self._cluster, self._follows = cluster, follows
         self._classes: dict[str, Object] = {}
         self._open: set[str] = (

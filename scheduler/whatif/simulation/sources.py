@@ -9,6 +9,7 @@ from scheduler.whatif.cluster_file import STANDARD_INPUT, load
 from scheduler.whatif.simulation.cluster_workload import of_cluster
 from scheduler.whatif.simulation.edits import EditError, scaled, with_nodes, without
 from scheduler.whatif.simulation.recorder_file import is_recording, read_recording
+from scheduler.whatif.simulation.recording_source import is_own_recording, read_own_recording
 from scheduler.whatif.simulation.scenario_source import is_scenario, read_scenario
 from scheduler.whatif.simulation.trace import read_trace
 
@@ -44,6 +45,8 @@ def read_source(
     other: Workload | None = None
     if nodes is not None:
         other = read_trace(nodes, Path(source), gpu_nodes_only=gpu_nodes_only)
+    elif is_own_recording(source):
+        other = read_own_recording(source)
     elif source != STANDARD_INPUT and is_recording(source):
         other = read_recording(source)
     elif source != STANDARD_INPUT and Path(source).is_file() and is_scenario(Path(source).read_bytes()):

@@ -73,6 +73,17 @@ class NodeIsDrained:
 
 
 @dataclass(frozen=True, slots=True)
+class PodIsThere:
+    """A pod comes, or is another by now: one of another scheduler, where that has placed it."""
+
+    at: float
+    pod: PodInfo
+
+    def happen(self, cluster: MemoryCluster) -> None:
+        cluster.put_pod(self.pod)
+
+
+@dataclass(frozen=True, slots=True)
 class PodGoes:
     """A pod goes, if it is there."""
 

@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from scheduler.whatif.simulation.pods import for_scheduler, named
+from scheduler.whatif.simulation.timeline import PodIsAnother
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,7 +126,14 @@ def served_by(workload: Workload, scheduler_names: Sequence[str]) -> Workload:
             return pod
         return for_scheduler(pod, scheduler_names[0])
 
-    return replace(workload, arrivals=[replace(each, pod=mine(each.pod)) for each in workload.arrivals])
+    return replace(
+        workload,
+        arrivals=[replace(each, pod=mine(each.pod)) for each in workload.arrivals],
+        events=[
+            replace(each, pod=mine(each.pod)) if isinstance(each, PodIsAnother) else each
+            for each in workload.events
+        ],
+    )
 
 
 def typical_pods(workload: Workload, percentage: float = 95.0) -> Iterator[dict[str, object]]:
