@@ -18,7 +18,7 @@ demo: $(VENV)/run ## Watch the daemon place pods on a simulated cluster (ARGS=--
 	@$(BIN)/custom-scheduler demo $(ARGS)
 
 test: $(VENV)/dev ## Run the tests (ARGS='-k name' for some of them)
-	@$(BIN)/pytest -n auto $(ARGS)
+	@$(BIN)/pytest -n auto --dist worksteal $(ARGS)
 
 check: $(VENV)/dev ## Format, lint, strict types and the import contract
 	@$(BIN)/ruff format --check .
