@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from tests.faults.campaign import SHORT_SEEDS, run
@@ -23,3 +25,14 @@ def test_a_storm_breaks_no_promise_to_groups(seed: int) -> None:
     report = run(seed, "groups")
 
     assert not report.findings, told(report)
+
+
+def test_a_campaign_leaves_nothing_behind() -> None:
+    run(1)
+    run(1)  # all that is imported and kept once is there
+    before = gc.get_freeze_count()
+
+    run(1)
+    run(1)
+
+    assert gc.get_freeze_count() - before < 5000  # objects
