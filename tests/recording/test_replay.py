@@ -177,7 +177,7 @@ def test_a_decision_is_explained_at_its_moment(recorded: Path) -> None:
     assert "Insufficient cpu" in told.output
 
 
-@pytest.mark.parametrize("command", ["recording", "replay", "replay --pod late"])
+@pytest.mark.parametrize("command", ["recording", "replay", "replay --pod again-1"])
 def test_it_ends_where_nobody_reads_on(recorded: Path, command: str) -> None:
     name, *options = command.split()
     to_nobody, closed = os.pipe()
