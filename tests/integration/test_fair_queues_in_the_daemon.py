@@ -161,7 +161,7 @@ async def test_a_large_pod_is_not_starved_by_small_ones_that_come_and_go(tmp_pat
         coming.cancel()
 
 
-LONG = 1200
+LONG = 700
 
 
 @pytest.mark.parametrize("seed", [1, 2])
