@@ -28,7 +28,7 @@ _TABLE_LINES: Final = 20
 _EXAMPLES: Final = 100
 _MOST_ZONE_CHARTS: Final = 24
 _STYLES: Final = ("assets/vendor/uplot.css", "assets/board.css", "assets/backtest.css")
-_SCRIPTS: Final = ("assets/vendor/uplot.js", "assets/backtest.js")
+_SCRIPTS: Final = ("assets/vendor/uplot.js", "assets/plot.js", "assets/backtest.js")
 
 
 def page_of(result: Backtest) -> str:
