@@ -296,17 +296,18 @@ CLASS = {
 }
 
 
-def test_a_volume_is_made_where_the_pod_goes():
-    there = ClusterFile(
-        nodes=[node("n", labels={"topology.kubernetes.io/zone": "z"})],
-        others={
-            "v1/persistentvolumeclaims": {"default/data": msgspec.json.encode(CLAIM)},
-            "storage.k8s.io/v1/storageclasses": {"disk": msgspec.json.encode(CLASS)},
-        },
-    )
-    with_claim = pod("db", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+def with_a_claim(there: Any) -> Workload:
+    """Return a node and a pod with a claim that is not bound yet."""
+    others = {
+        "v1/persistentvolumeclaims": {"default/data": msgspec.json.encode(CLAIM)},
+        "storage.k8s.io/v1/storageclasses": {"disk": msgspec.json.encode(CLASS)},
+    }
+    db = pod("db", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    return Workload(ClusterFile([there], [], others), [Arrival(db, 5.0)])
 
-    lines, daemon = play(Workload(there, [Arrival(with_claim, 5.0)]))
+
+def test_a_volume_is_made_where_the_pod_goes():
+    lines, daemon = play(with_a_claim(node("n", labels={"topology.kubernetes.io/zone": "z"})))
 
     assert (5.0, "placed n", "db") in lines
     claim = daemon.cluster.find("v1/persistentvolumeclaims", "default/data")
@@ -320,13 +321,8 @@ def test_a_volume_is_made_where_the_pod_goes():
 
 def test_one_who_fails_again_and_again_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("scheduler.whatif.simulation.virtual_daemon.bind_volumes", lambda _cluster: None)
-    others = {
-        "v1/persistentvolumeclaims": {"default/data": msgspec.json.encode(CLAIM)},
-        "storage.k8s.io/v1/storageclasses": {"disk": msgspec.json.encode(CLASS)},
-    }
-    with_claim = pod("db", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
 
-    lines, _ = play(Workload(ClusterFile([node("n")], [], others), [Arrival(with_claim, 5.0)]))
+    lines, _ = play(with_a_claim(node("n")))
 
     assert [line[1] for line in lines] == ["came"]
 
