@@ -23,7 +23,7 @@ from scheduler.whatif.simulation.claims import CLAIMS as CLAIMS_OF_DEVICES
 from scheduler.whatif.simulation.loop import VirtualTimeLoop, run
 from scheduler.whatif.simulation.measures import Attempts
 from scheduler.whatif.simulation.player import Player
-from scheduler.whatif.simulation.timeline import NodeGoes, NodeIsDrained, NodeIsThere
+from scheduler.whatif.simulation.timeline import NodeGoes, NodeIsDrained, NodeIsThere, PodIsAnother
 from scheduler.whatif.simulation.virtual_daemon import VirtualDaemon
 from scheduler.whatif.simulation.workload import Arrival, Workload, served_by
 from scheduler.whatif.simulation.writes import ObjectWrites
@@ -274,6 +274,22 @@ def test_nodes_come_go_and_are_drained():
         "web-1-again-1",
     }
     assert {line[2] for line in lines if line[1] == "placed c"} == {"web-2-again-1", "web-1-again-1-again-1"}
+
+
+def test_another_version_of_a_pending_pod_comes_too_late_once_it_is_placed():
+    large = pod("web", cpu="3")
+
+    lines, daemon = play(
+        on(
+            [node("n", cpu="4")],
+            Arrival(pod("web", cpu="1"), 0.0),
+            Arrival(pod("next", cpu="2"), 20.0),
+            events=[PodIsAnother(10.0, large)],
+        )
+    )
+
+    assert (20.0, "placed n", "next") in lines
+    assert daemon.parts.pods["default/web"].node_name == "n"
 
 
 CLAIM: dict[str, Any] = {
