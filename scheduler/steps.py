@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from scheduler.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
     from random import Random
 
     from scheduler.clock import Clock
@@ -76,6 +76,23 @@ class Steps:
             kind: of the answer: bytes, bool, dict, `PodInfo`, or None where no more is asked for than that it comes.
         """
         return await ask()
+
+
+def resumed(
+    work: Generator[Any, Any, Any] | Coroutine[Any, Any, Any], waits_for: object
+) -> Generator[Any, Any, tuple[Callable[..., Any], Any]]:
+    """Wait for what work that is driven by hand waits for; return how it goes on: what to call, and with what.
+
+    Raises:
+        GeneratorExit: who drives it is closed, and the work with it.
+    """
+    try:
+        return work.send, (yield waits_for)
+    except GeneratorExit:
+        work.close()
+        raise
+    except BaseException as error:  # noqa: BLE001  # handed on to the work, cancellation too
+        return work.throw, error
 
 
 UNHEARD: Final = Steps(SystemClock())

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from scheduler.app.api_access import ApiAccess
 from scheduler.app.aside import Aside, at_once
 from scheduler.app.assembly import Cycles, Parts, limited
-from scheduler.app.capabilities import ApiReads, ApiWrites, Bindings, TasksInBackground
 from scheduler.app.consistency.checker import ConsistencyChecker
 from scheduler.app.gauges import show_groups, show_queue, show_state
 from scheduler.app.generation import Generation
@@ -22,20 +22,17 @@ from scheduler.app.pod_group_statuses import PodGroupStatuses
 from scheduler.app.queue_statuses import QueueStatuses
 from scheduler.app.quota_statuses import QuotaStatuses
 from scheduler.app.share_gauges import show_shares
-from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
-from scheduler.client.events import CONTROLLER, EventRecorders
+from scheduler.client.events import CONTROLLER
 from scheduler.client.leadership import Leadership
 from scheduler.client.lease import LeaderElector, new_identity
 from scheduler.client.pod_reader import ApiPodReader
 from scheduler.client.requests import GuardedRequests, Rehearsal
-from scheduler.client.writer import ApiWriter
 from scheduler.cycle.sampling import NodeSampling, percentages_of
 from scheduler.cycle.turns import Turns
 from scheduler.errors import LeadershipLostError
 from scheduler.extenders.chain import Extenders
-from scheduler.framework import ApiGet, ApiWrite, Background, LongWork, PodBinder, PodEvents
-from scheduler.framework.interface import Needs
+from scheduler.framework import LongWork
 from scheduler.framework.preemption import Preemptions
 from scheduler.metrics import Metrics
 
@@ -120,13 +117,9 @@ class Daemon:
         guarded = GuardedRequests(connection, self.leadership.check)
         writes = Rehearsal() if no_bind else limited(guarded, settings.client_connection)
         self.writes = writes
-        self._api_writes = ApiWrites(writes, self.parts.steps)
-        self.writer = ApiWriter(
-            writes, clock, random=random, newest=self.parts.pods.get, observer=self.metrics
-        )
-        self._recorders = EventRecorders(self.writer.queue_event, clock)
-        self._tasks = Tasks()
-        self._background = TasksInBackground(self._tasks, self.parts.steps)
+        self._access = ApiAccess(self.parts, connection, writes, metrics=self.metrics, random=random)
+        self.writer, self._tasks = self._access.writer, self._access.tasks
+        self._recorders, self._background = self._access.recorders, self._access.background
         self.cycles = Cycles(
             self.parts,
             writer=self.writer,
@@ -235,12 +228,8 @@ class Daemon:
         frameworks = self.parts.build_frameworks(
             configuration,
             lambda profile: {
-                ApiGet: ApiReads(self._connection, self.parts.steps),
-                ApiWrite: self._api_writes,
-                Background: self._background,
+                **self._access.capabilities(profile),
                 LongWork: Turns(self.parts.freeze, self.parts.clock, self.parts.steps),
-                PodBinder: Bindings(self.writer, self.parts.steps),
-                PodEvents: self._recorders.of(profile),
                 Preemptions: self.cycles.preemptions,
             },
             registry,
@@ -248,13 +237,10 @@ class Daemon:
         extenders = Extenders(
             configuration.settings.extenders, self.cycles.failures, self.leadership.check, self.parts.steps
         )
-        needs = together(
-            [needs_of(frameworks.values()), Needs(bound_pod_objects=extenders.want_victims_whole)]
-        )
         return Generation(
             configuration,
             frameworks,
-            needs,
+            together([needs_of(frameworks.values()), extenders.needs]),
             extenders,
             self.metrics.refreshes,
             self.parts.clock,

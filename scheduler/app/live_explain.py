@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scheduler.app.assembly import Parts
     from scheduler.app.daemon import Daemon
     from scheduler.clock import Clock
-    from scheduler.cycle.attempt_log import PastAttempt
+    from scheduler.cycle.attempt_log import AttemptLog, PastAttempt
     from scheduler.cycle.group_log import PastGroupAttempt
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
@@ -42,12 +42,9 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
         the shape of `explain --cluster`, whose `details` are as of now, not as of the attempt; and `now`, where a pod of ours
         that is on a node would go if it were on none: an explanation with `node`, null of other pods.
     """
-    pod = daemon.parts.pods.get(key)
-    attempted = daemon.cycles.attempts.last(key)
+    pod, attempted = known_of(daemon.parts, daemon.cycles.attempts, key)
     if pod is None:
-        if attempted is None:
-            return None
-        pod = attempted.decision.pod  # deleted, and not yet forgotten
+        return None
     return {
         "pod": key,
         "node": pod.node_name or None,
@@ -57,6 +54,14 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
         "attempt": attempted and attempt_as_told(daemon.parts, pod, attempted, clock),
         "now": _now(daemon.parts, pod, attempted, clock) if pod.node_name else None,
     }
+
+
+def known_of(parts: Parts, attempts: AttemptLog, key: str) -> tuple[PodInfo | None, PastAttempt | None]:
+    """Return a pod by `namespace/name`, also one that is deleted and not yet forgotten, and the last attempt at it."""
+    pod, attempted = parts.pods.get(key), attempts.last(key)
+    if pod is None and attempted is not None:
+        pod = attempted.decision.pod
+    return pod, attempted
 
 
 def live_groups(daemon: Daemon, key: str) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from scheduler.client.resources import EVENTS, LEASES, NODES, PODS, SCHEDULER_PR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from scheduler.configuration.types import KubeSchedulerConfiguration
     from scheduler.framework.interface import Needs
@@ -76,12 +77,7 @@ def rights_of(
     own = {right: reason for reason, right in _own(settings, config_map, policy)}
     if scheduler_profiles:
         own |= _PROFILES
-    users: dict[Right, dict[str, None]] = {}
-    for framework in frameworks:
-        for plugin in framework.plugins.all():
-            for right in sorted(rights_of_needs(plugin.needs) - own.keys()):
-                users.setdefault(right, {})[plugin.name] = None
-    return own | {right: ", ".join(names) for right, names in users.items()}
+    return own | _of_plugins(frameworks, own.keys())
 
 
 def rights_of_shadow(frameworks: Iterable[Framework]) -> dict[Right, str]:
@@ -91,13 +87,19 @@ def rights_of_shadow(frameworks: Iterable[Framework]) -> dict[Right, str]:
         ValueError: a plugin's `needs` name a kind or a right as none is written.
     """
     cluster = [Right(verb, each.group, each.plural) for each in (NODES, PODS) for verb in ("list", "watch")]
+    of_plugins = _of_plugins(frameworks, set(cluster))
+    reading = {right: names for right, names in of_plugins.items() if right.verb in _READING}
+    return dict.fromkeys(cluster, "the cluster") | reading
+
+
+def _of_plugins(frameworks: Iterable[Framework], known: AbstractSet[Right]) -> dict[Right, str]:
+    """Return what else plugins may call, and which."""
     users: dict[Right, dict[str, None]] = {}
     for framework in frameworks:
         for plugin in framework.plugins.all():
-            for right in sorted(rights_of_needs(plugin.needs) - set(cluster)):
-                if right.verb in _READING:
-                    users.setdefault(right, {})[plugin.name] = None
-    return dict.fromkeys(cluster, "the cluster") | {right: ", ".join(users[right]) for right in users}
+            for right in sorted(rights_of_needs(plugin.needs) - known):
+                users.setdefault(right, {})[plugin.name] = None
+    return {right: ", ".join(names) for right, names in users.items()}
 
 
 def rights_of_needs(needs: Needs) -> set[Right]:

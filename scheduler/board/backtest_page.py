@@ -14,17 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from scheduler.whatif.backtest.words import (
-    about,
-    causes,
-    elsewhere,
-    provisos,
-    rows,
-    scores,
-    title_of,
-    titles,
-    zones,
-)
+from scheduler.whatif.backtest import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,7 +28,7 @@ _TABLE_LINES: Final = 20
 _EXAMPLES: Final = 100
 _MOST_ZONE_CHARTS: Final = 24
 _STYLES: Final = ("assets/vendor/uplot.css", "assets/board.css", "assets/backtest.css")
-_SCRIPTS: Final = ("assets/vendor/uplot.js", "assets/backtest.js")
+_SCRIPTS: Final = ("assets/vendor/uplot.js", "assets/plot.js", "assets/backtest.js")
 
 
 def page_of(result: Backtest) -> str:
@@ -50,19 +40,15 @@ def page_of(result: Backtest) -> str:
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    everyone = [*([] if result.baseline is None else [result.baseline]), *result.runs]
     body = "\n".join(
         [
             _panel("In figures", _figures(result)),
             _panel("In the course of time", _shown(charts)),
-            *(_panel(f"Pods under {title_of(run.configuration)}", _run(run)) for run in everyone),
+            *(_panel(f"Pods under {words.title_of(run.configuration)}", _run(run)) for run in result.played),
         ]
     )
-    no_baseline = (
-        f'<p class="warn">The recorded configuration cannot be built here: {escape(result.no_baseline)}</p>'
-        if result.no_baseline
-        else ""
-    )
+    missing = words.no_baseline(result)
+    no_baseline = f'<p class="warn">{escape(missing)}</p>' if missing else ""
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -80,7 +66,7 @@ def page_of(result: Backtest) -> str:
 <a class="skip" href="#figures">To the figures</a>
 <header class="top"><h1>What another configuration would have done</h1></header>
 <main id="figures">
-<p class="numbers">{escape(about(result.recorded))}</p>
+<p class="numbers">{escape(words.about(result.recorded))}</p>
 {no_baseline}
 {body}
 </main>
@@ -147,14 +133,14 @@ def _number(place: int, numbers_from: int) -> str:
 
 
 def _figures(result: Backtest) -> str:
-    lines = [[name, *figures] for name, figures in rows(result)]
-    return _table("Each column is the whole recording", ["figure", *titles(result)], lines)
+    lines = [[name, *figures] for name, figures in words.rows(result)]
+    return _table("Each column is the whole recording", ["figure", *words.titles(result)], lines)
 
 
 def _run(run: Run) -> str:
-    parts = [f"<p>{escape(elsewhere(run))}</p>"]
-    parts += [f'<p class="dim">{escape(each)}</p>' for each in provisos(run)]
-    why = [[f"{why} {by}".rstrip(), f"{number:,}"] for why, by, number in causes(run)]
+    parts = [f"<p>{escape(words.elsewhere(run))}</p>"]
+    parts += [f'<p class="dim">{escape(each)}</p>' for each in words.provisos(run)]
+    why = [[why, f"{number:,}"] for why, number in words.causes(run)]
     if why:
         parts.append(_table("Why pods are elsewhere", ["cause", "pods"], why))
     parts += _moves(run)
@@ -177,7 +163,7 @@ def _moves(run: Run) -> Iterator[str]:
                 move.recorded or "nowhere",
                 move.now,
                 f"{move.cause} {move.by}".rstrip(),
-                ", ".join(f"{name} {here} → {there}" for name, here, there in scores(move.scores)),
+                words.scores(move),
             ]
             for move in shown
         ]
@@ -199,7 +185,7 @@ def _unplaced(figures: Figures) -> Iterator[str]:
 
 
 def _charts(result: Backtest) -> Iterator[Chart]:
-    columns = [(title_of(title), figures) for title, figures in result.columns]
+    columns = [(words.title_of(title), figures) for title, figures in result.columns]
     resources = list(dict.fromkeys(name for _, each in columns for name in each.mean_utilisation))
 
     def chart(title: str, unit: str, read: Callable[[Sample], float | None]) -> Chart:
@@ -225,7 +211,7 @@ def _charts(result: Backtest) -> Iterator[Chart]:
         yield chart(
             f"{name} free where no usual pod fits", "%", _of(lambda sample: sample.fragmentation, name)
         )
-    for zone, name in zones(result)[:_MOST_ZONE_CHARTS]:
+    for zone, name in words.zones(result)[:_MOST_ZONE_CHARTS]:
         yield chart(f"{zone or 'no zone'}: {name} asked for", "%", _of(_in_zone(zone), name))
 
 

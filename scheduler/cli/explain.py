@@ -8,7 +8,7 @@ import math
 import sys
 from collections import Counter
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from scheduler.app.plugin_watch import watching_plugins
 from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import choice_option, command, file_option, option
+from scheduler.cli.refusal import refuse
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.configuration.overrides import with_feature_gates
 from scheduler.cycle.refusal_details import NODES_OF_A_KIND
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 _UPSTREAM_NAME = "default-scheduler"
-_BAD_INPUT = 2
 
 
 class Output(Enum):
@@ -114,7 +114,7 @@ def explain(
 ) -> None:
     """Say for every pending pod which nodes could run it, how they rank, and why the others cannot."""
     if (cluster is None) == (server is None):
-        _refuse("either --cluster FILE or --server URL is needed, and not both")
+        refuse("either --cluster FILE or --server URL is needed, and not both")
     _check_event(event, cluster)
     _check_group(group, is_alone=pod is None and not sequence and event is None)
     if server is not None:
@@ -122,7 +122,7 @@ def explain(
         return
     assert cluster is not None
     if config is not None and scheduler_name is not None:
-        _refuse("--scheduler-name is for the default plugins: with --config the profiles have names")
+        refuse("--scheduler-name is for the default plugins: with --config the profiles have names")
     logging.basicConfig(level=logging.WARNING, handlers=[_StartedWhenNeeded()])
     configuration = with_feature_gates(
         default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config), feature_gates
@@ -144,7 +144,7 @@ def explain(
         context.call_on_close(scheduler.parts.budget.give_clock_back)
         happening = None if event is None else watch_event.load(event, given, kinds=scheduler.needs.kinds)
     except (ClusterFileError, ObjectError) as error:
-        _refuse(str(error))
+        refuse(str(error))
     gc.freeze()
     gc.enable()
     if group is not None:
@@ -177,7 +177,7 @@ def _explain_live(
 ) -> None:
     """Show what a daemon says of a pod or a group."""
     if pod is None and group is None:
-        _refuse("--server needs --pod NS/NAME or --group NS/NAME")
+        refuse("--server needs --pod NS/NAME or --group NS/NAME")
     from scheduler.cli.explain_live import GROUPS, ask, show_live  # HTTP and TLS take a while to import
 
     key = _key(pod or group or "")
@@ -199,7 +199,7 @@ def _judged_groups(scheduler: OfflineScheduler, key: str) -> list[dict[str, Any]
     found = judge.named(key)
     if not found:
         kinds = sorted({kind for framework in scheduler.frameworks.values() for kind in framework.groups})
-        _refuse(
+        refuse(
             f"group {key} is not in the file: neither pods of it nor an object"
             f" ({', '.join(kinds) or 'no profile schedules groups'})"
         )
@@ -220,20 +220,14 @@ def _show_groups(explanations: list[dict[str, Any]], output: Output, *, all_node
 
 def _check_event(event: str | None, cluster: str | None) -> None:
     if event is not None and cluster is None:
-        _refuse("--event needs a --cluster FILE to happen to")
+        refuse("--event needs a --cluster FILE to happen to")
     if event == cluster == STANDARD_INPUT:
-        _refuse("--cluster and --event cannot both be standard input")
+        refuse("--cluster and --event cannot both be standard input")
 
 
 def _check_group(group: str | None, *, is_alone: bool) -> None:
     if group is not None and not is_alone:
-        _refuse("--group is shown alone: without --pod, --sequence and --event")
-
-
-def _refuse(message: str) -> NoReturn:
-    for line in message.splitlines():
-        click.echo(f"error: {line}", err=True)
-    sys.exit(_BAD_INPUT)
+        refuse("--group is shown alone: without --pod, --sequence and --event")
 
 
 def _key_of_judged(name: str, cluster: ClusterFile, configuration: Configuration, *, alone: bool) -> str:
@@ -245,9 +239,9 @@ def _key_of_judged(name: str, cluster: ClusterFile, configuration: Configuration
     pod = next((each for each in cluster.pods if each.key == key), None)
     profiles = [profile.scheduler_name for profile in configuration.settings.profiles]
     if pod is None:
-        _refuse(f"pod {key} is not in the file")
+        refuse(f"pod {key} is not in the file")
     if why_not := _why_not_judged(pod, profiles, alone=alone):
-        _refuse(f"pod {key} {why_not}")
+        refuse(f"pod {key} {why_not}")
     return key
 
 
@@ -269,7 +263,7 @@ def _refuse_group_of_others(cluster: ClusterFile, configuration: Configuration, 
     profiles = [profile.scheduler_name for profile in configuration.settings.profiles]
     names = {pod.scheduler_name for pod in cluster.pods if pod.group is not None and pod.group.key == key}
     if names and names.isdisjoint(profiles):
-        _refuse(
+        refuse(
             f"pods of group {key} name the scheduler {', '.join(sorted(names))}, "
             f"the profiles here are {', '.join(profiles)}"
         )

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import NoReturn
 
 import click
 import msgspec
 
 from scheduler.cli.options import command, option
+from scheduler.cli.refusal import refuse
 from scheduler.errors import SchedulerError
 from scheduler.whatif.replay.script import stretches
 from scheduler.whatif.replay.summary import Summary, summary
-
-_BAD_INPUT = 2
 
 
 @command()
@@ -25,7 +22,7 @@ def recording(folder: Path, as_json: bool) -> None:
     try:
         told = [summary(stretch) for stretch in stretches(folder)]
     except (SchedulerError, OSError) as error:
-        _refuse(str(error))
+        refuse(str(error))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
         return
@@ -54,8 +51,3 @@ def _begins(told: Summary) -> str:
     return (
         "" if told.is_from_the_start else "; the run's first files are gone, it begins with how things stood"
     )
-
-
-def _refuse(message: str) -> NoReturn:
-    click.echo(f"error: {message}", err=True)
-    sys.exit(_BAD_INPUT)

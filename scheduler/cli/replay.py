@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
 from scheduler.cli.options import choice_option, command, file_option, option
+from scheduler.cli.refusal import refuse
 from scheduler.cli.replay_backtest import Asked, Output, backtested
 from scheduler.cli.replay_exact import Wanted, exactly
 from scheduler.errors import SchedulerError
 from scheduler.whatif.replay.script import stretches
 
-_BAD_INPUT = 2
 _BACKTEST = "With another configuration"
 
 
@@ -60,9 +59,9 @@ def replay(
     configuration would have done.
     """
     if config and pod is not None:
-        _refuse("--pod and --config are two questions: give one")
+        refuse("--pod and --config are two questions: give one")
     if not config and (html is not None or output is not Output.TABLE):
-        _refuse("--html and --output tell what another configuration would have done: give --config too")
+        refuse("--html and --output tell what another configuration would have done: give --config too")
     try:
         found = stretches(folder)
         if config:
@@ -73,10 +72,4 @@ def replay(
     except BrokenPipeError:
         raise  # nobody reads what is told: click ends it
     except (SchedulerError, OSError) as error:
-        _refuse(str(error))
-
-
-def _refuse(message: str) -> NoReturn:
-    for line in message.splitlines():
-        click.echo(f"error: {line}", err=True)
-    sys.exit(_BAD_INPUT)
+        refuse(str(error))

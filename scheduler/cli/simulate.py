@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 from enum import Enum
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from scheduler.cli.options import choice_option, command, file_option, option
+from scheduler.cli.refusal import refuse
 from scheduler.configuration.load import load
 from scheduler.errors import SchedulerError
 from scheduler.whatif.simulation.side_by_side import jobs_of, run_all
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from scheduler.whatif.simulation.measures import Result
     from scheduler.whatif.simulation.side_by_side import Job
     from scheduler.whatif.simulation.workload import Workload
-
-_BAD_INPUT = 2
 
 
 class Output(Enum):
@@ -117,18 +116,18 @@ def simulate(
     """Say what configurations would do with the pods that come: who waits, for how long, and what stays unused."""
     logging.basicConfig(level=logging.WARNING)
     if inflate is not None and arrivals is not None:
-        _refuse("--inflate and --arrivals are two ways to make a workload: give one")
+        refuse("--inflate and --arrivals are two ways to make a workload: give one")
     try:
         workload = read_source(
             source, nodes, gpu_nodes_only=gpu_nodes_only, add_nodes=add_nodes, leave_out=without, scale=scale
         )
     except SchedulerError as error:
-        _refuse(str(error))
+        refuse(str(error))
     if typical_pods:
         _print_typical(workload)
         return
     if not config:
-        _refuse("--config FILE is needed, at least once")
+        refuse("--config FILE is needed, at least once")
     for path in config:  # told before anything runs
         load(path)
     try:
@@ -141,11 +140,11 @@ def simulate(
             first_of_equals=first_of_equals,
         )
     except ValueError as error:
-        _refuse(str(error))
+        refuse(str(error))
     try:
         results = run_all(jobs, processes=processes, show=sys.stderr.isatty())
     except SchedulerError as error:
-        _refuse(str(error))
+        refuse(str(error))
     if output is Output.JSON:
         _print_json(results)
         return
@@ -168,9 +167,3 @@ def _print_json(results: list[tuple[Job, Result]]) -> None:
         for job, result in results
     ]
     click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
-
-
-def _refuse(message: str) -> NoReturn:
-    for line in message.splitlines():
-        click.echo(f"error: {line}", err=True)
-    sys.exit(_BAD_INPUT)

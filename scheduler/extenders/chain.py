@@ -21,7 +21,7 @@ import numpy as np
 from scheduler.extenders.http_extender import HttpExtender
 from scheduler.extenders.wire import MAX_EXTENDER_PRIORITY, ExtenderError
 from scheduler.framework.events import EXTENDER
-from scheduler.framework.interface import MAX_NODE_SCORE
+from scheduler.framework.interface import MAX_NODE_SCORE, Needs
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.status import Code
 from scheduler.steps import UNHEARD
@@ -103,11 +103,12 @@ class Extenders:
         return any(each.settings.filter_verb or each.settings.prioritize_verb for each in self._extenders)
 
     @property
-    def want_victims_whole(self) -> bool:
-        """Whether any of them is sent the pods that would have to go, and not their UIDs alone."""
-        return any(
+    def needs(self) -> Needs:
+        """What must be known of pods: all, if any of them is sent those that would have to go, not their UIDs alone."""
+        whole = (
             each.settings.preempt_verb and not each.settings.node_cache_capable for each in self._extenders
         )
+        return Needs(bound_pod_objects=any(whole))
 
     async def filter(self, pod: PodInfo, snapshot: Snapshot, rows: Rows, diagnosis: Diagnosis) -> Rows:
         """Return the rows that all extenders leave; refusals are noted in the diagnosis.

@@ -10,11 +10,12 @@ from scheduler.framework.events import QueueingHint
 from scheduler.objects.pod import PodInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from scheduler.clock import Clock
     from scheduler.framework.events import ClusterEvent, EventWithHint
     from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.queue.in_flight import RecordedEvent
     from scheduler.queue.surroundings import QueueObserver, QueuePlugins
 
     Registered = Mapping[str, Sequence[EventWithHint]]  # plugin -> what it registered for
@@ -89,6 +90,21 @@ class Hints:
                 if self._helps(plugin, wish, queued, event, old, new):
                     return Strategy.IMMEDIATELY if plugin in pending else Strategy.AFTER_BACKOFF
         return Strategy.SKIP
+
+    def strategy_of_all(
+        self, queued: QueuedPodInfo, events: Iterable[RecordedEvent]
+    ) -> tuple[Strategy, ClusterEvent | None]:
+        """Ask about events in the order in which they happened; return what follows, and from which."""
+        if not queued.unschedulable_plugins:
+            return Strategy.AFTER_BACKOFF, None
+        best, because = Strategy.SKIP, None
+        for recorded in events:
+            strategy = self.strategy(queued, *recorded)
+            if strategy > best:
+                best, because = strategy, recorded.event
+            if best is Strategy.IMMEDIATELY or (best is not Strategy.SKIP and not queued.pending_plugins):
+                break
+        return best, because
 
     def _helps(
         self, plugin: str, wish: EventWithHint, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any

@@ -10,6 +10,7 @@ from math import ldexp
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
 
 _FIRST_SECONDS: Final = 60.0
@@ -39,6 +40,17 @@ def times_told(pod: PodInfo) -> int:
                 return 0
             return int(found[1])
     return 0
+
+
+def note_putting_aside(queued: QueuedPodInfo, pod: PodInfo, at: float) -> bool:
+    """Note that another leader put a pod aside that was not tried here; whether it has since we knew."""
+    if not pod.pod.status.conditions or queued.attempts:
+        return False
+    times = times_told(pod)
+    if times <= queued.over_budget_count:
+        return False
+    queued.timestamp, queued.over_budget_count, queued.put_aside_seconds = at, times, pause_seconds(times)
+    return True
 
 
 def is_another(old: PodInfo, new: PodInfo) -> bool:

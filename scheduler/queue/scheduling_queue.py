@@ -5,7 +5,6 @@ There is no loop and no waiting here: the owner calls `work` when `next_deadline
 
 from __future__ import annotations
 
-import logging
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +17,14 @@ from scheduler.framework.changes import (
 )
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 from scheduler.framework.queued_pod import QueuedPodInfo
-from scheduler.framework.status import Code
 from scheduler.queue.backlog import Backlog, Work
 from scheduler.queue.backoff import BackoffQueue
 from scheduler.queue.contents import Contents
+from scheduler.queue.gating import pre_enqueue_refusal
 from scheduler.queue.hints import Hints, Strategy
 from scheduler.queue.in_flight import RecordedEvent
 from scheduler.queue.places import Place
-from scheduler.queue.put_aside import is_another, pause_seconds, times_told
+from scheduler.queue.put_aside import is_another, note_putting_aside
 from scheduler.queue.view import QueueView
 from scheduler.queue.waking import Waking
 from scheduler.steps import Steps
@@ -34,13 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scheduler.clock import Clock
-    from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.surroundings import QueueObserver, QueuePlugins
     from scheduler.state.nominator import Nominator
     from scheduler.state.pod_groups import PodGroups
-
-logger = logging.getLogger(__name__)
 
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"
@@ -272,7 +268,8 @@ class SchedulingQueue(QueueView):
             queued.consecutive_errors_count += 1
             aside = queued.put_aside_seconds
             why = f"over budget; put aside for {aside:.0f}s" if aside else "failed with an error"
-        strategy, event = self._catch_up(queued)
+        # What happened while it was in flight.
+        strategy, event = self._hints.strategy_of_all(queued, in_flight.events_since(uid))
         if event is not None:
             why = f"{why}; {event.label} happened meanwhile"
         in_flight.end(uid)
@@ -413,7 +410,7 @@ class SchedulingQueue(QueueView):
         at = self._clock.monotonic()
         self._contents.groups.note_pending(pod)  # PreEnqueue counts it
         queued, strategy = QueuedPodInfo(pod, at), Strategy.IMMEDIATELY
-        if _put_aside_by_another(queued, pod, at):
+        if note_putting_aside(queued, pod, at):
             strategy = Strategy.AFTER_BACKOFF
         if self._requeue(queued, strategy, label, at=at) in _RETRIED:
             self._nominator.add(pod)
@@ -425,7 +422,7 @@ class SchedulingQueue(QueueView):
             queued.put_aside_seconds, queued.over_budget_count = 0.0, 0
             self._requeue(queued, Strategy.IMMEDIATELY, UNSCHEDULABLE_POD_UPDATE.label, at=at)
             return True
-        if _put_aside_by_another(queued, new, at):
+        if note_putting_aside(queued, new, at):
             self._requeue(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_POD_UPDATE.label, at=at)
             return True
         return False
@@ -443,7 +440,7 @@ class SchedulingQueue(QueueView):
         """Put a pod where the strategy says, if PreEnqueue lets it; return the place."""
         if strategy is Strategy.SKIP:
             place = Place.UNSCHEDULABLE
-        elif (refusal := self._refusal(queued)) is not None:
+        elif (refusal := pre_enqueue_refusal(self._plugins, queued)) is not None:
             place = Place.GATED
             why = f"{why or label}; gated by {refusal.plugin}: {refusal.message}"
         elif strategy is Strategy.AFTER_BACKOFF and self._contents.backoff.is_backing_off(queued, at):
@@ -452,31 +449,6 @@ class SchedulingQueue(QueueView):
             place = Place.ACTIVE
         flush_at = None if place in _RETRIED else self._flush_at(queued, at)
         return self._contents.put(queued, place, at=at, label=label, why=why, flush_at=flush_at, shown=shown)
-
-    def _refusal(self, queued: QueuedPodInfo) -> Status | None:
-        """Ask PreEnqueue, and return the rejection that keeps a pod gated, which is noted in it; None lets it pass.
-
-        Raises:
-            AssertionError: the rejection does not say whose it is, so nothing could ever wake the pod.
-
-        Source:
-            kube-scheduler v1.36, backend/queue/scheduling_queue.go, runPreEnqueuePlugins.
-        """
-        status = self._plugins.run_pre_enqueue(queued.pod)
-        if status.is_success:
-            queued.gating_plugin = ""
-            return None
-        if not status.plugin:
-            raise AssertionError(f"Pod {queued.pod.key}: PreEnqueue refused it without a plugin: {status}")
-        if status.code is Code.ERROR:
-            logger.error(
-                "PreEnqueue failed; the pod stays gated",
-                extra={"plugin": status.plugin, "pod": queued.pod.key, "error": status.message},
-            )
-        queued.gating_plugin = status.plugin
-        # Among the rejectors too, so that its hints are asked.
-        queued.unschedulable_plugins |= {status.plugin}
-        return status
 
     def _flush_at(self, queued: QueuedPodInfo, at: float) -> float | None:
         """Return when a pod is tried again although nothing happened.
@@ -523,29 +495,3 @@ class SchedulingQueue(QueueView):
             queued.put_aside_seconds, queued.over_budget_count = 0.0, 0
             strategy = Strategy.IMMEDIATELY if is_due else Strategy.AFTER_BACKOFF
             yield self._requeue(queued, strategy, label, at=at, shown=number) in _RETRIED
-
-    # Who hears of what.
-
-    def _catch_up(self, queued: QueuedPodInfo) -> tuple[Strategy, ClusterEvent | None]:
-        """Show a pod what happened while it was in flight; return what follows, and from which event."""
-        if not queued.unschedulable_plugins:
-            return Strategy.AFTER_BACKOFF, None
-        best, because = Strategy.SKIP, None
-        for recorded in self._contents.in_flight.events_since(queued.pod.uid):
-            strategy = self._hints.strategy(queued, *recorded)
-            if strategy > best:
-                best, because = strategy, recorded.event
-            if best is Strategy.IMMEDIATELY or (best is not Strategy.SKIP and not queued.pending_plugins):
-                break
-        return best, because
-
-
-def _put_aside_by_another(queued: QueuedPodInfo, pod: PodInfo, at: float) -> bool:
-    """Note that another leader put a pod aside that was not tried here; whether it has since we knew."""
-    if not pod.pod.status.conditions or queued.attempts:
-        return False
-    times = times_told(pod)
-    if times <= queued.over_budget_count:
-        return False
-    queued.timestamp, queued.over_budget_count, queued.put_aside_seconds = at, times, pause_seconds(times)
-    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import partial
 from math import ceil
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -21,7 +20,7 @@ from scheduler.recording.clock import LATE_SECONDS, StepClock
 from scheduler.recording.notes import SECOND, Note, Word
 from scheduler.recording.state import is_quiet, state_notes
 from scheduler.snapshot import object_key
-from scheduler.steps import Steps
+from scheduler.steps import Steps, resumed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
@@ -252,28 +251,21 @@ class _RecordedTask(Generic[T]):
 
     def __await__(self) -> Generator[Any, Any, T]:
         recorder, work = self._recorder, self._work
-        go_on = partial(work.send, None)
+        step: Callable[..., Any] = work.send
+        value: Any = None
         try:
             while True:
                 if not self.is_outside:
                     recorder.goes_on(self)
                 before, recorder.present = recorder.present, self
                 try:
-                    awaited = go_on()
+                    waits_for = step(value)
                 except StopIteration as end:
                     result: T = end.value
                     return result
                 finally:
                     recorder.present = before
-                try:
-                    yield awaited
-                except GeneratorExit:
-                    work.close()
-                    raise
-                except BaseException as error:  # noqa: BLE001  # handed on to the work
-                    go_on = partial(work.throw, error)
-                else:
-                    go_on = partial(work.send, None)
+                step, value = yield from resumed(work, waits_for)
         finally:
             if self.number is not None:
                 recorder.running.pop(self.number, None)

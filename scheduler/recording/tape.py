@@ -66,7 +66,7 @@ class FileTape:
         self._file: FileWriter | None = FileWriter(self._path(), header)
         self._pending: list[AnyNote] = []
         self._waiting: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
-        self._n_waiting = 0
+        self._n_put = self._n_done = 0  # each counted by one thread only
         self._complained = False
         self._thread = threading.Thread(target=self._run, name="recording", daemon=True)
         self._thread.start()
@@ -82,17 +82,17 @@ class FileTape:
         notes, self._pending = self._pending, []
         if not notes:
             return
-        if self._n_waiting > _MOST_WAITING:
+        if self._n_put - self._n_done > _MOST_WAITING:
             self._lose(len(notes), "they come faster than they can be written")
             return
-        self._n_waiting += len(notes)
+        self._n_put += len(notes)
         self._waiting.put(_Batch(notes))
 
     def begin_file(self, state: Sequence[AnyNote]) -> None:
         """Begin the next file with how things stand."""
         self.flush()
         self.wants_state = False
-        self._n_waiting += len(state)
+        self._n_put += len(state)
         self._waiting.put(_Batch(state, begins_file=True))
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class FileTape:
                 self._give_up_file()
                 self._lose(len(batch.notes), "a mistake of ours")
             finally:
-                self._n_waiting -= len(batch.notes)
+                self._n_done += len(batch.notes)
         self._give_up_file()
 
     def _write(self, batch: _Batch) -> None:

@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from scheduler.errors import SchedulerError
+from scheduler.steps import resumed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -331,13 +332,7 @@ class _Steps(Generic[T]):
             except StopIteration as end:
                 result: T = end.value
                 return result
-            try:
-                step, value = steps.send, (yield waits_for)
-            except GeneratorExit:
-                steps.close()
-                raise
-            except BaseException as error:  # noqa: BLE001 - handed on, cancellation too
-                step, value = steps.throw, error
+            step, value = yield from resumed(steps, waits_for)
 
 
 def is_ours(plugin: Plugin) -> bool:

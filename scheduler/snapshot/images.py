@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scheduler.errors import ObjectError
 from scheduler.snapshot.arrays import Column
+from scheduler.snapshot.names_in_use import NamesInUse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from scheduler.objects.node import NodeObject
     from scheduler.snapshot.arrays import Bools
+
+_COLUMNS = 256
+"""Images that are kept as columns at once; the one not asked for the longest goes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +71,73 @@ class ImageColumn:
     def state(self, n_nodes: int) -> ImageState:
         """Return what a snapshot shows."""
         return ImageState(self.size_bytes, self.num_nodes, self.present.view(n_nodes))
+
+
+class ImageColumns:
+    """The images that are asked about; nodes' lists are read once somebody asks."""
+
+    def __init__(self) -> None:
+        self._columns: OrderedDict[str, ImageColumn] = OrderedDict()  # by image name
+        self._names: NamesInUse | None = None
+        self._none = ImageColumn(0)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What has a column at present."""
+        return tuple(self._columns)
+
+    def state(self, name: str, nodes: Sequence[NodeObject], room: int) -> ImageState:
+        """Return what a snapshot shows of one; columns have room for so many rows."""
+        if self._names is None:
+            self._names = NamesInUse()
+            for node in nodes:
+                self._names.add(_images(node))
+        if name not in self._names:
+            return self._none.state(len(nodes))
+        column = self._columns.get(name)
+        if column is None:
+            column = self._new_column(name, nodes, room)
+        self._columns.move_to_end(name)
+        return column.state(len(nodes))
+
+    def _new_column(self, name: str, nodes: Sequence[NodeObject], room: int) -> ImageColumn:
+        column = ImageColumn(room)
+        # A loop over nodes, once for each image that a pod asks for and nodes have.
+        for row, node in enumerate(nodes):
+            column.set(row, _images(node).get(name))
+        self._columns[name] = column
+        if len(self._columns) > _COLUMNS:
+            self._columns.popitem(last=False)
+        return column
+
+    def note_names(self, before: NodeObject | None, after: NodeObject | None) -> None:
+        """Give back the columns of what no node has any more."""
+        if self._names is not None:
+            nothing: Mapping[str, int] = {}
+            old, new = (nothing if node is None else _images(node) for node in (before, after))
+            self._names.add(new.keys() - old.keys())
+            for name in self._names.remove(old.keys() - new.keys()):
+                self._columns.pop(name, None)
+
+    def set(self, row: int, node: NodeObject) -> None:
+        """Note what a row's node has."""
+        for name, column in self._columns.items():
+            column.set(row, _images(node).get(name))
+
+    def move(self, row: int, last: int) -> None:
+        """Take a row's node out; the last row's takes its place."""
+        for column in self._columns.values():
+            column.move(row, last)
+
+    def columns(self) -> Iterator[Column[np.bool_]]:
+        """Yield everything that has a cell for each row."""
+        for column in (self._none, *self._columns.values()):
+            yield column.present
+
+
+def _images(node: NodeObject) -> Mapping[str, int]:
+    """Return the images on a node, with their sizes; none where its list cannot be read."""
+    try:
+        return node.images
+    except ObjectError:
+        return {}

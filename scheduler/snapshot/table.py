@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from scheduler.errors import ObjectError
 from scheduler.snapshot.affinity_index import AffinityIndex
 from scheduler.snapshot.arrays import Column, wrapped
 from scheduler.snapshot.change_log import ChangeLog
-from scheduler.snapshot.images import ImageColumn
+from scheduler.snapshot.images import ImageColumns
 from scheduler.snapshot.interning import InternedColumn
 from scheduler.snapshot.names_in_use import NamesInUse
 from scheduler.snapshot.object_store import ObjectStore
@@ -45,9 +44,6 @@ _LEAST_ROOM = 16
 
 _LABEL_COLUMNS = 1024
 """Label keys that are kept as columns at once; the one not asked for the longest goes first."""
-
-_IMAGE_COLUMNS = 256
-"""Images that are kept as columns at once; likewise."""
 
 _OTHER_RESOURCES = 64
 """Resources that no node offers and somebody asked what pods hold of them, kept as columns at once; likewise."""
@@ -85,9 +81,7 @@ class ClusterTable:
         self._label_keys = NamesInUse()
         self._no_label: InternedColumn[str | None] = InternedColumn(None)
         self._used_ports: InternedColumn[frozenset[HostPort]] = InternedColumn(frozenset())
-        self._images: OrderedDict[str, ImageColumn] = OrderedDict()  # by image name
-        self._image_names: NamesInUse | None = None  # nodes' lists are read once somebody asks
-        self._no_image = ImageColumn(0)
+        self._images = ImageColumns()
         self._pod_counts = PodCounts()
         self._affinity = AffinityIndex(self._label_keys)
         self._storage = StorageIndex()
@@ -183,17 +177,7 @@ class ClusterTable:
         return self._used_ports.shown(self.n_nodes)
 
     def image(self, name: str) -> ImageState:
-        if self._image_names is None:
-            self._image_names = NamesInUse()
-            for node in self._nodes:
-                self._image_names.add(_images(node))
-        if name not in self._image_names:
-            return self._no_image.state(self.n_nodes)
-        column = self._images.get(name)
-        if column is None:
-            column = self._new_image_column(name)
-        self._images.move_to_end(name)
-        return column.state(self.n_nodes)
+        return self._images.state(name, self._nodes, self._room)
 
     def pods_matching(self, query: PodQuery) -> Int64s:
         return self._pod_counts.column(query, self._room).view(self.n_nodes)
@@ -211,7 +195,7 @@ class ClusterTable:
     def kept_columns(self) -> KeptColumns:
         """What has a column at present of those that come and go."""
         return KeptColumns(
-            tuple(self._requested), tuple(self._labels), tuple(self._images), self._pod_counts.queries
+            tuple(self._requested), tuple(self._labels), self._images.names, self._pod_counts.queries
         )
 
     def _view(self, column: Column[np.int64] | None) -> Int64s | None:
@@ -248,16 +232,6 @@ class ClusterTable:
         self._labels[key] = column
         if len(self._labels) > _LABEL_COLUMNS:
             self._labels.popitem(last=False)
-        return column
-
-    def _new_image_column(self, name: str) -> ImageColumn:
-        column = ImageColumn(self._room)
-        # A loop over nodes, once for each image that a pod asks for and nodes have.
-        for row, node in enumerate(self._nodes):
-            column.set(row, _images(node).get(name))
-        self._images[name] = column
-        if len(self._images) > _IMAGE_COLUMNS:
-            self._images.popitem(last=False)
         return column
 
     # Nodes.
@@ -313,10 +287,9 @@ class ClusterTable:
             if row != last:
                 interned.set(row, interned.values[int(interned.codes.cells[last])])
             interned.clear(last)
-        for image in self._images.values():
-            image.move(row, last)
+        self._images.move(row, last)
         moved = {id(interned.codes) for interned in self._interned()}
-        moved.update(id(image.present) for image in self._images.values())
+        moved.update(map(id, self._images.columns()))
         for column in self._columns():
             if id(column) not in moved:
                 column.cells[row] = column.cells[last]
@@ -356,11 +329,7 @@ class ClusterTable:
             for key in self._label_keys.remove(old.keys() - new.keys()):
                 self._affinity.hide(key)
                 self._labels.pop(key, None)
-        if self._image_names is not None:
-            old, new = (nothing if node is None else _images(node) for node in (before, after))
-            self._image_names.add(new.keys() - old.keys())
-            for name in self._image_names.remove(old.keys() - new.keys()):
-                self._images.pop(name, None)
+        self._images.note_names(before, after)
 
     def _offer(self, resource: str) -> None:
         self._allocatable[resource] = Column(np.int64, self._room)
@@ -378,8 +347,7 @@ class ClusterTable:
         self._declared_features.set(row, node.declared_features)
         for key, column in self._labels.items():
             column.set(row, node.labels.get(key))
-        for name, image in self._images.items():
-            image.set(row, _images(node).get(name))
+        self._images.set(row, node)
         self._node_changed(row)
 
     # Pods on nodes.
@@ -482,7 +450,7 @@ class ClusterTable:
             self._pod_count,
             self._unschedulable,
             *(interned.codes for interned in self._interned()),
-            *(image.present for image in (self._no_image, *self._images.values())),
+            *self._images.columns(),
             *self._pod_counts.columns(),
         )
 
@@ -495,11 +463,3 @@ class ClusterTable:
 
     def _layout_changed(self) -> None:
         self._snapshot = None
-
-
-def _images(node: NodeObject) -> Mapping[str, int]:
-    """Return the images on a node, with their sizes; none where its list cannot be read."""
-    try:
-        return node.images
-    except ObjectError:
-        return {}

@@ -68,6 +68,24 @@ def test_a_pod_that_waits_is_told_with_its_reason_and_what_happened_to_it(tmp_pa
     virtual_time.run(scenario())
 
 
+def test_a_pod_that_is_gone_is_told_of_by_its_last_attempt(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon() as daemon:
+            it.add_nodes(node_object("n1", cpu="1"))
+            it.add_pods(pod_object("big", cpu="8"))
+            await it.until(lambda: it.condition("big"))
+            it.server.store.delete("pods", "big", "default")
+            await it.until(lambda: "default/big" not in daemon.parts.pods)
+
+            told = live_explanation(daemon, "default/big", LoopClock())
+
+            assert told is not None
+            assert (told["node"], told["place"]) == (None, "outside")
+            assert told["attempt"]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu. ")
+
+    virtual_time.run(scenario())
+
+
 def test_of_a_pod_that_made_room_only_what_was_judged_is_told(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path, kubelet=True) as it, it.daemon() as daemon:

@@ -23,6 +23,9 @@ from tests.virtually import virtually
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from scheduler.app.daemon import Daemon
+    from tests.daemon_harness import Cluster
+
 RAISES = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -64,6 +67,14 @@ class Raises(FilterPlugin, ScorePlugin, ReservePlugin, PermitPlugin):
         self._perhaps("permit", pod)
 
 
+def check_nothing_is_left(it: Cluster, daemon: Daemon, plugin: type[Raises]) -> None:
+    assert not placed(it)
+    assert not +plugin.reserved
+    assert not daemon.parts.cache.counts()["assumed_pods"]
+    daemon.parts.cache.check()
+    daemon.parts.queue.check()
+
+
 @pytest.mark.parametrize("where", ["score", "reserve", "permit"])
 @virtually
 async def test_a_plugin_that_raises_for_one_member_costs_the_attempt_only(where: str, tmp_path: Path) -> None:
@@ -76,11 +87,7 @@ async def test_a_plugin_that_raises_for_one_member_costs_the_attempt_only(where:
         it.server.store.create(POD_GROUPS, pod_group("g", 3))
         it.add_pods(*members("g", 3))
         await asyncio.sleep(60)
-        assert not placed(it)
-        assert not +It.reserved
-        assert not daemon.parts.cache.counts()["assumed_pods"]
-        daemon.parts.cache.check()
-        daemon.parts.queue.check()
+        check_nothing_is_left(it, daemon, It)
         It.where = ""
         it.add_nodes(node_object("n2", cpu="4"))
         await it.until(lambda: len(placed(it)) == 3, seconds=400)
@@ -115,11 +122,7 @@ async def test_a_mistake_of_ours_leaves_nothing_reserved_and_loses_nobody(
             it.server.store.create(POD_GROUPS, pod_group("g", 3))
             it.add_pods(*members("g", 3))
             await asyncio.sleep(0.5)
-            assert not placed(it)
-            assert not +It.reserved
-            assert not daemon.parts.cache.counts()["assumed_pods"]
-            daemon.parts.cache.check()
-            daemon.parts.queue.check()
+            check_nothing_is_left(it, daemon, It)
             await it.until(lambda: len(placed(it)) == 3, seconds=400)
             assert It.reserved == {"g-0": 1, "g-1": 1, "g-2": 1}
 

@@ -43,11 +43,13 @@ from tests.shadow import workload
 from tests.virtual_time import LoopClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
     from scheduler.server.http_server import Application
     from tests.daemon_harness import Cluster
+
+    Story = Callable[[Cluster], Awaitable[None]]
 
 THEIRS = "default-scheduler"
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -137,6 +139,33 @@ async def seen(at: Cluster, service: ShadowService) -> None:
     await at.until(lambda: service.summary()["underWay"] == 0)
 
 
+def judged(
+    folder: Path, nodes: Sequence[Any], story: Story, *, pods: Sequence[Any] = (), **options: Any
+) -> ShadowService:
+    """Run a story with a shadow that saw how it began, until all of it is judged."""
+
+    async def scenario() -> ShadowService:
+        async with cluster(folder) as at:
+            at.add_nodes(*nodes)
+            at.add_pods(*pods)
+            async with shadow(at, **options) as service:
+                await story(at)
+                await seen(at, service)
+        return service
+
+    return virtual_time.run(scenario())
+
+
+def placed_on(node_name: str) -> Story:
+    """Tell of a pod that comes and is bound."""
+
+    async def story(at: Cluster) -> None:
+        at.add_pods(pod("new"))
+        await Other(at).bind("new", node_name)
+
+    return story
+
+
 # The other scheduler is our own daemon, so whatever differs is a mistake of the comparison.
 
 
@@ -208,17 +237,9 @@ CASES = {
 def test_what_is_said_of_a_pod_that_was_placed(
     tmp_path: Path, nodes: Any, pods: Any, chosen: str, expected: Any
 ) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path) as at:
-            at.add_nodes(*nodes)
-            at.add_pods(*pods)
-            async with shadow(at) as service:
-                at.add_pods(pod("new"))
-                await Other(at).bind("new", chosen)
-                await seen(at, service)
-            assert causes(service) == expected
+    service = judged(tmp_path, nodes, placed_on(chosen), pods=pods)
 
-    virtual_time.run(scenario())
+    assert causes(service) == expected
 
 
 def tainted(number: int, better: int) -> list[dict[str, Any]]:
@@ -240,16 +261,9 @@ def tainted(number: int, better: int) -> list[dict[str, Any]]:
 def test_of_a_node_that_may_not_have_been_looked_at_nothing_is_said(
     tmp_path: Path, sampling: int, better: int, chosen: str, cause: str
 ) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path) as at:
-            at.add_nodes(*tainted(150, better))
-            async with shadow(at, sampling=sampling) as service:
-                at.add_pods(pod("new"))
-                await Other(at).bind("new", chosen)
-                await seen(at, service)
-            assert causes(service) == {cause: 1}
+    service = judged(tmp_path, tainted(150, better), placed_on(chosen), sampling=sampling)
 
-    virtual_time.run(scenario())
+    assert causes(service) == {cause: 1}
 
 
 WAITING = {
@@ -261,17 +275,13 @@ WAITING = {
 
 @pytest.mark.parametrize(("nodes", "pods", "expected"), WAITING.values(), ids=WAITING)
 def test_what_is_said_of_a_pod_that_waits(tmp_path: Path, nodes: Any, pods: Any, expected: Any) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path) as at:
-            at.add_nodes(*nodes)
-            at.add_pods(*pods)
-            async with shadow(at) as service:
-                at.add_pods(pod("new", priority=10))
-                Other(at).says("new")
-                await seen(at, service)
-            assert causes(service) == expected
+    async def story(at: Cluster) -> None:
+        at.add_pods(pod("new", priority=10))
+        Other(at).says("new")
 
-    virtual_time.run(scenario())
+    service = judged(tmp_path, nodes, story, pods=pods)
+
+    assert causes(service) == expected
 
 
 def running(name: str, at: str, since: str, priority: int = 0, cpu: str = "500m") -> dict[str, Any]:
@@ -360,84 +370,67 @@ def test_room_that_is_made_for_others_is_left_alone(tmp_path: Path) -> None:
 def test_bindings_that_are_seen_in_another_order_than_they_were_decided_are_agreed_with(
     tmp_path: Path,
 ) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path) as at:
-            at.add_nodes(node("a"), node("b", cpu="1900m"))
-            async with shadow(at) as service:
-                other = Other(at)
-                at.add_pods(pod("first"), pod("second"))
-                await other.bind("second", "b")  # which is the emptier one once the first is on a
-                await other.bind("first", "a")
-                await seen(at, service)
-            assert (causes(service), moved(service)) == ({BEST: 2}, 1)
+    async def story(at: Cluster) -> None:
+        other = Other(at)
+        at.add_pods(pod("first"), pod("second"))
+        await other.bind("second", "b")  # which is the emptier one once the first is on a
+        await other.bind("first", "a")
 
-    virtual_time.run(scenario())
+    service = judged(tmp_path, [node("a"), node("b", cpu="1900m")], story)
+
+    assert (causes(service), moved(service)) == ({BEST: 2}, 1)
 
 
 def test_a_node_that_changed_between_decision_and_binding_is_taken_as_it_was(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path) as at:
-            at.add_nodes(node("a"), node("b", cpu="1"))
-            async with shadow(at) as service:
-                other = Other(at)
-                at.add_pods(pod("new"))
-                await asyncio.sleep(0.1)
-                at.server.store.delete("nodes", "a")
-                await other.bind("new", "a")
-                await seen(at, service)
-            assert (causes(service), moved(service)) == ({BEST: 1}, 1)
+    async def story(at: Cluster) -> None:
+        other = Other(at)
+        at.add_pods(pod("new"))
+        await asyncio.sleep(0.1)
+        at.server.store.delete("nodes", "a")
+        await other.bind("new", "a")
 
-    virtual_time.run(scenario())
+    service = judged(tmp_path, [node("a"), node("b", cpu="1")], story)
+
+    assert (causes(service), moved(service)) == ({BEST: 1}, 1)
 
 
 def test_what_came_after_a_binding_explains_nothing(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path) as at:
-            at.add_nodes(node("a"), node("b", cpu="1"))
-            async with shadow(at) as service:
-                at.add_pods(pod("new"))
-                await Other(at).bind("new", "b")
-                at.server.store.delete("nodes", "a")  # without it, b would be best
-                await seen(at, service)
-            assert causes(service) == {WORSE: 1}
+    async def story(at: Cluster) -> None:
+        await placed_on("b")(at)
+        at.server.store.delete("nodes", "a")  # without it, b would be best
 
-    virtual_time.run(scenario())
+    service = judged(tmp_path, [node("a"), node("b", cpu="1")], story)
+
+    assert causes(service) == {WORSE: 1}
 
 
 def test_what_changed_long_before_a_binding_explains_nothing(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path) as at:
-            at.add_nodes(node("a", cpu="1"), node("b"))
-            async with shadow(at) as service:
-                at.add_pods(pod("new"))
-                await asyncio.sleep(0.1)
-                sizes = {"status": {"allocatable": {"cpu": "4"}}}
-                at.server.store.patch("nodes", "a", sizes, subresource="status")
-                await asyncio.sleep(10)
-                await Other(at).bind("new", "b")  # the best one before that
-                await seen(at, service)
-            assert causes(service) == {WORSE: 1}
+    async def story(at: Cluster) -> None:
+        at.add_pods(pod("new"))
+        await asyncio.sleep(0.1)
+        sizes = {"status": {"allocatable": {"cpu": "4"}}}
+        at.server.store.patch("nodes", "a", sizes, subresource="status")
+        await asyncio.sleep(10)
+        await Other(at).bind("new", "b")  # the best one before that
 
-    virtual_time.run(scenario())
+    service = judged(tmp_path, [node("a", cpu="1"), node("b")], story)
+
+    assert causes(service) == {WORSE: 1}
 
 
 def test_a_pod_counts_where_the_other_scheduler_put_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path) as at:
-            at.add_nodes(node("a"), node("b"))
-            at.add_pods(pod("there", node="b"))
-            async with shadow(at) as service:
-                other = Other(at)
-                at.add_pods(pod("new"), pod("newer"))
-                await other.bind("new", "b")
-                await asyncio.sleep(5)
-                await other.bind("newer", "a")
-                await seen(at, service)
-                names = [each.name for each in service.parts.cache.pods() if each.node_name == "b"]
-            assert sorted(names) == ["new", "there"]
-            assert causes(service) == {WORSE: 1, BEST: 1}
+    async def story(at: Cluster) -> None:
+        other = Other(at)
+        at.add_pods(pod("new"), pod("newer"))
+        await other.bind("new", "b")
+        await asyncio.sleep(5)
+        await other.bind("newer", "a")
 
-    virtual_time.run(scenario())
+    service = judged(tmp_path, [node("a"), node("b")], story, pods=[pod("there", node="b")])
+
+    names = [each.name for each in service.parts.cache.pods() if each.node_name == "b"]
+    assert sorted(names) == ["new", "there"]
+    assert causes(service) == {WORSE: 1, BEST: 1}
 
 
 # Another profile, and what is shown.
@@ -449,8 +442,7 @@ def test_another_profile_is_judged_beside_the_default_one(tmp_path: Path) -> Non
             at.add_nodes(node("a"), node("b"))
             at.add_pods(pod("there", node="b"))
             async with shadow(at, candidate=parse(PACKING)) as service:
-                at.add_pods(pod("new"))
-                await Other(at).bind("new", "a")
+                await placed_on("a")(at)
                 await seen(at, service)
                 told = shadow_explanation(service, "default/new", LoopClock())
             assert (causes(service), causes(service, "config")) == ({BEST: 1}, {WORSE: 1})
@@ -472,8 +464,7 @@ def test_the_page_has_numbers_and_disagreements_and_metrics_by_cause(tmp_path: P
         async with cluster(tmp_path) as at:
             at.add_nodes(node("a"), node("b", cpu="250m"))
             async with shadow(at) as service:
-                at.add_pods(pod("new"))
-                await Other(at).bind("new", "b")
+                await placed_on("b")(at)
                 await seen(at, service)
                 application = shadow_application(service, stop=asyncio.Event(), clock=LoopClock())
                 page = json.loads(await body_of(application, "/debug/shadow"))

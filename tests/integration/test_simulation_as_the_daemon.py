@@ -20,6 +20,7 @@ from scheduler.whatif.simulation.virtual_daemon import VirtualDaemon
 from scheduler.whatif.simulation.workload import Arrival, Workload, served_by
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
+from tests.integration.test_pod_groups_in_the_daemon import member
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
@@ -70,12 +71,6 @@ def pod_group(name: str, min_count: int) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-of-{name}"},
         "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
     }
-
-
-def member(group: str, name: str, **fields: Any) -> dict[str, Any]:
-    pod = pod_object(name, **fields)
-    pod["spec"]["schedulingGroup"] = {"podGroupName": group}
-    return pod
 
 
 def preemption() -> Timeline:

@@ -253,13 +253,21 @@ def test_pods_that_waited_are_placed_earlier_where_there_is_room(tmp_path: Path)
     assert run.figures.placed == was.figures.placed == 4
 
 
-async def one_sends_another_away(it: Cluster) -> None:
+async def two_on_two(it: Cluster, owner: str) -> None:
     it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
-    it.add_pods(owned("low-0", "low", cpu="1"))
+    it.add_pods(owned(f"{owner}-0", owner, cpu="1"))
     await asyncio.sleep(1.0)
-    it.add_pods(owned("low-1", "low", cpu="1"))
+    it.add_pods(owned(f"{owner}-1", owner, cpu="1"))
+
+
+async def small_ones_then_a_large_one(it: Cluster) -> None:
+    await two_on_two(it, "low")
     await asyncio.sleep(5.0)
     it.add_pods(pod_object("high", cpu="4", priority=10))
+
+
+async def one_sends_another_away(it: Cluster) -> None:
+    await small_ones_then_a_large_one(it)
     await it.until(lambda: bool(it.node_of("high")))
     it.add_pods(owned("low-2", "low", cpu="1"))
     await asyncio.sleep(60.0)
@@ -282,12 +290,7 @@ def test_who_is_sent_away_only_in_the_recording_stays_and_the_one_in_its_place_d
 
 def test_who_is_sent_away_only_now_comes_again(tmp_path: Path) -> None:
     async def room_for_all(it: Cluster) -> None:
-        it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
-        it.add_pods(owned("low-0", "low", cpu="1"))
-        await asyncio.sleep(1.0)
-        it.add_pods(owned("low-1", "low", cpu="1"))
-        await asyncio.sleep(5.0)
-        it.add_pods(pod_object("high", cpu="4", priority=10))
+        await small_ones_then_a_large_one(it)
         await asyncio.sleep(60.0)
         it.add_pods(pod_object("last"))
         await asyncio.sleep(1.0)
@@ -364,10 +367,7 @@ def test_pods_of_a_node_that_goes_come_again_and_who_comes_for_them_in_the_recor
     tmp_path: Path,
 ) -> None:
     async def a_node_goes(it: Cluster) -> None:
-        it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
-        it.add_pods(owned("web-0", "web", cpu="1"))
-        await asyncio.sleep(1.0)
-        it.add_pods(owned("web-1", "web", cpu="1"))
+        await two_on_two(it, "web")
         await asyncio.sleep(10.0)
         gone = it.node_of("web-0")
         it.server.store.delete("nodes", gone)

@@ -31,6 +31,7 @@ from tests.recording.taped import Taped
 from tests.virtual_time import LoopClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from scheduler.steps import Steps
@@ -79,6 +80,11 @@ def taped(folder: Path) -> Taped:
     return virtual_time.run(story())
 
 
+def first(tape: Taped, is_it: Callable[[Any], object]) -> tuple[int, Any]:
+    """Return the place of a note, and the note."""
+    return next((place, note) for place, note in enumerate(tape.tape.notes) if is_it(note))
+
+
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
     """Return a folder with the recording of two runs."""
@@ -106,9 +112,7 @@ def test_every_decision_is_made_again(tmp_path: Path) -> None:
 
 def test_a_decision_that_is_another_is_found(tmp_path: Path) -> None:
     tape = taped(tmp_path)
-    place, note = next(
-        (place, note) for place, note in enumerate(tape.tape.notes) if note[0] is Note.DECIDED and note[2]
-    )
+    place, note = first(tape, lambda note: note[0] is Note.DECIDED and note[2])
     tape.tape.notes[place] = (*note[:2], "elsewhere", *note[3:])
     made = tape.replay()
     assert made.difference is not None
@@ -118,7 +122,7 @@ def test_a_decision_that_is_another_is_found(tmp_path: Path) -> None:
 
 def test_something_else_that_is_asked_is_found(tmp_path: Path) -> None:
     tape = taped(tmp_path)
-    place, note = next((place, note) for place, note in enumerate(tape.tape.notes) if note[0] is Note.ASKED)
+    place, note = first(tape, lambda note: note[0] is Note.ASKED)
     tape.tape.notes[place] = (*note[:2], "bind default/p0 to elsewhere")
     made = tape.replay()
     assert made.difference is not None
@@ -127,11 +131,7 @@ def test_something_else_that_is_asked_is_found(tmp_path: Path) -> None:
 
 def test_something_that_was_not_told_is_missed(tmp_path: Path) -> None:
     tape = taped(tmp_path)
-    place = next(
-        place
-        for place, note in enumerate(tape.tape.notes)
-        if note[0] is Note.TOLD and note[4] == "default/p3"
-    )
+    place, _ = first(tape, lambda note: note[0] is Note.TOLD and note[4] == "default/p3")
     del tape.tape.notes[place]
     assert tape.replay().difference is not None
 

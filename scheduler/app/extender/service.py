@@ -8,22 +8,16 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from scheduler.app.api_access import ApiAccess
 from scheduler.app.assembly import Parts, limited
-from scheduler.app.capabilities import ApiReads, ApiWrites, TasksInBackground
 from scheduler.app.extender.binding import ExtenderBinding
 from scheduler.app.extender.verdicts import Verdicts, best_total
 from scheduler.app.gauges import show_state
-from scheduler.app.generation import Generation
 from scheduler.app.in_tree import IN_TREE
-from scheduler.app.needs import needs_of
-from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
-from scheduler.client.events import EventRecorders
 from scheduler.client.pod_reader import ApiPodReader
-from scheduler.client.writer import ApiWriter
 from scheduler.cycle.pod_handlers import PodHandler
 from scheduler.errors import ConfigurationError, FieldError, SchedulerError
-from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
 from scheduler.metrics import Metrics
 from scheduler.metrics.extender_requests import ExtenderRequestMetrics
 
@@ -77,20 +71,16 @@ class ExtenderService:
         self.metrics = Metrics()
         self.requests = ExtenderRequestMetrics(self.metrics.families)
         connection.observer = self.metrics.rest_client
-        self._connection = connection
         self.parts = Parts(clock, self.metrics, in_tree)
         self.parts.budget.seconds = configuration.settings.attempt_budget.seconds
         writes = limited(connection, configuration.settings.client_connection)
-        self._writer = ApiWriter(
-            writes, clock, random=random, newest=self.parts.pods.get, observer=self.metrics
-        )
-        self._recorders = EventRecorders(self._writer.queue_event, clock)
-        self._tasks = Tasks()
-        self._api_writes, self._background = ApiWrites(writes), TasksInBackground(self._tasks)
+        self._access = ApiAccess(self.parts, connection, writes, metrics=self.metrics, random=random)
         self._has_refreshed = False
-        self._generation = self._build(configuration)
-        self.parts.profiles.swap(self._generation.frameworks)
+        self._generation = self._access.generation(configuration)
         self.frameworks = self._generation.frameworks
+        for framework in self.frameworks.values():
+            framework.measure_plugins(True)  # next to a request over HTTP it costs nothing
+        self.parts.profiles.swap(self.frameworks)
         self._profile = checked_profile(profile, self.frameworks)
         self._watches = Watches(
             connection,
@@ -140,17 +130,18 @@ class ExtenderService:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Watch the cluster while the block runs."""
+        access = self._access
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.parts.web.close)
-            await stack.enter_async_context(self._writer)
-            async with self._tasks:
-                self._watches.start(self._tasks.spawn)
-                self._tasks.spawn(self._recorders.run(), "events")
-                self._generation.start_refreshing(self._tasks.spawn)
-                self._tasks.spawn(self._note_refreshed(), "first refresh")
+            await stack.enter_async_context(access.writer)
+            async with access.tasks as tasks:
+                self._watches.start(tasks.spawn)
+                tasks.spawn(access.recorders.run(), "events")
+                self._generation.start_refreshing(tasks.spawn)
+                tasks.spawn(self._note_refreshed(), "first refresh")
                 yield
-                await self._background.drain(_DRAIN_SECONDS)
-                await self._writer.drain(_DRAIN_SECONDS)
+                await access.background.drain(_DRAIN_SECONDS)
+                await access.writer.drain(_DRAIN_SECONDS)
 
     # What a scheduler asks.
 
@@ -182,31 +173,6 @@ class ExtenderService:
     def _check_synced(self) -> None:
         if not self.has_synced:
             raise SchedulerError(_NOT_SYNCED)
-
-    def _build(self, configuration: Configuration) -> Generation:
-        registry = self.parts.registry()
-        frameworks = self.parts.build_frameworks(
-            configuration,
-            lambda profile: {
-                ApiGet: ApiReads(self._connection),
-                ApiWrite: self._api_writes,
-                Background: self._background,
-                PodBinder: self._writer,
-                PodEvents: self._recorders.of(profile),
-            },
-            registry,
-        )
-        for framework in frameworks.values():
-            framework.measure_plugins(True)  # next to a request over HTTP it costs nothing
-        return Generation(
-            configuration,
-            frameworks,
-            needs_of(frameworks.values()),
-            None,
-            self.metrics.refreshes,
-            self.parts.clock,
-            registry,
-        )
 
 
 def checked_profile(profile: str, frameworks: Mapping[str, Framework]) -> str:

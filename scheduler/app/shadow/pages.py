@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.app.live_explain import attempt_as_told
+from scheduler.app.live_explain import attempt_as_told, known_of
 from scheduler.app.pages import listen, readiness
 from scheduler.app.shadow.findings import lines
 from scheduler.server.access import Access
@@ -58,11 +58,9 @@ def shadow_explanation(service: ShadowService, key: str, clock: Clock) -> dict[s
 
     `attempt` is what we decided when the other scheduler did, `shadow` how that differed, oldest first.
     """
-    pod, attempted = service.parts.pods.get(key), service.attempts.last(key)
+    pod, attempted = known_of(service.parts, service.attempts, key)
     if pod is None:
-        if attempted is None:
-            return None
-        pod = attempted.decision.pod
+        return None
     return {
         "pod": key,
         "node": pod.node_name or None,

@@ -14,26 +14,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from scheduler.app.api_access import ApiAccess
 from scheduler.app.assembly import Parts
-from scheduler.app.capabilities import ApiReads, ApiWrites, TasksInBackground
 from scheduler.app.gauges import show_state
-from scheduler.app.generation import Generation
 from scheduler.app.in_tree import IN_TREE
-from scheduler.app.needs import needs_of, together
+from scheduler.app.needs import together
 from scheduler.app.shadow.arrivals import Arrivals
 from scheduler.app.shadow.findings import Findings
 from scheduler.app.shadow.history import History
 from scheduler.app.shadow.verdicts import AGREEMENT, OTHER_VICTIMS, PREEMPTS, UNKNOWN, VICTIMS_ALIKE, Judge
-from scheduler.app.tasks import Tasks
 from scheduler.app.watches import Watches
-from scheduler.client.events import EventRecorders
 from scheduler.client.requests import Rehearsal
-from scheduler.client.writer import ApiWriter
 from scheduler.clock import rfc3339_micro
 from scheduler.configuration.load import Configuration, parse
 from scheduler.cycle.attempt_log import AttemptLog
 from scheduler.cycle.pod_handlers import PodHandler
-from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
 from scheduler.metrics import Metrics
 from scheduler.objects.pod import PodInfo
 
@@ -113,21 +108,15 @@ class ShadowService:
     ) -> None:
         self.scheduler_name = scheduler_name
         self._clock = clock
-        self._connection = connection
         self.metrics = Metrics()
         connection.observer = self.metrics.rest_client
         self.parts = Parts(clock, self.metrics, in_tree)
-        nowhere = Rehearsal()
-        self._writer = ApiWriter(
-            nowhere, clock, random=random, newest=self.parts.pods.get, observer=self.metrics
-        )
-        self._recorders = EventRecorders(self._writer.queue_event, clock)
-        self._tasks = Tasks()
-        self._api_writes, self._background = ApiWrites(nowhere), TasksInBackground(self._tasks)
+        access = ApiAccess(self.parts, connection, Rehearsal(), metrics=self.metrics, random=random)
+        self._tasks = access.tasks
         configurations = {DEFAULT: default_of(scheduler_name)}
         if candidate is not None:
             configurations[CONFIG] = under_the_name(candidate, scheduler_name)
-        self._generations = {name: self._build(each) for name, each in configurations.items()}
+        self._generations = {name: access.generation(each) for name, each in configurations.items()}
         *_, (_, last) = self._generations.items()
         self.configuration = last.configuration
         self.parts.budget.seconds = self.configuration.settings.attempt_budget.seconds
@@ -290,29 +279,6 @@ class ShadowService:
             "theirs": {"node": node_name, "victims": sorted(left)},
             "ours": {"node": node_name, "victims": sorted(verdict.victims)},
         }
-
-    def _build(self, configuration: Configuration) -> Generation:
-        registry = self.parts.registry()
-        frameworks = self.parts.build_frameworks(
-            configuration,
-            lambda profile: {
-                ApiGet: ApiReads(self._connection),
-                ApiWrite: self._api_writes,
-                Background: self._background,
-                PodBinder: self._writer,
-                PodEvents: self._recorders.of(profile),
-            },
-            registry,
-        )
-        return Generation(
-            configuration,
-            frameworks,
-            needs_of(frameworks.values()),
-            None,
-            self.metrics.refreshes,
-            self.parts.clock,
-            registry,
-        )
 
 
 def _is_preempted(pod: PodInfo) -> bool:

@@ -1,9 +1,8 @@
-// Rates and latencies of the last minutes, drawn by uPlot.
+// Rates and latencies of the last minutes.
 import { html, useEffect, useRef } from "./dom.js";
 import { seconds, short } from "./format.js";
 import { listen, store, useTopic } from "./store.js";
 
-const HEIGHT = 130;
 const CHARTS = [
   { title: "Attempts per second", unit: short, series: [
     ["placed", (sample) => sample.attempts?.scheduled ?? (sample.attempts ? 0 : null), "--line-1"],
@@ -33,23 +32,12 @@ function Chart({ title, unit, series }) {
   const place = useRef(null);
   const { samples } = useTopic("rates");
   useEffect(() => {
-    const element = place.current;
-    let chart = null;
-    const make = () => {
-      chart?.destroy();
-      chart = made(element, series, unit);
-    };
-    make();
-    const end = listen("rates", () => chart.setData(data(series)));
-    const sizes = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height: HEIGHT }));
-    sizes.observe(element);
-    const scheme = matchMedia("(prefers-color-scheme: dark)");
-    scheme.addEventListener("change", make);
+    const lines = series.map(([label, , colour]) => ({ label, colour, spanGaps: true }));
+    const plot = window.plot(place.current, { height: 130, unit, lines, data: () => data(series) });
+    const end = listen("rates", plot.renew);
     return () => {
       end();
-      sizes.disconnect();
-      scheme.removeEventListener("change", make);
-      chart.destroy();
+      plot.end();
     };
   }, []);
   const last = samples[samples.length - 1];
@@ -58,18 +46,3 @@ function Chart({ title, unit, series }) {
 }
 
 const data = (series) => [store.samples.map((sample) => sample.at), ...series.map(([, read]) => store.samples.map(read))];
-
-function made(element, series, unit) {
-  const style = getComputedStyle(element);
-  const read = (name) => style.getPropertyValue(name).trim();
-  const axis = { stroke: read("--dim"), grid: { stroke: read("--edge"), width: 1 }, ticks: { stroke: read("--edge") }, font: `11px ${style.fontFamily}` };
-  return new window.uPlot({
-    width: element.clientWidth,
-    height: HEIGHT,
-    legend: { show: false },
-    cursor: { show: false },
-    axes: [{ ...axis, space: 80 }, { ...axis, size: 62, space: 28, values: (_, values) => values.map(unit) }],
-    scales: { y: { range: (_, least, most) => [0, most > 0 ? most * 1.1 : 1] } },
-    series: [{}, ...series.map(([name, , colour]) => ({ label: name, stroke: read(colour), width: 1.5, spanGaps: true, points: { show: false } }))],
-  }, data(series), element);
-}

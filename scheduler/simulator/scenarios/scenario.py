@@ -25,13 +25,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from scheduler.configuration.decode import decode
-from scheduler.configuration.load import read_file
-from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.canonical_quantity import canonical_quantity
 from scheduler.objects.durations import Duration
@@ -40,6 +37,7 @@ from scheduler.simulator.apimachinery.metadata import dns_subdomain
 from scheduler.simulator.drivers.provisioning_faults import ProvisioningFault
 from scheduler.simulator.scenarios.clusters import ready_node
 from scheduler.simulator.scenarios.manifests import objects_of
+from scheduler.simulator.scenarios.parts import TimedPart, read_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -248,11 +246,10 @@ class WatchDrop(_Part, frozen=True, kw_only=True):
     namespace: str = ""
 
 
-class Step(_Part, frozen=True, kw_only=True):
+class Step(TimedPart, frozen=True, kw_only=True):
     """One thing that happens.
 
     Attributes:
-        at: when, since the start.
         apply: a file or an object that is created, or changed where it is there (a merge patch).
         kill_node: a node whose kubelet falls silent: it is tainted, its pods stop being ready.
         restore_node: a node whose kubelet is back.
@@ -262,7 +259,6 @@ class Step(_Part, frozen=True, kw_only=True):
         restore_devices: devices that are there again.
     """
 
-    at: Duration
     apply: str | dict[str, Any] | None = None
     delete: Target | None = None
     scale: Scaling | None = None
@@ -282,16 +278,7 @@ class Step(_Part, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.at < Duration():
             raise ValueError("at must not be before the start")
-        if len(self.actions) != 1:
-            raise ValueError(f"must have exactly one of {', '.join(_ACTIONS)} beside at")
-
-    @property
-    def actions(self) -> list[str]:
-        """The names of what happens: one, in a valid step."""
-        return [name for name in self.__struct_fields__ if name != "at" and getattr(self, name) is not None]
-
-
-_ACTIONS: Final = tuple(name for name in Step.__struct_encode_fields__ if name != "at")
+        super().__post_init__()
 
 
 class _File(_Part, frozen=True, kw_only=True):
@@ -335,14 +322,8 @@ def load_scenario(path: str | Path) -> Scenario:
         ConfigurationError: all that is wrong with it.
     """
     path = Path(path)
-    document = read(read_file(path))
-    if document.errors:
-        raise ConfigurationError(document.errors, str(path))
-    if not isinstance(document.value, dict):
-        raise ConfigurationError([FieldError("", f"must be a mapping, {was(document.value)}")], str(path))
-    found, errors = decode(document.value, _File)
-    if found is None or errors:
-        raise ConfigurationError(errors, str(path))
+    found = read_document(path, _File)
+    errors: list[FieldError] = []
     objects: list[Object] = []
     for index, manifest in enumerate(found.manifests):
         objects += objects_of(manifest, path.parent, entry("manifests", index), errors)

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
-from scheduler.whatif.backtest.words import (
-    about,
-    causes,
-    elsewhere,
-    provisos,
-    rows,
-    scores,
-    title_of,
-    titles,
-)
+from scheduler.whatif.backtest import words
 from scheduler.whatif.lines import filled
 
 if TYPE_CHECKING:
@@ -30,27 +21,27 @@ _NAMES: Final = 8
 
 def show(console: Console, result: Backtest) -> None:
     """Write it."""
-    _print(console, about(result.recorded))
-    if result.no_baseline:
-        _print(console, f"The recorded configuration cannot be built here: {result.no_baseline}")
+    _print(console, words.about(result.recorded))
+    missing = words.no_baseline(result)
+    if missing:
+        _print(console, missing)
     console.print()
     table = Table("", box=None)
-    for title in titles(result):
+    for title in words.titles(result):
         table.add_column(Text(title), justify="right")
-    for name, figures in rows(result):
+    for name, figures in words.rows(result):
         table.add_row(Text(name), *figures)
     console.print(table)
-    everyone = [*([] if result.baseline is None else [result.baseline]), *result.runs]
-    for run in everyone:
+    for run in result.played:
         console.print()
         _show_run(console, run)
 
 
 def _show_run(console: Console, run: Run) -> None:
-    _print(console, f"{title_of(run.configuration)}: {elsewhere(run)}")
-    for why, by, number in causes(run):
-        _print(console, f"  {number:>7,}  {why} {by}".rstrip(), hanging=11)
-    for line in [*map(_example, run.moves.examples[:_EXAMPLES]), *_nodes(run.figures), *provisos(run)]:
+    _print(console, f"{words.title_of(run.configuration)}: {words.elsewhere(run)}")
+    for why, number in words.causes(run):
+        _print(console, f"  {number:>7,}  {why}", hanging=11)
+    for line in [*map(_example, run.moves.examples[:_EXAMPLES]), *_nodes(run.figures), *words.provisos(run)]:
         _print(console, f"  {line}", hanging=4)
 
 
@@ -74,5 +65,5 @@ def _nodes(figures: Figures) -> list[str]:
 
 def _example(move: Move) -> str:
     said = f"{move.pod}: {move.recorded or 'nowhere'} → {move.now}"
-    told = ", ".join(f"{name} {here} → {there}" for name, here, there in scores(move.scores))
+    told = words.scores(move)
     return f"{said} ({told})" if told else said

@@ -247,11 +247,14 @@ class Backtest(msgspec.Struct, kw_only=True, rename="camel"):
     runs: list[Run]
 
     @property
+    def played(self) -> Sequence[Run]:
+        """What each configuration makes of it, the recorded one first if it can be built."""
+        return self.runs if self.baseline is None else [self.baseline, *self.runs]
+
+    @property
     def columns(self) -> Sequence[tuple[str, Figures]]:
         """What is shown beside each other, with titles."""
-        baseline = [] if self.baseline is None else [(self.baseline.configuration, self.baseline.figures)]
         return [
             ("as recorded", self.recorded.figures),
-            *baseline,
-            *((each.configuration, each.figures) for each in self.runs),
+            *((each.configuration, each.figures) for each in self.played),
         ]

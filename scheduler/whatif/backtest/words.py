@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from scheduler.whatif.backtest.result import Cause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-    from scheduler.whatif.backtest.result import Backtest, Figures, Recorded, Run
+    from scheduler.whatif.backtest.result import Backtest, Figures, Move, Recorded, Run
 
     Row = tuple[str, list[str]]
 
@@ -103,12 +103,17 @@ def elsewhere(run: Run) -> str:
     return said
 
 
-def causes(run: Run) -> Iterator[tuple[str, str, int]]:
-    """Yield why pods are elsewhere, who it was, and how many they are; the most frequent cause first."""
+def no_baseline(result: Backtest) -> str:
+    """Say why the recorded configuration is not among those that were played; "" if it is."""
+    return result.no_baseline and f"The recorded configuration cannot be built here: {result.no_baseline}"
+
+
+def causes(run: Run) -> Iterator[tuple[str, int]]:
+    """Yield why pods are elsewhere, and how many they are; the most frequent cause first."""
     of_run = run.moves.causes
     for cause in sorted(of_run, key=lambda cause: -sum(of_run[cause].values())):
         for by, number in of_run[cause].items():
-            yield CAUSES[cause], by, number
+            yield f"{CAUSES[cause]} {by}".rstrip(), number
 
 
 def provisos(run: Run) -> Iterator[str]:
@@ -152,7 +157,9 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:,.2f}" if seconds < 100 else f"{seconds:,.0f}"
 
 
-def scores(move_scores: dict[str, tuple[int, int]]) -> Sequence[tuple[str, int, int]]:
-    """Return the scores of both nodes by plugin, of those who tell them apart, the largest difference first."""
-    apart = [(name, here, there) for name, (here, there) in move_scores.items() if here != there]
-    return sorted(apart, key=lambda each: (each[1] - each[2], each[0]))
+def scores(move: Move) -> str:
+    """Say what each plugin that tells the two nodes apart gives them, the largest difference first."""
+    apart = [
+        (here - there, name, here, there) for name, (here, there) in move.scores.items() if here != there
+    ]
+    return ", ".join(f"{name} {here} → {there}" for _, name, here, there in sorted(apart))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from scheduler.recording.answers import unpacked, unpacked_error
 from scheduler.recording.clock import StepClock
 from scheduler.recording.notes import Note
-from scheduler.steps import Steps
+from scheduler.steps import Steps, resumed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -182,29 +181,22 @@ class _ReplayedTask(Generic[T]):
 
     def __await__(self) -> Generator[Any, Any, T]:
         work = self._work
-        go_on = partial(work.send, None)
+        step: Callable[..., Any] = work.send
+        value: Any = None
         self._steps.come(self)
         try:
             while True:
                 try:
                     yield from self._wait_for_turn()
                 except asyncio.CancelledError as error:
-                    go_on = partial(work.throw, error)
+                    step, value = work.throw, error
                     continue
                 try:
-                    awaited = go_on()
+                    waits_for = step(value)
                 except StopIteration as end:
                     result: T = end.value
                     return result
-                try:
-                    yield awaited
-                except GeneratorExit:
-                    work.close()
-                    raise
-                except BaseException as error:  # noqa: BLE001  # handed on to the work
-                    go_on = partial(work.throw, error)
-                else:
-                    go_on = partial(work.send, None)
+                step, value = yield from resumed(work, waits_for)
         finally:
             self._steps.leave(self)
 

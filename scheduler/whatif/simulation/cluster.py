@@ -132,8 +132,8 @@ class MemoryCluster:
 
     def change_pending(self, pod: PodInfo) -> None:
         """Give a pod that still waits another spec; what is said of it stays."""
-        known = self._pods.get(pod.key)
-        if known is not None and known.uid == pod.uid and not known.node_name:
+        known = self._pending(pod)
+        if known is not None:
             self._show(known, with_status_of(known, pod, self._next_version()))
 
     def remove_pod(self, key: str) -> None:
@@ -281,6 +281,11 @@ class MemoryCluster:
             raise ApiError(409, "Conflict", f'pods "{pod.name}" is another one by now')
         return known
 
+    def _pending(self, pod: PodInfo) -> PodInfo | None:
+        """Return a pod as it is now; None if it is gone or bound."""
+        known = self._pods.get(pod.key)
+        return None if known is None or known.uid != pod.uid or known.node_name else known
+
     def _show(self, known: PodInfo | None, pod: PodInfo) -> None:
         if known is None or known.node_name != pod.node_name or known.is_terminating != pod.is_terminating:
             self.changes += 1
@@ -295,8 +300,8 @@ class MemoryCluster:
         self, pod: PodInfo, condition: PodCondition | None, nominated_node_name: str | None
     ) -> None:
         """Patch a pod's status, unless it is gone or bound by now: what was to be said is not so any more."""
-        known = self._pods.get(pod.key)
-        if known is not None and known.uid == pod.uid and not known.node_name:
+        known = self._pending(pod)
+        if known is not None:
             self._patch(known, condition, nominated_node_name)
 
     def _patch(self, pod: PodInfo, condition: PodCondition | None, nominated_node_name: str | None) -> None:

@@ -27,13 +27,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
-from scheduler.configuration.decode import decode
-from scheduler.configuration.load import read_file
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError, ObjectError
 from scheduler.objects.durations import Duration
-from scheduler.objects.wording import child, entry, was
+from scheduler.objects.wording import child, entry
 from scheduler.simulator.scenarios.manifests import objects_of
+from scheduler.simulator.scenarios.parts import TimedPart, read_document
 from scheduler.simulator.scenarios.scenario import NodeGroup, Scenario
 from scheduler.whatif.cluster_file import ClusterFileError, parse
 from scheduler.whatif.documents import item_of
@@ -112,10 +111,9 @@ class ScalePart(_Part, frozen=True, kw_only=True):
     replicas: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
-class StepPart(_Part, frozen=True, kw_only=True):
+class StepPart(TimedPart, frozen=True, kw_only=True):
     """One thing that happens at a time."""
 
-    at: Duration
     add_nodes: NodeGroup | None = None
     remove_node: str | None = None
     fail_node: str | None = None
@@ -123,12 +121,6 @@ class StepPart(_Part, frozen=True, kw_only=True):
     cordon: str | None = None
     uncordon: str | None = None
     scale: ScalePart | None = None
-
-    def __post_init__(self) -> None:
-        given = [name for name in self.__struct_fields__ if name != "at" and getattr(self, name) is not None]
-        if len(given) != 1:
-            names = ", ".join(name for name in self.__struct_encode_fields__ if name != "at")
-            raise ValueError(f"must have exactly one of {names} beside at")
 
 
 class _File(_Part, frozen=True, kw_only=True):
@@ -154,14 +146,8 @@ def read_scenario(path: str | Path) -> Workload:
         ConfigurationError: all that is wrong with it, by file and field.
     """
     path = Path(path)
-    document = read(read_file(path))
-    if document.errors:
-        raise ConfigurationError(document.errors, str(path))
-    if not isinstance(document.value, dict):
-        raise ConfigurationError([FieldError("", f"must be a mapping, {was(document.value)}")], str(path))
-    found, errors = decode(document.value, _File)
-    if found is None or errors:
-        raise ConfigurationError(errors, str(path))
+    found = read_document(path, _File)
+    errors: list[FieldError] = []
     objects = [*Scenario(found.nodes, {}, (), ()).node_objects()]
     for place, manifest in enumerate(found.manifests):
         objects += objects_of(manifest, path.parent, entry("manifests", place), errors)

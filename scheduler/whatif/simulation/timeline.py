@@ -57,6 +57,20 @@ class NodeGoes:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeIsCordoned:
+    """A node takes no more pods, or does again."""
+
+    at: float
+    name: str
+    wanted: bool = True
+
+    def happen(self, cluster: MemoryCluster) -> None:
+        node = cluster.nodes.get(self.name)
+        if node is not None:
+            cluster.put_node(cordoned(node, wanted=self.wanted))
+
+
+@dataclass(frozen=True, slots=True)
 class NodeIsDrained:
     """A node takes no more pods, and those that are there are asked to go."""
 
@@ -64,9 +78,7 @@ class NodeIsDrained:
     name: str
 
     def happen(self, cluster: MemoryCluster) -> None:
-        node = cluster.nodes.get(self.name)
-        if node is not None:
-            cluster.put_node(cordoned(node))
+        NodeIsCordoned(self.at, self.name).happen(cluster)
         for pod in cluster.pods_on(self.name):
             if not any(owner.kind == "DaemonSet" for owner in pod.pod.metadata.owner_references):
                 cluster.evict(pod)
@@ -143,17 +155,3 @@ class PodIsAnother:
 
     def happen(self, cluster: MemoryCluster) -> None:
         cluster.change_pending(self.pod)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeIsCordoned:
-    """A node takes no more pods, or does again."""
-
-    at: float
-    name: str
-    wanted: bool = True
-
-    def happen(self, cluster: MemoryCluster) -> None:
-        node = cluster.nodes.get(self.name)
-        if node is not None:
-            cluster.put_node(cordoned(node, wanted=self.wanted))

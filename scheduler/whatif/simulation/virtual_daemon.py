@@ -17,7 +17,6 @@ from scheduler.cycle.sampling import NodeSampling, percentages_of
 from scheduler.cycle.turns import Turns
 from scheduler.extenders.chain import Extenders
 from scheduler.framework import ApiGet, ApiWrite, Background, LongWork, PodBinder, PodEvents
-from scheduler.framework.interface import Needs
 from scheduler.framework.preemption import Preemptions
 from scheduler.queue.places import Place
 from scheduler.whatif.simulation.asked_extender import AskedExtender, without_bind
@@ -121,16 +120,10 @@ class VirtualDaemon:
             self.cycles.failures,
             make=lambda *arguments: AskedExtender(loop, *arguments),
         )
-        needs = together(
-            [
-                needs_of(self.frameworks.values()),
-                Needs(bound_pod_objects=self._extenders.want_victims_whole),
-            ]
-        )
+        self._needs = together([needs_of(self.frameworks.values()), self._extenders.needs])
         self.parts.profiles.swap(self.frameworks, self._extenders)
-        self.cluster.connect(self.cycles.pod_handler, needs)
+        self.cluster.connect(self.cycles.pod_handler, self._needs)
         bind_volumes(self.cluster)
-        self._needs = needs
 
     async def run(self, play: Coroutine[Any, Any, None]) -> None:
         """Schedule while something is played, then end."""

@@ -348,6 +348,10 @@ class TestFailures:
             by_class(framework_of(Odd()), pod("web"), snapshot_of("n0"), {0: [pod("soon")]})
 
 
+def refuses_full_nodes(_state: Any, _pod: Any, node: Any) -> Status | None:
+    return Status.unschedulable("full") if list(node.pods) else None
+
+
 class TestClasses:
     """Several classes of pods share the verdicts of a plugin that cannot tell them apart."""
 
@@ -387,13 +391,10 @@ class TestClasses:
         assert plugin.called() == ["normalize"]
 
     def test_scores_are_normalised_anew_where_as_many_other_nodes_are_left(self, by_class: Judge):
-        def refuses(_state: Any, _pod: Any, node: Any) -> Status | None:
-            return Status.unschedulable("full") if list(node.pods) else None
-
         cache = cache_of([])
         for name, rank in (("n0", 4), ("n1", 1), ("n2", 2)):
             cache.add_node(node(name, labels={"rank": str(rank)}))
-        framework, totals = framework_of(KeptFilter(answer=refuses), self.Nodes()), []
+        framework, totals = framework_of(KeptFilter(answer=refuses_full_nodes), self.Nodes()), []
         for turn, full in enumerate([None, None, "n1", "n0"]):
             if full is not None:
                 cache.remove_pod(pod(f"p{turn - 1}").uid)
@@ -428,11 +429,8 @@ class TestClasses:
 
     @pytest.mark.parametrize("ranked", ["nothing", "a part"])
     def test_changed_rows_that_were_never_ranked_may_go(self, ranked: str, by_class: Judge):
-        def refuses(_state: Any, _pod: Any, node: Any) -> Status | None:
-            return Status.unschedulable("full") if list(node.pods) else None
-
         cache = cache_of([f"n{number}" for number in range(6)])
-        framework = framework_of(KeptFilter(answer=refuses), KeptScore(answer=1))
+        framework = framework_of(KeptFilter(answer=refuses_full_nodes), KeptScore(answer=1))
         by_class(framework, of_class("web"), cache.snapshot())
         for number in range(6):
             cache.assume(pod(f"p{number}"), f"n{number}")

@@ -9,21 +9,16 @@ import msgspec
 from scheduler.app.shadow.arrivals import HOLD_SECONDS, Arrivals
 from scheduler.client.store import Store
 from scheduler.client.wire import ObjectIdentity
-from scheduler.cycle.event_handlers import EventHandler
 from tests.manual_clock import ManualClock
+from tests.unit.app.shadow.turned import Turned
 
 
-class Noting(EventHandler[Any]):
+class Noting(Turned):
     def __init__(self) -> None:
         self.made: list[tuple[Any, Any]] = []
 
     def turn(self, old: Any, new: Any) -> None:
         self.made.append((old, new))
-
-    def _added(self, obj: Any) -> Any: ...
-    def _updated(self, old: Any, new: Any) -> Any: ...
-    def _deleted(self, obj: Any) -> Any: ...
-    def _undecodable(self, identity: Any, error: Any) -> None: ...
 
 
 class Kind:

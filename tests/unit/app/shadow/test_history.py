@@ -14,10 +14,10 @@ from scheduler.app.shadow.decisions import Decided, Decision
 from scheduler.app.shadow.entries import Entry
 from scheduler.app.shadow.history import SETTLING_SECONDS, WINDOW_SECONDS, History
 from scheduler.app.shadow.verdicts import BEST, REFUSED, WORSE, Judge, Verdict
-from scheduler.cycle.event_handlers import EventHandler
 from scheduler.objects.decode import decode_pod
 from tests.builders import pod, pod_object
 from tests.manual_clock import ManualClock
+from tests.unit.app.shadow.turned import Turned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ANYWHERE = "anywhere"
 
 
-class Rooms(EventHandler[Any]):
+class Rooms(Turned):
     """Hands each pod the number of those before it: who was put in another place than that came in another order."""
 
     def __init__(self) -> None:
@@ -40,11 +40,6 @@ class Rooms(EventHandler[Any]):
             self.inside.append(new.uid)
         else:
             self.inside.remove(old.uid)
-
-    def _added(self, obj: Any) -> Any: ...
-    def _updated(self, old: Any, new: Any) -> Any: ...
-    def _deleted(self, obj: Any) -> Any: ...
-    def _undecodable(self, identity: Any, error: Any) -> None: ...
 
 
 class Nothing(Rooms):

@@ -19,7 +19,7 @@ from scheduler.whatif.simulation.measures import Measures
 from scheduler.whatif.simulation.run import simulate
 from scheduler.whatif.simulation.trace import TraceError, read_trace
 from scheduler.whatif.simulation.workload import Arrival, Workload, drawn, gpu_milli, inflated, typical_pods
-from tests.builders import node, pod
+from tests.builders import node, node_object, pod, pod_object
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 n-0,32000,65536,0,
@@ -41,6 +41,17 @@ def written(folder: Path) -> tuple[Path, Path]:
     nodes.write_bytes(gzip.compress(NODES.encode()))
     pods.write_text(PODS)
     return nodes, pods
+
+
+def simulated(folder: Path, items: list[Any], *edits: str) -> Any:
+    """Simulate what kubectl gives of a cluster, and return the result."""
+    cluster, config = folder / "cluster.json", folder / "config.yaml"
+    cluster.write_bytes(msgspec.json.encode({"kind": "List", "apiVersion": "v1", "items": items}))
+    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    answer = CliRunner().invoke(command, [str(cluster), *edits, "--config", str(config), "-o", "json"])
+    assert answer.exit_code == 0, answer.output
+    (told,) = msgspec.json.decode(answer.stdout)
+    return told
 
 
 def one_node(*arrivals: Arrival) -> Workload:
@@ -201,17 +212,10 @@ def test_the_command_says_the_same_twice_whatever_runs_at_a_time(tmp_path: Path)
 
 
 def test_a_cluster_from_kubectl_is_simulated(tmp_path: Path):
-    from tests.builders import node_object, pod_object
-
     items = [node_object("n", cpu="2"), pod_object("a", cpu="1500m"), pod_object("b", cpu="1500m")]
-    cluster, config = tmp_path / "cluster.json", tmp_path / "config.yaml"
-    cluster.write_bytes(msgspec.json.encode({"kind": "List", "apiVersion": "v1", "items": items}))
-    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
 
-    answer = CliRunner().invoke(command, [str(cluster), "--config", str(config), "-o", "json"])
+    told = simulated(tmp_path, items)
 
-    assert answer.exit_code == 0, answer.output
-    (told,) = msgspec.json.decode(answer.stdout)
     assert (told["placed"], told["waiting"]) == (1, 1)
 
 
@@ -254,22 +258,12 @@ def test_what_a_process_of_a_simulation_cannot_do_is_told(tmp_path: Path):
 
 
 def test_a_cluster_is_simulated_with_more_nodes_and_pods(tmp_path: Path):
-    from tests.builders import node_object, pod_object
-
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "j", "controller": True}
     member = pod_object("job-a", cpu="1500m")
     member["metadata"]["ownerReferences"] = [owner]
-    cluster, config = tmp_path / "cluster.json", tmp_path / "config.yaml"
-    cluster.write_bytes(
-        msgspec.json.encode(
-            {"kind": "List", "apiVersion": "v1", "items": [node_object("n", cpu="2"), member]}
-        )
+
+    told = simulated(
+        tmp_path, [node_object("n", cpu="2"), member], "--add-nodes", "2:like=n", "--scale", "job/job=4"
     )
-    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
-    edits = ["--add-nodes", "2:like=n", "--scale", "job/job=4"]
 
-    answer = CliRunner().invoke(command, [str(cluster), *edits, "--config", str(config), "-o", "json"])
-
-    assert answer.exit_code == 0, answer.output
-    (told,) = msgspec.json.decode(answer.stdout)
     assert (told["placed"], told["waiting"]) == (3, 1)

@@ -23,7 +23,7 @@ from scheduler.whatif.simulation.claims import CLAIMS as CLAIMS_OF_DEVICES
 from scheduler.whatif.simulation.loop import VirtualTimeLoop, run
 from scheduler.whatif.simulation.measures import Attempts
 from scheduler.whatif.simulation.player import Player
-from scheduler.whatif.simulation.timeline import NodeGoes, NodeIsDrained, NodeIsThere
+from scheduler.whatif.simulation.timeline import NodeGoes, NodeIsDrained, NodeIsThere, PodIsAnother
 from scheduler.whatif.simulation.virtual_daemon import VirtualDaemon
 from scheduler.whatif.simulation.workload import Arrival, Workload, served_by
 from scheduler.whatif.simulation.writes import ObjectWrites
@@ -276,6 +276,22 @@ def test_nodes_come_go_and_are_drained():
     assert {line[2] for line in lines if line[1] == "placed c"} == {"web-2-again-1", "web-1-again-1-again-1"}
 
 
+def test_another_version_of_a_pending_pod_comes_too_late_once_it_is_placed():
+    large = pod("web", cpu="3")
+
+    lines, daemon = play(
+        on(
+            [node("n", cpu="4")],
+            Arrival(pod("web", cpu="1"), 0.0),
+            Arrival(pod("next", cpu="2"), 20.0),
+            events=[PodIsAnother(10.0, large)],
+        )
+    )
+
+    assert (20.0, "placed n", "next") in lines
+    assert daemon.parts.pods["default/web"].node_name == "n"
+
+
 CLAIM: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
@@ -296,17 +312,18 @@ CLASS = {
 }
 
 
-def test_a_volume_is_made_where_the_pod_goes():
-    there = ClusterFile(
-        nodes=[node("n", labels={"topology.kubernetes.io/zone": "z"})],
-        others={
-            "v1/persistentvolumeclaims": {"default/data": msgspec.json.encode(CLAIM)},
-            "storage.k8s.io/v1/storageclasses": {"disk": msgspec.json.encode(CLASS)},
-        },
-    )
-    with_claim = pod("db", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+def with_a_claim(there: Any) -> Workload:
+    """Return a node and a pod with a claim that is not bound yet."""
+    others = {
+        "v1/persistentvolumeclaims": {"default/data": msgspec.json.encode(CLAIM)},
+        "storage.k8s.io/v1/storageclasses": {"disk": msgspec.json.encode(CLASS)},
+    }
+    db = pod("db", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    return Workload(ClusterFile([there], [], others), [Arrival(db, 5.0)])
 
-    lines, daemon = play(Workload(there, [Arrival(with_claim, 5.0)]))
+
+def test_a_volume_is_made_where_the_pod_goes():
+    lines, daemon = play(with_a_claim(node("n", labels={"topology.kubernetes.io/zone": "z"})))
 
     assert (5.0, "placed n", "db") in lines
     claim = daemon.cluster.find("v1/persistentvolumeclaims", "default/data")
@@ -320,13 +337,8 @@ def test_a_volume_is_made_where_the_pod_goes():
 
 def test_one_who_fails_again_and_again_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("scheduler.whatif.simulation.virtual_daemon.bind_volumes", lambda _cluster: None)
-    others = {
-        "v1/persistentvolumeclaims": {"default/data": msgspec.json.encode(CLAIM)},
-        "storage.k8s.io/v1/storageclasses": {"disk": msgspec.json.encode(CLASS)},
-    }
-    with_claim = pod("db", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
 
-    lines, _ = play(Workload(ClusterFile([node("n")], [], others), [Arrival(with_claim, 5.0)]))
+    lines, _ = play(with_a_claim(node("n")))
 
     assert [line[1] for line in lines] == ["came"]
 

@@ -1,0 +1,41 @@
+"""Pods that PreEnqueue keeps out of activeQ and backoffQ."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from scheduler.framework.status import Code
+
+if TYPE_CHECKING:
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.framework.status import Status
+    from scheduler.queue.surroundings import QueuePlugins
+
+logger = logging.getLogger(__name__)
+
+
+def pre_enqueue_refusal(plugins: QueuePlugins, queued: QueuedPodInfo) -> Status | None:
+    """Ask PreEnqueue, and return the rejection that keeps a pod gated, which is noted in it; None lets it pass.
+
+    Raises:
+        AssertionError: the rejection does not say whose it is, so nothing could ever wake the pod.
+
+    Source:
+        kube-scheduler v1.36, backend/queue/scheduling_queue.go, runPreEnqueuePlugins.
+    """
+    status = plugins.run_pre_enqueue(queued.pod)
+    if status.is_success:
+        queued.gating_plugin = ""
+        return None
+    if not status.plugin:
+        raise AssertionError(f"Pod {queued.pod.key}: PreEnqueue refused it without a plugin: {status}")
+    if status.code is Code.ERROR:
+        logger.error(
+            "PreEnqueue failed; the pod stays gated",
+            extra={"plugin": status.plugin, "pod": queued.pod.key, "error": status.message},
+        )
+    queued.gating_plugin = status.plugin
+    # Among the rejectors too, so that its hints are asked.
+    queued.unschedulable_plugins |= {status.plugin}
+    return status
