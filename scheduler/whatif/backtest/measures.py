@@ -10,6 +10,7 @@ import numpy as np
 
 from scheduler.whatif.backtest.lives import controller_of
 from scheduler.whatif.backtest.result import CURVE, PERCENTS, Figures, Nodes, Sample, Unplaced, Waits
+from scheduler.whatif.fragmentation import fragmentation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -74,7 +75,7 @@ class Samples:
                 in_use=len(in_use),
                 utilisation={name: _share(used[name], total[name]) for name in total},
                 zones=self._zones(snapshot, used, total),
-                fragmentation=self._fragmentation({name: total[name] - used[name] for name in total}),
+                fragmentation=fragmentation({name: total[name] - used[name] for name in total}, self._kinds),
             )
         )
 
@@ -97,14 +98,6 @@ class Samples:
             zone: {name: _share(used[name][there], total[name][there]) for name in total}
             for zone, there in sorted(rows.items())
         }
-
-    def _fragmentation(self, free: Mapping[str, Float64s]) -> dict[str, float]:
-        lost = dict.fromkeys(free, 0.0)
-        for wanted, share in self._kinds:  # a few
-            fits = np.logical_and.reduce([free[name] >= wanted[name] for name in free])
-            for name in lost:
-                lost[name] += share * float(free[name][~fits].sum())
-        return {name: round(amount / max(float(free[name].sum()), 1.0), 6) for name, amount in lost.items()}
 
     def nodes(self) -> Nodes:
         """Return what became of nodes."""

@@ -105,7 +105,7 @@ class Play:
             while look < at:
                 await self._look(look)
                 look = next(looks, inf)
-            await self._sleep_until(at)
+            await self._loop.sleep_until(at)
             for each in batch:
                 self._happen(each)
                 told += 1
@@ -118,7 +118,7 @@ class Play:
             look = next(looks, inf)
 
     async def _look(self, at: float) -> None:
-        await self._sleep_until(at)
+        await self._loop.sleep_until(at)
         with suppress(TimeoutError):
             async with asyncio.timeout(_MOMENT_SECONDS):
                 await self._loop.idle()  # what takes no time has happened
@@ -126,10 +126,6 @@ class Play:
 
     def _number_waiting(self, _at: float) -> int:
         return sum(isfinite(since) for _, since in self._waiting.values())
-
-    async def _sleep_until(self, at: float) -> None:
-        if at > self._loop.time():
-            await asyncio.sleep(at - self._loop.time())
 
     # What the recording says.
 

@@ -23,12 +23,12 @@ from scheduler.whatif.backtest.result import Recorded, Run, Unplaced
 from scheduler.whatif.cluster_file import ClusterFile
 from scheduler.whatif.offline import OfflineScheduler
 from scheduler.whatif.simulation.loop import VirtualTimeLoop
+from scheduler.whatif.simulation.loop import run as in_virtual_time
 from scheduler.whatif.simulation.virtual_daemon import VirtualDaemon
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Mapping
     from random import Random
-    from typing import Any
 
     from scheduler.configuration.load import Configuration
     from scheduler.objects.pod import PodInfo
@@ -97,7 +97,7 @@ def material_of(history: History) -> Material:
 def as_recorded(material: Material, progress: Callable[[int], None] = lambda _: None) -> Recorded:
     """Say how it was."""
     history, lives = material.history, list(material.lives.values())
-    samples = _in_virtual_time(_watch(material, progress))
+    samples = in_virtual_time(_watch(material, progress))
     ours = [life for life in lives if not life.is_there]
     unplaced = (
         Unplaced(
@@ -143,12 +143,7 @@ def backtest(
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
     """
-    return _in_virtual_time(_run(material, configuration, title, seed, progress))
-
-
-def _in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(work)
+    return in_virtual_time(_run(material, configuration, title, seed, progress))
 
 
 async def _watch(material: Material, progress: Callable[[int], None]) -> Samples:

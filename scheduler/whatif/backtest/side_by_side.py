@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import time
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.app.memory import settle_memory
 from scheduler.configuration.load import load
 from scheduler.errors import SchedulerError
 from scheduler.whatif.backtest.result import Backtest
 from scheduler.whatif.backtest.run import as_recorded, backtest
+from scheduler.whatif.processes import Bar, OtherProcessError, given, progress, side_by_side
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from concurrent.futures import Future
+    from collections.abc import Callable, Sequence
 
     from scheduler.whatif.backtest.result import Recorded, Run
     from scheduler.whatif.backtest.run import Material
 
 SAME: Final = "the same again"
 """What the recorded configuration is called by the method of the others."""
-_LOOK_SECONDS: Final = 0.2
-_shared: dict[str, Any] = {}  # of a worker process: the recording, and whom to tell of progress
-
-
-class BacktestError(SchedulerError):
-    """What went wrong in another process, in its words."""
 
 
 def backtest_all(
@@ -51,56 +40,30 @@ def backtest_all(
         show: a progress bar on standard error.
 
     Raises:
-        BacktestError: a plugin is unknown, broken, or has bad arguments.
+        OtherProcessError: a plugin is unknown, broken, or has bad arguments.
     """
-    context = multiprocessing.get_context("fork")  # the recording is there without being sent
-    counter = context.Value("q", 0)
-    _shared.update(material=material, counter=counter)
-    workers = max(1, min(processes or os.cpu_count() or 1, len(configs) + 2))
-    with ProcessPoolExecutor(workers, mp_context=context) as pool, _bar(show) as bar:
-        runs = [pool.submit(_run, str(path), seed) for path in configs]
-        baseline, recorded = pool.submit(_run, "", seed), pool.submit(_watch)
-        everything: list[Future[Any]] = [*runs, baseline, recorded]
-        total = len(everything) * len(material.history.happenings)
-        task = None if bar is None else bar.add_task("recorded", total=total)
-        while bar is not None and not all(each.done() for each in everything):
-            bar.update(task, completed=counter.value)
-            time.sleep(_LOOK_SECONDS)
-        return _together([each.result() for each in runs], baseline, recorded.result())
-
-
-def _together(runs: list[Run], baseline: Any, recorded: Recorded) -> Backtest:
+    calls: list[Callable[[], Any]] = [
+        *(partial(_run, str(path), seed) for path in configs),
+        partial(_run, "", seed),
+        _watch,
+    ]
+    bar = Bar("recorded", len(calls) * len(material.history.happenings)) if show else None
+    *runs, same, recorded = side_by_side(material, calls, processes=processes, bar=bar)
+    ran: list[Run] = [each.result() for each in runs]
     try:
-        return Backtest(recorded=recorded, baseline=baseline.result(), no_baseline="", runs=runs)
-    except BacktestError as error:
-        return Backtest(recorded=recorded, baseline=None, no_baseline=str(error), runs=runs)
+        return Backtest(recorded=recorded.result(), baseline=same.result(), no_baseline="", runs=ran)
+    except OtherProcessError as error:
+        return Backtest(recorded=recorded.result(), baseline=None, no_baseline=str(error), runs=ran)
 
 
 def _run(path: str, seed: int) -> Run:
-    settle_memory()
-    material: Material = _shared["material"]
+    material: Material = given()
     try:
         configuration = load(Path(path)) if path else material.recorded
-        return backtest(material, configuration, path or SAME, seed=seed, progress=_progress)
+        return backtest(material, configuration, path or SAME, seed=seed, progress=progress)
     except SchedulerError as error:
-        raise BacktestError(f"{path}: {error}" if path else str(error)) from None
+        raise OtherProcessError(f"{path}: {error}" if path else str(error)) from None
 
 
 def _watch() -> Recorded:
-    return as_recorded(_shared["material"], _progress)
-
-
-def _progress(more: int) -> None:
-    counter = _shared["counter"]
-    with counter.get_lock():
-        counter.value += more
-
-
-def _bar(show: bool) -> Any:
-    if not show:
-        return nullcontext()
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True))
+    return as_recorded(given(), progress)

@@ -44,6 +44,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Let time pass in the middle of a turn, as when the process was stopped or something held the loop."""
         self._now += seconds
 
+    async def sleep_until(self, at: float) -> None:
+        """Return at a time, at once if it is over."""
+        if at > self._now:
+            await asyncio.sleep(at - self._now)
+
     async def idle(self) -> None:
         """Return once nothing is left that can be done before time passes; others may wait for the same."""
         waiter = self.create_future()

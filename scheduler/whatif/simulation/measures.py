@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from scheduler.cycle.observer import NoObserver
+from scheduler.whatif.fragmentation import fragmentation
 from scheduler.whatif.simulation.workload import GPU_COUNT, gpu_capacity, gpu_milli
 
 if TYPE_CHECKING:
@@ -166,12 +167,13 @@ class Measures:
         self._next = now + self._step
         snapshot = self._cache.snapshot()
         free, total = self._free(snapshot), self._total(snapshot)
+        lost = fragmentation(free, self._kinds)
         self._samples.append(
             Sample(
                 at=now,
                 waiting=self._arrived - len(self._waits) - self._failed,
                 utilisation={name: round(1.0 - float(free[name].sum() / total[name]), 6) for name in total},
-                fragmentation=self._fragmentation(free, total),
+                fragmentation={name: lost[name] for name in total},
             )
         )
 
@@ -192,14 +194,6 @@ class Measures:
                 gpus[row] -= milli
         free[GPU] = gpus
         return {name: np.maximum(amounts, 0.0) for name, amounts in free.items()}
-
-    def _fragmentation(self, free: dict[str, Float64s], total: dict[str, float]) -> dict[str, float]:
-        lost = dict.fromkeys(total, 0.0)
-        for wanted, share in self._kinds:  # a few
-            fits = np.logical_and.reduce([free[name] >= amount for name, amount in wanted.items()])
-            for name in lost:
-                lost[name] += share * float(free[name][~fits].sum())
-        return {name: round(amount / max(float(free[name].sum()), 1.0), 6) for name, amount in lost.items()}
 
     def result(self, now: float, *, waiting: int) -> Result:
         """Return what was counted; `waiting` pods were not placed until now."""

@@ -92,7 +92,7 @@ class Player:
         )
         came = 0
         for at, batch in groupby(happenings, key=attrgetter("at")):
-            await self._sleep_until(at)
+            await self._loop.sleep_until(at)
             for each in batch:
                 if isinstance(each, Arrival):
                     self._come(each)
@@ -109,10 +109,6 @@ class Player:
         self._progress(came - told)
         if not workload.gives_up:
             await self._play_out()
-
-    async def _sleep_until(self, at: float) -> None:
-        if at > self._loop.time():
-            await asyncio.sleep(at - self._loop.time())
 
     async def _play_out(self) -> None:
         """Wait until all who end have ended and nobody else can be placed."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from scheduler.whatif.simulation.loop import VirtualTimeLoop
+from scheduler.whatif.simulation.loop import VirtualTimeLoop, run
 from scheduler.whatif.simulation.measures import Attempts, Measures
 from scheduler.whatif.simulation.player import Player
 from scheduler.whatif.simulation.virtual_daemon import VirtualDaemon
@@ -48,8 +48,7 @@ def simulate(
         cluster = replace(workload.cluster, nodes=sorted(workload.cluster.nodes, key=lambda node: node.name))
         workload = replace(workload, cluster=cluster)
     random = _First(seed) if first_of_equals else Random(seed)
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(_simulate(workload, configuration, random, progress))
+    return run(_simulate(workload, configuration, random, progress))
 
 
 async def _simulate(

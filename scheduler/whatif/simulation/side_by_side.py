@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import time
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from scheduler.app.memory import settle_memory
 from scheduler.configuration.load import load
-from scheduler.errors import SchedulerError
+from scheduler.whatif.processes import Bar, given, progress, side_by_side
 from scheduler.whatif.simulation.run import simulate
 from scheduler.whatif.simulation.workload import drawn, inflated
 
@@ -22,14 +17,6 @@ if TYPE_CHECKING:
 
     from scheduler.whatif.simulation.measures import Result
     from scheduler.whatif.simulation.workload import Workload
-
-
-class SimulationError(SchedulerError):
-    """A simulation could not be run; one text, so that it comes over from another process as it is."""
-
-
-_LOOK_SECONDS = 0.2
-_shared: dict[str, Any] = {}  # of a worker process: the workload, and whom to tell of progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,48 +90,18 @@ def run_all(jobs: Jobs, *, processes: int | None = None, show: bool = False) -> 
         show: a progress bar on standard error.
 
     Raises:
-        SimulationError: a plugin is unknown, broken, or has bad arguments; an object that a plugin needs is malformed.
+        OtherProcessError: a plugin is unknown, broken, or has bad arguments; an object that a plugin needs is malformed.
     """
-    context = multiprocessing.get_context("fork")  # the workload is there without being sent
-    counter = context.Value("q", 0)
-    _shared.update(workload=jobs.workload, counter=counter)
-    workers = max(1, min(processes or os.cpu_count() or 1, len(jobs)))
-    with ProcessPoolExecutor(workers, mp_context=context) as pool, _bar(show) as bar:
-        futures = [pool.submit(_run, job) for job in jobs]
-        total = sum(job.number(jobs.workload) for job in jobs) if bar is not None else 0
-        task = None if bar is None else bar.add_task("pods", total=total)
-        while bar is not None and not all(future.done() for future in futures):
-            bar.update(task, completed=counter.value)
-            time.sleep(_LOOK_SECONDS)
-        return [(job, future.result()) for job, future in zip(jobs, futures, strict=True)]
+    bar = Bar("pods", sum(job.number(jobs.workload) for job in jobs)) if show else None
+    futures = side_by_side(jobs.workload, [partial(_run, job) for job in jobs], processes=processes, bar=bar)
+    return [(job, future.result()) for job, future in zip(jobs, futures, strict=True)]
 
 
 def _run(job: Job) -> Result:
-    settle_memory()
-    counter = _shared["counter"]
-
-    def progress(more: int) -> None:
-        with counter.get_lock():
-            counter.value += more
-
-    workload = job.workload(_shared["workload"])
-    try:
-        return simulate(
-            workload,
-            load(Path(job.config)),
-            seed=job.seed,
-            first_of_equals=job.first_of_equals,
-            progress=progress,
-        )
-    except SchedulerError as error:
-        raise SimulationError(str(error)) from None
-
-
-def _bar(show: bool) -> Any:
-    if not show:
-        return nullcontext()
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True))
+    return simulate(
+        job.workload(given()),
+        load(Path(job.config)),
+        seed=job.seed,
+        first_of_equals=job.first_of_equals,
+        progress=progress,
+    )
