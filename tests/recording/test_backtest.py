@@ -8,105 +8,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.app.daemon import SCHEDULING
-from scheduler.configuration.load import parse
 from scheduler.recording.files import RecordingError
 from scheduler.recording.notes import Note
-from scheduler.testing.storage import claim, mounted, storage_class
 from scheduler.whatif.backtest.history import HistoryReader
 from scheduler.whatif.backtest.pace import Pace
 from scheduler.whatif.backtest.result import Cause
-from scheduler.whatif.backtest.run import as_recorded, backtest, material_of
-from tests import virtual_time
+from scheduler.whatif.backtest.run import as_recorded
 from tests.builders import node_object, pod_object
-from tests.daemon_harness import cluster
-from tests.integration.test_volumes_in_the_daemon import create, local
-from tests.recording.taped import Taped
-from tests.virtual_time import LoopClock
+from tests.recording.backtests import PACKING, SPREADING, delete, material, profile, under
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from scheduler.whatif.backtest.result import Run
-    from scheduler.whatif.backtest.run import Material
     from tests.daemon_harness import Cluster
+    from tests.recording.backtests import Story
 
-    Story = Callable[[Cluster], Awaitable[None]]
 
 ZONE = "topology.kubernetes.io/zone"
-HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-
-
-def profile(strategy: str, name: str = "custom-scheduler") -> str:
-    return (
-        HEAD
-        + f"""
-profiles:
-- schedulerName: {name}
-  pluginConfig:
-  - name: NodeResourcesFit
-    args: {{scoringStrategy: {{type: {strategy}, resources: [{{name: cpu, weight: 1}}]}}}}
-  plugins:
-    multiPoint:
-      enabled: [{{name: NodeResourcesFit, weight: 10}}]
-"""
-    )
-
-
-SPREADING, PACKING = profile("LeastAllocated"), profile("MostAllocated")
-
-
-def material(
-    folder: Path,
-    *stories: Story,
-    configuration: str = SPREADING,
-    unheard: Story | None = None,
-    controllers: bool = False,
-    only_last: bool = False,
-) -> Material:
-    """Record stories, each with a daemon of its own, that follow each other on one cluster; `unheard` is told to nobody.
-
-    With `only_last`, what was recorded of the others is lost.
-    """
-    tapes: list[Taped] = []
-
-    async def main() -> None:
-        async with cluster(folder, kubelet=True, controllers=controllers) as it:
-            for story in stories:
-                tapes.append(Taped(LoopClock()))
-                async with it.daemon(configuration, steps=tapes[-1].steps) as daemon:
-                    tapes[-1].steps.daemon = daemon
-                    await asyncio.sleep(1.0)
-                    await story(it)
-                if unheard is not None and story is not stories[-1]:
-                    await unheard(it)
-
-    virtual_time.run(main())
-    reader = HistoryReader("the recording")
-    for tape in tapes[-1:] if only_last else tapes:
-        reader.read(tape.header.wall, tape.notes())
-    return material_of(reader.history())
-
-
-def under(recorded: Material, configuration: str) -> Run:
-    return backtest(recorded, parse(configuration), "another")
-
-
-def delete(it: Cluster, name: str) -> None:
-    it.server.store.delete("pods", name, "default")
-
-
-def owned(name: str, owner: str, kind: str = "ReplicaSet", **fields: Any) -> dict[str, Any]:
-    pod = pod_object(name, **fields)
-    reference = {
-        "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
-        "kind": kind,
-        "name": owner,
-        "uid": owner,
-        "controller": True,
-    }
-    pod["metadata"]["ownerReferences"] = [reference]
-    return pod
 
 
 async def eight_on_four(it: Cluster) -> None:
@@ -253,87 +171,6 @@ def test_pods_that_waited_are_placed_earlier_where_there_is_room(tmp_path: Path)
     assert run.figures.placed == was.figures.placed == 4
 
 
-async def two_on_two(it: Cluster, owner: str) -> None:
-    it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
-    it.add_pods(owned(f"{owner}-0", owner, cpu="1"))
-    await asyncio.sleep(1.0)
-    it.add_pods(owned(f"{owner}-1", owner, cpu="1"))
-
-
-async def small_ones_then_a_large_one(it: Cluster) -> None:
-    await two_on_two(it, "low")
-    await asyncio.sleep(5.0)
-    it.add_pods(pod_object("high", cpu="4", priority=10))
-
-
-async def one_sends_another_away(it: Cluster) -> None:
-    await small_ones_then_a_large_one(it)
-    await it.until(lambda: bool(it.node_of("high")))
-    it.add_pods(owned("low-2", "low", cpu="1"))
-    await asyncio.sleep(60.0)
-
-
-def test_who_is_sent_away_only_in_the_recording_stays_and_the_one_in_its_place_does_not_come(
-    tmp_path: Path,
-) -> None:
-    recorded = material(tmp_path, one_sends_another_away)
-
-    again, packed, was = under(recorded, SPREADING), under(recorded, PACKING), as_recorded(recorded)
-
-    assert (was.figures.preemptions, was.figures.evictions, was.figures.arrived) == (1, 1, 4)
-    assert (again.figures.preemptions, again.figures.evictions, again.figures.placed) == (1, 1, 4)
-    assert again.moves.elsewhere == 0
-    assert (packed.figures.preemptions, packed.figures.evictions, packed.figures.placed) == (0, 0, 3)
-    assert (packed.dropped, packed.run_on) == (1, 0)
-    assert packed.figures.samples[-1].utilisation["cpu"] == 6 / 8
-
-
-def test_who_is_sent_away_only_now_comes_again(tmp_path: Path) -> None:
-    async def room_for_all(it: Cluster) -> None:
-        await small_ones_then_a_large_one(it)
-        await asyncio.sleep(60.0)
-        it.add_pods(pod_object("last"))
-        await asyncio.sleep(1.0)
-
-    recorded = material(tmp_path, room_for_all, configuration=PACKING)
-
-    spread, was = under(recorded, SPREADING), as_recorded(recorded)
-
-    assert (was.figures.preemptions, was.figures.evictions, was.figures.placed) == (0, 0, 4)
-    assert (spread.figures.preemptions, spread.figures.evictions, spread.figures.placed) == (1, 1, 5)
-    assert spread.figures.samples[-1].utilisation["cpu"] == 6 / 8
-
-
-@pytest.mark.parametrize(
-    ("kind", "until"),
-    [("ReplicaSet", 61.0), ("Job", 70.0), ("StatefulSet", 91.0)],
-    ids=["replica-set-at-once-for-the-rest", "job-at-once-anew", "stateful-set-when-it-is-gone-for-the-rest"],
-)
-def test_how_long_pods_run_that_come_again(tmp_path: Path, kind: str, until: float) -> None:
-    async def low_pods_run_for_a_minute(it: Cluster) -> None:
-        it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
-        it.add_pods(owned("low-0", "low", kind, cpu="1"))
-        await asyncio.sleep(1.0)
-        it.add_pods(owned("low-1", "low", kind, cpu="1"))
-        await asyncio.sleep(9.0)
-        it.add_pods(pod_object("high", cpu="4", priority=10))
-        await asyncio.sleep(50.0)
-        for name in ("low-0", "low-1"):
-            it.server.store.delete("pods", name, "default", grace_period_seconds=0)
-        await asyncio.sleep(60.0)
-        it.add_pods(pod_object("last"))
-        await asyncio.sleep(1.0)
-
-    recorded = material(tmp_path, low_pods_run_for_a_minute, configuration=PACKING)
-
-    spread = under(recorded, SPREADING)
-
-    # low-1 is asked to go after 11 s, of which it has run 9, and takes 30 s for it.
-    assert (spread.figures.evictions, spread.figures.placed) == (1, 5)
-    beside_high = [each.at for each in spread.figures.samples if each.utilisation.get("cpu", 0) > 4 / 8]
-    assert max(beside_high) == pytest.approx(until, abs=1.0)
-
-
 def test_pods_of_other_schedulers_stay_where_they_were(tmp_path: Path) -> None:
     async def beside_another(it: Cluster) -> None:
         it.add_nodes(*(node_object(f"n{each}", cpu="4") for each in range(4)))
@@ -361,100 +198,6 @@ def test_pods_of_other_schedulers_stay_where_they_were(tmp_path: Path) -> None:
     assert packed.figures.samples[-1].utilisation == was.figures.samples[-1].utilisation
     assert packed.figures.nodes.least_in_use >= 0
     assert packed.figures.nodes.empty_at_end == 0  # theirs hold three, ours the fourth or not
-
-
-def test_pods_of_a_node_that_goes_come_again_and_who_comes_for_them_in_the_recording_does_not(
-    tmp_path: Path,
-) -> None:
-    async def a_node_goes(it: Cluster) -> None:
-        await two_on_two(it, "web")
-        await asyncio.sleep(10.0)
-        gone = it.node_of("web-0")
-        it.server.store.delete("nodes", gone)
-        delete(it, "web-0")
-        it.add_pods(owned("web-2", "web", cpu="1"))
-        await asyncio.sleep(20.0)
-        it.add_pods(pod_object("last"))
-        await asyncio.sleep(1.0)
-
-    recorded = material(tmp_path, a_node_goes)
-
-    again, packed = under(recorded, SPREADING), under(recorded, PACKING)
-
-    for run in (again, packed):
-        assert run.dropped == 1
-        assert run.figures.samples[-1].utilisation["cpu"] == 2 / 4
-    assert again.figures.evictions == 1
-    assert packed.figures.evictions == 2
-
-
-def test_a_drained_node_sends_away_who_is_on_it_now(tmp_path: Path) -> None:
-    async def drained(it: Cluster) -> None:
-        it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
-        for each in range(2):
-            it.add_pods(owned(f"web-{each}", "web", cpu="1"))
-            await asyncio.sleep(1.0)
-        node = it.node_of("web-0")
-        it.server.store.patch("nodes", node, {"spec": {"unschedulable": True}})
-        condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
-        it.server.store.patch(
-            "pods", "web-0", {"status": {"conditions": [condition]}}, "default", subresource="status"
-        )
-        delete(it, "web-0")
-        it.add_pods(owned("web-2", "web", cpu="1"))
-        await asyncio.sleep(60.0)
-        it.add_pods(pod_object("last"))
-        await asyncio.sleep(1.0)
-
-    recorded = material(tmp_path, drained)
-
-    again, packed = under(recorded, SPREADING), under(recorded, PACKING)
-
-    assert [run.figures.evictions for run in (again, packed)] == [1, 2]
-    assert [run.dropped for run in (again, packed)] == [1, 1]
-    for run in (again, packed):
-        assert run.figures.samples[-1].utilisation["cpu"] == 2 / 8
-        assert run.figures.samples[-1].in_use == 1
-
-
-async def with_volumes(it: Cluster) -> None:
-    """Each of two claims is bound to a volume of the node where its pod goes; a third was bound when the pod came."""
-    it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
-    create(it, storage_class("local", provisioner="kubernetes.io/no-provisioner"))
-    for each in range(2):
-        create(it, *(local(f"on-n{node}-{each}", f"n{node}") for node in range(2)))
-        create(it, claim(f"data-{each}", class_name="local"))
-        it.add_pods(pod_object(f"db-{each}", cpu="1", volumes=mounted(f"data-{each}")))
-        await it.until(lambda each=each: it.node_of(f"db-{each}"))
-    delete(it, "db-0")
-    await asyncio.sleep(40.0)
-    it.add_pods(pod_object("db-0-next", cpu="1", volumes=mounted("data-0")))
-    await asyncio.sleep(5.0)
-
-
-def test_claims_are_bound_anew_where_their_pods_go(tmp_path: Path) -> None:
-    recorded = material(tmp_path, with_volumes, controllers=True)
-
-    again, packed = under(recorded, SPREADING), under(recorded, PACKING)
-
-    assert (again.moves.elsewhere, packed.moves.elsewhere) == (0, 1)
-    assert [run.figures.samples[-1].in_use for run in (again, packed)] == [2, 1]
-    assert (again.figures.placed, packed.figures.placed) == (3, 3)
-    assert (again.held, packed.held) == (0, 0)
-
-
-def test_pods_whose_claims_an_earlier_placement_has_bound_follow_them_and_are_counted(tmp_path: Path) -> None:
-    async def another_daemon(it: Cluster) -> None:
-        delete(it, "db-0-next")
-        await asyncio.sleep(40.0)
-        it.add_pods(pod_object("db-0-last", cpu="1", volumes=mounted("data-0")))
-        await asyncio.sleep(5.0)
-
-    recorded = material(tmp_path, with_volumes, another_daemon, controllers=True, only_last=True)
-
-    packed = under(recorded, PACKING)
-
-    assert (packed.moves.same, packed.moves.elsewhere, packed.held) == (1, 0, 1)
 
 
 def test_who_was_deleted_while_it_waited_goes_then(tmp_path: Path) -> None:
