@@ -26,59 +26,59 @@ if TYPE_CHECKING:
 ANYWHERE = "anywhere"
 
 
-class Rooms(Turned):
+class NumberedPlaces(Turned):
     """Hands each pod the number of those before it: who was put in another place than that came in another order."""
 
     def __init__(self) -> None:
-        self.inside: list[str] = []
+        self.bound: list[str] = []
         self.is_open = True
 
     def turn(self, old: Any, new: Any) -> None:
         if isinstance(old, bool) or isinstance(new, bool):
             self.is_open = bool(new)
         elif new.node_name:
-            self.inside.append(new.uid)
+            self.bound.append(new.uid)
         else:
-            self.inside.remove(old.uid)
+            self.bound.remove(old.uid)
 
 
-class Nothing(Rooms):
+class Nothing(NumberedPlaces):
     """Changes that change nothing here."""
 
     def turn(self, old: Any, new: Any) -> None:
         return
 
 
-class Porter:
-    """Judges: the best place has the number of those inside."""
+class NumberJudge:
+    """Judges: the best place has the number of the pods that are bound."""
 
-    name = "porter"
+    name = "judge"
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
+    def __init__(self, places: NumberedPlaces) -> None:
+        self._places = places
         self.asked = 0
 
     def verdict(self, theirs: Decision) -> Verdict:
         self.asked += 1
-        if not self._rooms.is_open:
+        if not self._places.is_open:
             return Verdict(REFUSED, {}, cast("Any", None), cast("Any", None))
-        is_best = theirs.node_name in {ANYWHERE, str(len(self._rooms.inside))}
+        is_best = theirs.node_name in {ANYWHERE, str(len(self._places.bound))}
         return Verdict(BEST if is_best else WORSE, {}, cast("Any", None), cast("Any", None))
 
 
-class Corridor:
-    """A history of rooms.
+class JudgedHistory:
+    """A history of such decisions.
 
     Attributes:
         done: the entries that are final, in the order in which they were decided.
     """
 
     def __init__(self) -> None:
-        self.clock, self.rooms = ManualClock(), Rooms()
-        self.porter = Porter(self.rooms)
+        self.clock, self.places = ManualClock(), NumberedPlaces()
+        self.judge = NumberJudge(self.places)
         self.done: list[Entry] = []
         self.history = History(
-            [cast("Judge", self.porter)], clock=self.clock, done=lambda entry, _: self.done.append(entry)
+            [cast("Judge", self.judge)], clock=self.clock, done=lambda entry, _: self.done.append(entry)
         )
 
     def place(self, number: int, *, age: int | None = None, to: str = "") -> Entry:
@@ -87,13 +87,13 @@ class Corridor:
         made["metadata"]["resourceVersion"] = str(number + 1 if age is None else age)
         old, new = decode_pod(msgspec.json.encode(made)), pod(f"p{number}", node=str(number))
         decision = Decision(Decided.PLACED, old, to or str(number))
-        entry = Entry(self.rooms, old, new, 0, self.clock.monotonic(), decision)
+        entry = Entry(self.places, old, new, 0, self.clock.monotonic(), decision)
         self.history.append(entry)
         return entry
 
     def change(self, *, is_open: bool) -> None:
         now = self.clock.monotonic()
-        self.history.append(Entry(self.rooms, not is_open, is_open, 0, now, is_settled=True))
+        self.history.append(Entry(self.places, not is_open, is_open, 0, now, is_settled=True))
 
     def settle(self, *, after: float = WINDOW_SECONDS + 1) -> None:
         self.clock.advance(after)
@@ -123,7 +123,7 @@ def swapped(places: Sequence[int], at: Sequence[int]) -> list[int]:
     ],
 )
 def test_every_decision_is_explained_by_one_order(seen: list[int]) -> None:
-    it = Corridor()
+    it = JudgedHistory()
     for number in seen:
         it.place(number)
 
@@ -131,12 +131,12 @@ def test_every_decision_is_explained_by_one_order(seen: list[int]) -> None:
 
     assert [name for name, _, _ in it.causes] == ["p0", "p1", "p2", "p3", "p4"]
     assert {cause for _, cause, _ in it.causes} == {BEST}
-    assert it.rooms.inside == [f"uid-of-default-p{number}" for number in range(5)]
+    assert it.places.bound == [f"uid-of-default-p{number}" for number in range(5)]
 
 
 @pytest.mark.parametrize("seen", [[1, 0, 2], [0, 2, 1, 3], [2, 0, 1]], ids=str)
 def test_who_had_waited_as_long_may_have_been_decided_in_any_order(seen: list[int]) -> None:
-    it = Corridor()
+    it = JudgedHistory()
     for number in seen:
         it.place(number, age=1)
 
@@ -148,7 +148,7 @@ def test_who_had_waited_as_long_may_have_been_decided_in_any_order(seen: list[in
 
 @pytest.mark.parametrize("others", [1, 3])
 def test_a_decision_may_have_been_made_after_others_that_agree_wherever_they_are(others: int) -> None:
-    it = Corridor()
+    it = JudgedHistory()
     it.place(others, age=1)
     for number in range(others):
         it.place(number, age=1, to=ANYWHERE)
@@ -160,7 +160,7 @@ def test_a_decision_may_have_been_made_after_others_that_agree_wherever_they_are
 
 
 def test_a_decision_is_not_moved_over_another_change_of_the_same_pod() -> None:
-    it = Corridor()
+    it = JudgedHistory()
     it.place(1)
     before, after = pod("p0"), pod("p0", status={"nominatedNodeName": "0"})
     decision = Decision(Decided.PREEMPTS, before, "another")
@@ -179,19 +179,19 @@ def test_a_decision_is_not_moved_over_another_change_of_the_same_pod() -> None:
 @given(st.lists(st.integers(0, 8), max_size=3))
 @settings(max_examples=60, deadline=None)
 def test_whatever_is_done_nothing_is_lost_and_nothing_counts_twice(at: list[int]) -> None:
-    it = Corridor()
+    it = JudgedHistory()
     for number in swapped(range(10), at):
         it.place(number)
 
     it.settle()
 
     assert sorted(entry.new.name for entry in it.done) == [f"p{number}" for number in range(10)]
-    assert sorted(it.rooms.inside) == sorted(f"uid-of-default-p{number}" for number in range(10))
-    assert it.rooms.inside == [entry.uid for entry in it.done]
+    assert sorted(it.places.bound) == sorted(f"uid-of-default-p{number}" for number in range(10))
+    assert it.places.bound == [entry.uid for entry in it.done]
 
 
 def test_what_no_order_explains_is_a_disagreement_and_the_others_stay_as_they_are() -> None:
-    it = Corridor()
+    it = JudgedHistory()
     for number in (0, 1, 7, 3, 4):
         it.place(number)
 
@@ -208,7 +208,7 @@ def test_what_no_order_explains_is_a_disagreement_and_the_others_stay_as_they_ar
 
 
 def test_a_decision_may_have_been_made_before_what_changed_until_it_was_seen() -> None:
-    it = Corridor()
+    it = JudgedHistory()
     it.place(0)
     it.change(is_open=False)
     it.place(1)
@@ -216,11 +216,11 @@ def test_a_decision_may_have_been_made_before_what_changed_until_it_was_seen() -
     it.settle()
 
     assert it.causes == [("p0", BEST, False), ("p1", BEST, True)]
-    assert not it.rooms.is_open
+    assert not it.places.is_open
 
 
 def test_no_decision_was_made_after_it_was_seen() -> None:
-    it = Corridor()
+    it = JudgedHistory()
     it.change(is_open=False)
     it.settle(after=WINDOW_SECONDS + 1)
     it.place(0)
@@ -232,7 +232,7 @@ def test_no_decision_was_made_after_it_was_seen() -> None:
 
 
 def test_of_several_verdicts_of_a_disagreement_the_mildest_remains() -> None:
-    it = Corridor()
+    it = JudgedHistory()
     it.place(0)
     it.change(is_open=False)
     it.place(5)
@@ -243,7 +243,7 @@ def test_of_several_verdicts_of_a_disagreement_the_mildest_remains() -> None:
 
 
 def test_a_decision_waits_for_others_that_may_have_come_before() -> None:
-    it = Corridor()
+    it = JudgedHistory()
     it.place(1)
     it.settle(after=SETTLING_SECONDS / 2)
     it.place(0)
@@ -254,17 +254,17 @@ def test_a_decision_waits_for_others_that_may_have_come_before() -> None:
 
 
 def test_nothing_is_looked_for_where_everything_agrees() -> None:
-    it = Corridor()
+    it = JudgedHistory()
     for number in range(50):
         it.place(number)
 
     it.settle()
 
-    assert (it.porter.asked, it.history.trials) == (50, 0)
+    assert (it.judge.asked, it.history.trials) == (50, 0)
 
 
 def test_the_search_for_one_decision_is_bounded() -> None:
-    it = Corridor()
+    it = JudgedHistory()
     for number in range(1000):
         it.place(number if number != 500 else 5000)
 
@@ -275,8 +275,8 @@ def test_the_search_for_one_decision_is_bounded() -> None:
 
 
 def test_who_has_searched_for_too_long_searches_no_more() -> None:
-    it = Corridor()
-    it.porter.verdict = _slow(it, it.porter.verdict)  # type: ignore[method-assign]
+    it = JudgedHistory()
+    it.judge.verdict = _slow(it, it.judge.verdict)  # type: ignore[method-assign]
     for number in range(100, 140):
         it.place(number)
 
@@ -286,7 +286,7 @@ def test_who_has_searched_for_too_long_searches_no_more() -> None:
     assert 0 < it.history.unsearched < 40
 
 
-def _slow(it: Corridor, judging: Any) -> Any:
+def _slow(it: JudgedHistory, judging: Any) -> Any:
     def slowly(theirs: Decision) -> Verdict:
         it.clock.advance(0.1)
         verdict: Verdict = judging(theirs)
