@@ -8,7 +8,8 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from random import Random
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -23,6 +24,7 @@ from scheduler.recording.recorder import Recorder
 from scheduler.recording.room import Room
 from scheduler.recording.tape import FileTape
 from scheduler.whatif.replay.script import stretches
+from scheduler.whatif.replay.summary import summary
 from tests import virtual_time
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.steps import Steps
+    from scheduler.whatif.replay.script import Stretch
     from tests.daemon_harness import Cluster
 
 BIG, SMALL = {"cpu": "3"}, {"cpu": "100m"}
@@ -136,15 +139,29 @@ def test_something_that_was_not_told_is_missed(tmp_path: Path) -> None:
     assert tape.replay().difference is not None
 
 
-def test_each_file_can_be_gone_through_by_itself(tmp_path: Path) -> None:
+def in_several_files(folder: Path) -> Taped:
     async def story() -> Taped:
         made = Taped(LoopClock())
         made.tape.notes_of_a_file = 60
-        await lives(tmp_path, made.steps)
+        await lives(folder, made.steps)
         return made
 
     tape = virtual_time.run(story())
     assert len(tape.tape.files) > 2
+    return tape
+
+
+def test_what_is_in_several_files_is_counted_once(tmp_path: Path) -> None:
+    tape = in_several_files(tmp_path)
+
+    told = summary(cast("Stretch", SimpleNamespace(header=tape.header, notes=tape.notes, files=[], torn=[])))
+
+    assert (told.objects["v1/nodes"], told.objects["v1/pods"]) == (4, 13)  # n1 is gone, and who made room
+    assert (told.configurations, told.profiles) == (1, ["custom-scheduler"])
+
+
+def test_each_file_can_be_gone_through_by_itself(tmp_path: Path) -> None:
+    tape = in_several_files(tmp_path)
     for begin in tape.tape.files:
         made = tape.replay(begin=begin)
         assert made.difference is None, begin

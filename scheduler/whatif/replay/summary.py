@@ -80,9 +80,11 @@ def summary(stretch: Stretch) -> Summary:
                 objects[note[2]] += (note[3] == Word.ADDED) - (note[3] == Word.DELETED)
             case Note.OBJECT:
                 objects[note[1]] += 1
-            case Note.STATE if not counts["states"]:
-                text = note[2]["configuration"]
-                counts["states"] += 1
+            case Note.STATE:  # all objects there are follow
+                objects.clear()
+                if not text:
+                    text = note[2]["configuration"]
+                    counts["configurations"] += 1
             case Note.CONFIGURED if note[2] == "in force":
                 text = note[3]
                 counts["configurations"] += 1
@@ -105,7 +107,7 @@ def summary(stretch: Stretch) -> Summary:
         events=counts["events"],
         objects={kind: number for kind, number in sorted(objects.items()) if number},
         profiles=profiles,
-        configurations=counts["configurations"] + counts["states"],
+        configurations=counts["configurations"],
         decisions=counts["placed"] + counts["failed"],
         placed=counts["placed"],
         failed=counts["failed"],
