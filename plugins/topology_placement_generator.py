@@ -60,11 +60,13 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
             return []
         order = np.argsort(codes, kind="stable")
         found, begins = np.unique(codes[order], return_index=True)
-        return [
+        placements = [
             Placement(value, rows)
             for code, rows in zip(found.tolist(), np.split(order, begins[1:]), strict=True)
             if (value := values[code]) is not None and domain in {None, value}
         ]
+        # By name, not by which label was seen first: ties must not depend on nodes that are long gone.
+        return sorted(placements, key=lambda each: each.name)
 
     def _domain_of_placed(self, group: PodGroup, snapshot: Snapshot) -> str | Status | None:
         """Return where the placed pods of the group are; None if there are none."""

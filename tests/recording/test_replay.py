@@ -168,7 +168,7 @@ def test_each_file_can_be_gone_through_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "seed"), [("pods", 7), ("pods", 45), ("pods", 60), ("groups", 3), ("groups", 4)]
+    ("kind", "seed"), [("pods", 7), ("pods", 45), ("pods", 60), ("groups", 3), ("groups", 4), ("groups", 70)]
 )
 def test_every_daemon_of_a_campaign_decides_as_it_did(kind: str, seed: int) -> None:
     assert not run(seed, kind, is_taped=True).findings
