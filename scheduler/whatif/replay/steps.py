@@ -179,6 +179,9 @@ class _ReplayedTask(Generic[T]):
         self.is_started = False
         self.turn: asyncio.Future[None] | None = None
 
+    def __del__(self) -> None:
+        self._work.close()  # where the end came before its turn, so that nobody complains that it was not awaited
+
     def __await__(self) -> Generator[Any, Any, T]:
         work = self._work
         step: Callable[..., Any] = work.send
