@@ -91,9 +91,13 @@ class FileWriter:
         self._write(_encode_header(header) + b"\n")
         self._compressor = zstandard.ZstdCompressor(level=1).compressobj()
 
-    def put(self, batch: bytes) -> None:
-        """Write a batch of notes, so that it is in the file when this returns."""
-        compressed = self._compressor.compress(_LENGTH.pack(len(batch)) + batch)
+    def put(self, *batches: bytes) -> None:
+        """Write batches of notes, so that they are in the file when this returns."""
+        if not batches:
+            return
+        compressed = self._compressor.compress(
+            b"".join(_LENGTH.pack(len(batch)) + batch for batch in batches)
+        )
         self._write(compressed + self._compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
 
     def close(self) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from math import ceil
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
-from weakref import WeakSet
 
 from scheduler.app.daemon import REJECTIONS, SCHEDULING
 from scheduler.app.generation import REFRESH
@@ -23,7 +21,7 @@ from scheduler.snapshot import object_key
 from scheduler.steps import Steps, resumed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 
     from scheduler.app.daemon import Daemon
     from scheduler.client.store import Handler
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 H = TypeVar("H")
-_LATE = int(LATE_SECONDS * SECOND)
 
 
 class Tape(Protocol):
@@ -67,6 +64,7 @@ class Recorder(Steps):
     Attributes:
         header: likewise.
         running: number -> task that began and has not ended.
+        fresh: how many tasks have not begun yet.
         daemon: whose steps these are; None until it is known.
     """
 
@@ -81,29 +79,34 @@ class Recorder(Steps):
         self._put = tape.put
         self._random = Random(header.seed)
         self._observations = self._readings = 0  # of this step
+        self._late_at = 0.0  # when the clock is to be read again in this step
         self._calls = 0
         self._tasks = 0
         self.present: _RecordedTask[Any] | None = None  # whose step this is
         self.is_telling = False  # whether it is one in which something is told
         self.running: dict[int, _RecordedTask[Any]] = {}
-        self._fresh: WeakSet[_RecordedTask[Any]] = WeakSet()  # not begun yet
+        self.fresh = 0  # tasks that have not begun yet
         self._waiting: set[int] = set()  # numbers of what was asked and not answered
 
     # The moment.
 
     def begin(self) -> int:
         """Begin a step; return its time, rounded up: a timer that was waited for is over."""
-        us = self._step_clock.us = ceil((self._now() - self._base) * SECOND)
+        now = self._now()
+        us = self._step_clock.us = ceil((now - self._base) * SECOND)
+        self._late_at = now + LATE_SECONDS
         self._observations = self._readings = 0
         return us
 
     def _look(self, clock: StepClock) -> int | None:
-        us = ceil((self._now() - self._base) * SECOND)
+        now = self._now()
         if self.present is None and not self.is_telling:
-            return us  # somebody who only looks: no step is made
+            return ceil((now - self._base) * SECOND)  # somebody who only looks: no step is made
         self._readings += 1
-        if us - clock.us < _LATE:
+        if now < self._late_at:
             return None
+        us = ceil((now - self._base) * SECOND)
+        self._late_at = now + LATE_SECONDS
         self._put((Note.READ, self._readings, us))
         return us
 
@@ -126,15 +129,16 @@ class Recorder(Steps):
         heard: Any = RecordedHandler(self, kind, given)
         return heard  # type: ignore[no-any-return]  # as it was given, a handler
 
-    @contextmanager
-    def telling(self, kind: str, word: int, key: str, obj: Any = None) -> Iterator[None]:
-        """Note what the watch said, which is told in this block."""
+    def tell(
+        self, kind: str, word: int, key: str, obj: object, hand_on: Callable[..., None], *told: object
+    ) -> None:
+        """Note what the watch said, and hand it on."""
         if self._tape.wants_state and all(task.name != SCHEDULING for task in self.running.values()):
             self._note_state()
         self._put((Note.TOLD, self.begin(), kind, word, key, obj))
         self.is_telling = True
         try:
-            yield
+            hand_on(*told)
         finally:
             self.is_telling = False
 
@@ -157,9 +161,8 @@ class Recorder(Steps):
     # Tasks.
 
     def task(self, work: Coroutine[Any, Any, T], name: str) -> Coroutine[Any, Any, T]:
-        task = _RecordedTask(self, work, name)
-        self._fresh.add(task)
-        return _run(task)
+        self.fresh += 1
+        return _run(_RecordedTask(self, work, name))
 
     def goes_on(self, task: _RecordedTask[Any]) -> None:
         """Note that a task begins, or goes on."""
@@ -170,7 +173,9 @@ class Recorder(Steps):
             self._tasks += 1
             task.number = self._tasks
             self.running[task.number] = task
-            self._fresh.discard(task)
+            if task.is_fresh:
+                task.is_fresh = False
+                self.fresh -= 1
             self._put((Note.STARTED, us, task.number, task.name))
         else:
             self._put((Note.RESUMED, us, task.number))
@@ -178,7 +183,7 @@ class Recorder(Steps):
     def _note_state(self) -> None:
         """Begin the next file with how things stand, if nothing is under way."""
         daemon = self.daemon
-        if daemon is None or self._waiting or self._fresh or self._put is _ignore or not is_quiet(daemon):
+        if daemon is None or self._waiting or self.fresh or self._put is _ignore or not is_quiet(daemon):
             return
         if not all(task.begins_anew for task in self.running.values()):
             return
@@ -242,7 +247,12 @@ class _RecordedTask(Generic[T]):
         self._work = work
         self.name = name
         self.number: int | None = None
+        self.is_fresh = True
         self.is_outside = False
+
+    def __del__(self) -> None:
+        if self.is_fresh:  # it ended before it began
+            self._recorder.fresh -= 1
 
     @property
     def begins_anew(self) -> bool:
@@ -280,26 +290,23 @@ class RecordedHandler(Generic[T]):
         self._handler = handler
 
     def on_add(self, obj: T) -> None:
-        with self._recorder.telling(self._kind, Word.ADDED, key_of(obj), obj):
-            self._handler.on_add(obj)
+        self._recorder.tell(self._kind, Word.ADDED, key_of(obj), obj, self._handler.on_add, obj)
 
     def on_update(self, old: T, new: T) -> None:
         if isinstance(old, NodeObject) and isinstance(new, NodeObject) and new.is_heartbeat_of(old):
             self._handler.on_update(old, new)  # nothing changes by it
             return
-        with self._recorder.telling(self._kind, Word.UPDATED, key_of(new), new):
-            self._handler.on_update(old, new)
+        self._recorder.tell(self._kind, Word.UPDATED, key_of(new), new, self._handler.on_update, old, new)
 
     def on_delete(self, old: T) -> None:
-        with self._recorder.telling(self._kind, Word.DELETED, key_of(old)):
-            self._handler.on_delete(old)
+        self._recorder.tell(self._kind, Word.DELETED, key_of(old), None, self._handler.on_delete, old)
 
     def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
         outline = None if error.found is None else outline_pod(error.found)
         found = None if outline is None else outline.pod
         said = (identity.uid, identity.resource_version, error.kind, error.path, error.problem, found)
-        with self._recorder.telling(self._kind, Word.UNREADABLE, identity.key, said):
-            self._handler.on_undecodable(identity, error)
+        hand_on = self._handler.on_undecodable
+        self._recorder.tell(self._kind, Word.UNREADABLE, identity.key, said, hand_on, identity, error)
 
 
 def key_of(obj: Any) -> str:

@@ -27,7 +27,9 @@ logger = logging.getLogger(__name__)
 _FILES: Final = 8
 """The room is divided among about so many files, since the oldest goes as a whole."""
 _SMALLEST_FILE: Final = 256 * 1024
-_BATCH: Final = 2000
+_ENCODED_TOGETHER: Final = 200
+_BATCH: Final = 20_000
+"""So many notes are handed to the thread at a time, or what came until `flush`."""
 _MOST_WAITING: Final = 200_000
 """So many notes may wait for the thread; beyond it they are lost, and counted."""
 _encode = msgspec.msgpack.Encoder().encode
@@ -35,14 +37,27 @@ _AT_OBJECT: Final = {Note.TOLD: 5, Note.OBJECT: 3}
 
 
 class _Batch(NamedTuple):
-    """Notes on their way to the thread; some begin a file."""
+    """Notes on their way to the thread; some begin a file.
 
-    notes: Sequence[AnyNote]
+    Attributes:
+        number: of notes.
+        encoded: as they are written.
+        notes: that are to be encoded yet.
+        begins_file: whether the next file begins with them.
+    """
+
+    number: int
+    encoded: Sequence[bytes] = ()
+    notes: Sequence[AnyNote] = ()
     begins_file: bool = False
 
 
 class FileTape:
     """A tape in files, oldest first out.
+
+    While the thread waits for its turn to run Python, each wait of the loop wakes it in vain, which costs more than the
+    notes. So they are encoded where they are made, and the thread has a turn seldom, to compress and to write. What
+    begins a file is much at once, and is encoded there.
 
     Args:
         room: where.
@@ -65,6 +80,8 @@ class FileTape:
         room.folder.mkdir(parents=True, exist_ok=True)
         self._file: FileWriter | None = FileWriter(self._path(), header)
         self._pending: list[AnyNote] = []
+        self._encoded: list[bytes] = []
+        self._n_encoded = 0
         self._waiting: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._n_put = self._n_done = 0  # each counted by one thread only
         self._complained = False
@@ -74,26 +91,46 @@ class FileTape:
     def put(self, note: AnyNote) -> None:
         """Take a note."""
         self._pending.append(note)
-        if len(self._pending) >= _BATCH:
-            self.flush()
+        if len(self._pending) >= _ENCODED_TOGETHER:
+            self._encode_pending()
+            if self._n_encoded >= _BATCH:
+                self._hand_over()
 
     def flush(self) -> None:
         """Hand what was taken to the thread."""
-        notes, self._pending = self._pending, []
-        if not notes:
-            return
-        if self._n_put - self._n_done > _MOST_WAITING:
-            self._lose(len(notes), "they come faster than they can be written")
-            return
-        self._n_put += len(notes)
-        self._waiting.put(_Batch(notes))
+        self._encode_pending()
+        self._hand_over()
 
     def begin_file(self, state: Sequence[AnyNote]) -> None:
         """Begin the next file with how things stand."""
         self.flush()
         self.wants_state = False
-        self._n_put += len(state)
-        self._waiting.put(_Batch(state, begins_file=True))
+        self._give(_Batch(len(state), notes=state, begins_file=True))
+
+    def _encode_pending(self) -> None:
+        notes, self._pending = self._pending, []
+        if not notes:
+            return
+        try:
+            self._encoded.append(_encoded(notes))
+            self._n_encoded += len(notes)
+        except Exception:  # noqa: BLE001  # the thread will come to the same, and say so
+            self._hand_over()
+            self._give(_Batch(len(notes), notes=notes))
+
+    def _hand_over(self) -> None:
+        encoded, self._encoded = self._encoded, []
+        number, self._n_encoded = self._n_encoded, 0
+        if not number:
+            return
+        if self._n_put - self._n_done > _MOST_WAITING:
+            self._lose(number, "they come faster than they can be written")
+            return
+        self._give(_Batch(number, encoded))
+
+    def _give(self, batch: _Batch) -> None:
+        self._n_put += batch.number
+        self._waiting.put(batch)
 
     def close(self) -> None:
         """Write what is left, and end; nothing may be put any more."""
@@ -113,26 +150,25 @@ class FileTape:
                 self._write(batch)
             except OSError as error:
                 self._give_up_file()
-                self._lose(len(batch.notes), str(error))
+                self._lose(batch.number, str(error))
             except Exception:
                 logger.exception("Recording failed")
                 self._give_up_file()
-                self._lose(len(batch.notes), "a mistake of ours")
+                self._lose(batch.number, "a mistake of ours")
             finally:
-                self._n_done += len(batch.notes)
+                self._n_done += batch.number
         self._give_up_file()
 
     def _write(self, batch: _Batch) -> None:
-        notes = batch.notes
         if batch.begins_file:
             self._next_file()
         if self._file is None:  # until the next state is noted nothing that follows could be understood
-            self._lose(len(notes), "the file before could not be written")
+            self._lose(batch.number, "the file before could not be written")
             return
-        for at in range(0, len(notes), _BATCH):
-            before = self._file.size
-            self._file.put(_encode([packed_note(note) for note in notes[at : at + _BATCH]]))
-            self.written_bytes += self._file.size - before
+        before = self._file.size
+        parts = range(0, len(batch.notes), _ENCODED_TOGETHER)
+        self._file.put(*batch.encoded, *(_encoded(batch.notes[at : at + _ENCODED_TOGETHER]) for at in parts))
+        self.written_bytes += self._file.size - before
         self._complained = False
         if self._file.size >= max(self._room.max_bytes // _FILES, _SMALLEST_FILE):
             self.wants_state = True
@@ -176,6 +212,10 @@ class FileTape:
 
     def _path(self) -> Path:
         return self._room.folder / f"{self._header.run}-{self._header.number:04}{SUFFIX}"
+
+
+def _encoded(notes: Sequence[AnyNote]) -> bytes:
+    return _encode([packed_note(note) for note in notes])
 
 
 def packed_note(note: AnyNote) -> Any:
