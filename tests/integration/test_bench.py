@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 def test_a_whole_pod_is_measured_to_its_end(capsys: pytest.CaptureFixture[str]):
     whole_pod.print_table(sizes=(3,), n_pods=5)
 
-    label, bare = capsys.readouterr().out.splitlines()
-    assert label.startswith("a whole pod, 3 nodes")
+    whole, recorded, bare = capsys.readouterr().out.splitlines()
+    assert whole.startswith("a whole pod, 3 nodes")
+    assert recorded.startswith("a whole pod, recorded, 3 nodes")
     assert bare.startswith("the bare loop, 3 nodes")
