@@ -156,6 +156,7 @@ class Reflector(Generic[T]):
         self._refusals = 0
         self._failures = 0  # since it worked
         self._refused_since: float | None = None  # the loop's time
+        self._refused_with = 0  # the last status: another is a refusal of its own
         self._refusal_backoff = Backoff(random, initial_seconds=1.0, maximum_seconds=REFUSED_SECONDS)
         self._expired_in_vain = False  # and nothing came since
         self._lists_once = False  # plainly, because the server could not stream the list for now
@@ -406,13 +407,14 @@ class Reflector(Generic[T]):
 
     def _after_refusal(self, error: ApiError) -> float:
         now = asyncio.get_running_loop().time()
-        if self._refused_since is None:
-            self._refused_since = now
+        if self._refused_since is None or error.status != self._refused_with:
+            self._refused_since, self._refused_with = now, error.status
             self._refusal_backoff.reset()
         lasts = now - self._refused_since >= REFUSAL_TOLD_SECONDS
         if lasts:
             self._complain(error)
-        if error.status == 404 and self._optional and (lasts or not self._synced.is_set()):
+        has_any = self._synced.is_set() and self._store.objects
+        if error.status == 404 and self._optional and (lasts or not has_any):
             self._store.begin_replace()
             self._store.end_replace()
             self._synced.set()
