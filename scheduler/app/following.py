@@ -56,7 +56,7 @@ async def following_config_map(
     thread: KopfThread,
 ) -> AsyncIterator[None]:
     """Follow a ConfigMap while the block runs, in which the thread is to be begun."""
-    from scheduler.controllers.config_map_watch import ConfigMapWatch  # kopf takes a while to load
+    from scheduler.controllers.config_map_watch import ConfigMapWatch  # it loads kopf
 
     reloader.started_with(source.digest)
     listener = _Listener(daemon, reloader, source, connection)
@@ -82,9 +82,7 @@ async def following_profiles(
     thread: KopfThread,
 ) -> AsyncIterator[None]:
     """Follow SchedulerProfiles while the block runs, in which the thread is to be begun."""
-    from scheduler.controllers.scheduler_profile_watch import (
-        SchedulerProfileWatch,
-    )  # kopf takes a while to load
+    from scheduler.controllers.scheduler_profile_watch import SchedulerProfileWatch  # it loads kopf
 
     up = daemon.metrics.configuration.watch_up
     listener = ProfileListener(profiles, connection, up, thread.begin_again)

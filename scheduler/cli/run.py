@@ -9,6 +9,7 @@ import sys
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -353,7 +354,8 @@ async def _following(
         if file is not None:
             await stack.enter_async_context(following_file(daemon, reloader, file))
         if config_map is not None or profiles is not None:
-            from scheduler.controllers.kopf_thread import KopfThread  # kopf takes a while to load
+            await in_a_thread(partial(import_module, "kopf"))  # which takes a while
+            from scheduler.controllers.kopf_thread import KopfThread
 
             named = daemon.configuration.settings.client_connection.kubeconfig
             thread = KopfThread(kubeconfig or (None if config_map is not None else named or None))
