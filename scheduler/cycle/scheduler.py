@@ -66,13 +66,16 @@ class Scheduler:
         self._pods, self._groups = pods, groups
         self._binding = binding
         self.at_work: Callable[[PodInfo | None], None] = lambda _: None
-        self._stopping = False
+        self._stopping = self._is_over = False
         # pod uid -> attempts under way; for a moment two, when a pod comes back from one and the next begins
         self._in_hand = Counter[str]()
 
     def has_in_hand(self, uid: str) -> bool:
-        """Say whether an attempt at a pod is under way: somebody is at work who will bring it back, or bind it."""
-        return uid in self._in_hand
+        """Say whether an attempt at a pod is under way: somebody is at work who will bring it back, or bind it.
+
+        Once `run` is over, that is the next leader, of every pod.
+        """
+        return self._is_over or uid in self._in_hand
 
     def stop(self) -> None:
         """Begin no more attempts; `run` returns when the bindings under way have ended, or after 10 seconds."""
@@ -111,6 +114,7 @@ class Scheduler:
                 await asyncio.sleep(0)
             await _finish(bindings)
         finally:
+            self._is_over = True
             for binding in bindings:
                 binding.cancel()
             if bindings:

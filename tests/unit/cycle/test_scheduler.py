@@ -269,6 +269,17 @@ def test_stopping_does_not_wait_for_pods_that_are_held(caplog: pytest.LogCapture
 
 
 @virtually
+async def test_pods_that_are_dropped_in_the_end_are_nobodys_mistake():
+    cluster = Cluster(puppets.Permit("Hold", Wait(600)))
+    async with cluster.running():
+        cluster.api.create(WEB)
+        await cluster.until(lambda: cluster.binding.under_way)
+
+    assert cluster.place_of("web") is Place.IN_FLIGHT
+    assert cluster.scheduler.has_in_hand(WEB.uid)
+
+
+@virtually
 async def test_a_failed_binding_wakes_the_loop_for_its_backoff():
     cluster = Cluster()
     async with cluster.running():
