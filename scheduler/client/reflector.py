@@ -181,6 +181,12 @@ class Reflector(Generic[T]):
         """Whether the first full list has been taken in."""
         return self._synced.is_set()
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether the API server says that it has no such kind, and no object of it is known."""
+        is_refused = self._refused_since is not None and self._refused_with == HTTPStatus.NOT_FOUND
+        return is_refused and not self._store.objects
+
     async def wait_synced(self) -> None:
         """Wait for the first full list."""
         await self._synced.wait()

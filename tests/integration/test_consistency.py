@@ -73,6 +73,18 @@ async def test_where_all_is_well_nothing_is_found_and_every_kind_is_compared(tmp
         )
 
 
+@virtually
+async def test_a_kind_that_the_server_lacks_is_compared_too(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it:
+        it.server.faults.refuse(404, lambda info: info.resource == "podgroups")
+        async with it.daemon() as daemon:
+            await settled(it)
+
+            report = await daemon.consistency.check(mend=True)
+
+            assert (report.result, report.compared["podgroups.scheduling.k8s.io"]) == ("clean", 0)
+
+
 # What may be wrong with what follows from the watch: how it is broken, and what it is called.
 
 

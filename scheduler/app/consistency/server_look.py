@@ -41,7 +41,7 @@ async def look_at_server(reflectors: Iterable[Reflector[Any]]) -> ServerLook:
     look = ServerLook()
     for reflector in reflectors:
         kind = str(reflector.resource)
-        if not reflector.resource_version:
+        if not reflector.resource_version and not reflector.is_absent:
             look.unread[kind] = "it is being listed"
             continue
         try:
