@@ -178,7 +178,11 @@ class DriftingFilter(Troubled, FilterPlugin):
 
 
 class TroubledPostFilter(Troubled, PostFilterPlugin):
-    """Nominates any node at all, as if room had been made there; a pod once, for a nomination that ends wakes others."""
+    """Nominates any node at all, as if room had been made there, or takes back what another plugin nominated.
+
+    Only now and then: a nomination that ends wakes others, and two pods whose nominations end each time wake each other
+    for ever, as with kube-scheduler, whose backoff ends early when nobody else waits.
+    """
 
     name = "TroubledPostFilter"
     api_version = 1
@@ -197,7 +201,7 @@ class TroubledPostFilter(Troubled, PostFilterPlugin):
             self._nominated.add(pod.uid)
             name = snapshot.name_of(self.mood.random.randrange(snapshot.n_nodes))
             return PostFilterResult(Status.unschedulable(f"nominated {ON_PURPOSE}"), name)
-        return PostFilterResult(Status.unschedulable("nothing can be done"), "")
+        return PostFilterResult(Status.unschedulable("nothing can be done"))
 
 
 class TroubledScore(Troubled, ScorePlugin):
