@@ -255,10 +255,10 @@ class Reflector(Generic[T]):
         if failure is None:
             self._count_end("closed")
             return 0.0 if at_once else self._backoff.next_seconds()
-        is_absent = failure.status == HTTPStatus.NOT_FOUND and not self._store.objects
-        if self._followed is not None and self._synced.is_set() and not is_absent:
+        seconds = self._after(failure, at_once=at_once)
+        if self._followed is not None and self._synced.is_set() and not self.is_absent:
             self._followed.broke(str(self.resource))
-        return self._after(failure, at_once=at_once)
+        return seconds
 
     async def _list_then_watch(self) -> None:
         """Take all objects in, if no version is known to go on from, then their changes until the watch ends in order.
@@ -419,8 +419,7 @@ class Reflector(Generic[T]):
         lasts = now - self._refused_since >= REFUSAL_TOLD_SECONDS
         if lasts:
             self._complain(error)
-        has_any = self._synced.is_set() and self._store.objects
-        if error.status == 404 and self._optional and (lasts or not has_any):
+        if error.status == 404 and self._optional and (lasts or self.is_absent):
             self._store.begin_replace()
             self._store.end_replace()
             self._synced.set()

@@ -24,6 +24,13 @@ async def two_on_two(it: Cluster, owner: str) -> None:
     it.add_pods(owned(f"{owner}-1", owner, cpu="1"))
 
 
+async def until_the_last(it: Cluster, seconds: float) -> None:
+    """Let time pass, and a pod come at its end: a recording ends with what happens last."""
+    await asyncio.sleep(seconds)
+    it.add_pods(pod_object("last"))
+    await asyncio.sleep(1.0)
+
+
 async def small_ones_then_a_large_one(it: Cluster) -> None:
     await two_on_two(it, "low")
     await asyncio.sleep(5.0)
@@ -55,9 +62,7 @@ def test_who_is_sent_away_only_in_the_recording_stays_and_the_one_in_its_place_d
 def test_who_is_sent_away_only_now_comes_again(tmp_path: Path) -> None:
     async def room_for_all(it: Cluster) -> None:
         await small_ones_then_a_large_one(it)
-        await asyncio.sleep(60.0)
-        it.add_pods(pod_object("last"))
-        await asyncio.sleep(1.0)
+        await until_the_last(it, 60.0)
 
     recorded = material(tmp_path, room_for_all, configuration=PACKING)
 
@@ -84,9 +89,7 @@ def test_how_long_pods_run_that_come_again(tmp_path: Path, kind: str, until: flo
         await asyncio.sleep(50.0)
         for name in ("low-0", "low-1"):
             it.server.store.delete("pods", name, "default", grace_period_seconds=0)
-        await asyncio.sleep(60.0)
-        it.add_pods(pod_object("last"))
-        await asyncio.sleep(1.0)
+        await until_the_last(it, 60.0)
 
     recorded = material(tmp_path, low_pods_run_for_a_minute, configuration=PACKING)
 
@@ -108,9 +111,7 @@ def test_pods_of_a_node_that_goes_come_again_and_who_comes_for_them_in_the_recor
         it.server.store.delete("nodes", gone)
         delete(it, "web-0")
         it.add_pods(owned("web-2", "web", cpu="1"))
-        await asyncio.sleep(20.0)
-        it.add_pods(pod_object("last"))
-        await asyncio.sleep(1.0)
+        await until_the_last(it, 20.0)
 
     recorded = material(tmp_path, a_node_goes)
 
@@ -137,9 +138,7 @@ def test_a_drained_node_sends_away_who_is_on_it_now(tmp_path: Path) -> None:
         )
         delete(it, "web-0")
         it.add_pods(owned("web-2", "web", cpu="1"))
-        await asyncio.sleep(60.0)
-        it.add_pods(pod_object("last"))
-        await asyncio.sleep(1.0)
+        await until_the_last(it, 60.0)
 
     recorded = material(tmp_path, drained)
 
