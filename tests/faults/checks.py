@@ -328,15 +328,16 @@ def _check_queue(stage: Stage, life: Life) -> None:
         uid = waiting.pod.uid
         if uid not in pending:
             stage.find(f"{waiting.pod.key} is in the queue, and not pending", uid)
-    # Of a pod that is gated when it is first seen, no nomination is noted; of one that was noted, it stays: as with
-    # kube-scheduler, moveToActiveQ.
-    queue, nominator = life.daemon.parts.queue, life.daemon.parts.nominator
-    gated = {uid for uid in pending if queue.place_of(uid) is Place.GATED}
-    noted = {uid: node for uid, node in nominator._nodes.items() if uid not in gated}
+    # Of a pod that is gated when it is first seen, no nomination is noted until it changes; of one that is gated later,
+    # it stays noted: as with kube-scheduler, moveToActiveQ.
+    queue, noted = life.daemon.parts.queue, life.daemon.parts.nominator._nodes
+    forgiven = {uid for uid in pending if queue.place_of(uid) is Place.GATED}
+    forgiven |= life.first_gated - noted.keys()
+    noted = {uid: node for uid, node in noted.items() if uid not in forgiven}
     nominated = {
         uid: pod["status"]["nominatedNodeName"]
         for uid, pod in pending.items()
-        if pod["status"].get("nominatedNodeName") and uid not in gated
+        if pod["status"].get("nominatedNodeName") and uid not in forgiven
     }
     if noted != nominated:
         stage.find(f"nominated are {noted}, the server says {nominated}")

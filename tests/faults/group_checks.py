@@ -124,17 +124,18 @@ class Groups:
         return self._groups.setdefault(key, Followed())
 
     def _judge_domain(self, life: Life, assumed: Sequence[AssumedPod]) -> None:
-        """All members of one attempt go to one domain."""
-        group = self._object(Key(assumed[0].pod.namespace, str(_group_name(assumed[0].pod))))
+        """All members of one attempt go to one domain, if the group as the daemon knows it asks for one."""
+        pod = assumed[0].pod
+        assert pod.group is not None
+        groups = life.daemon.parts.cache.table.objects(pod.group.kind) or {}
+        group = groups.get(pod.group.key)
         if group is None or self._stage.plan.gates.get("TopologyAwareWorkloadScheduling") is False:
             return
         keys = [each["key"] for each in group["spec"].get("schedulingConstraints", {}).get("topology", ())]
         for key in keys:
             domains = {life.nodes[each.node_name].labels.get(key) for each in assumed}
             if len(domains) > 1 or None in domains:
-                self._stage.find(
-                    f"{group['metadata']['name']} goes to several domains {domains}", assumed[0].pod.uid
-                )
+                self._stage.find(f"{pod.group.key} goes to several domains {domains}", pod.uid)
 
     def _judge_quota(self, life: Life, assumed: Sequence[AssumedPod]) -> None:
         """No quota's max is exceeded by a decision."""
@@ -158,11 +159,7 @@ class Groups:
             name: [pod for pod in life.ledger.there(name).values() if pod.uid not in gone]
             for name in life.nodes
         }
-        placed = [
-            pod
-            for pod in life.pods.values()
-            if pod.node_name and not pod.is_terminal and pod.group == group.key and pod.uid not in gone
-        ]
+        placed = [name for name, pods in there.items() for pod in pods if pod.group == group.key]
         needed = max(1, group.min_count - len(placed))
         domain = group.topology_key
         if not _fit(members, needed, life.nodes, there, domain, placed):
@@ -285,7 +282,7 @@ class Groups:
             node = each["spec"].get("nodeName")
             if node in there and not has_ended(each):
                 there[node].append(_decoded(each))
-        placed = [_decoded(pod) for pod in pods if pod["spec"].get("nodeName")]
+        placed = [pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")]
         waiting = [_decoded(pod) for pod in pods if is_pending(pod)]
         if len({pod.scheduler_name for pod in waiting}) > 1:
             return False
@@ -323,9 +320,6 @@ class Groups:
                     f"{group['metadata']['name']} has room, and {names} wait", waiting[0]["metadata"]["uid"]
                 )
 
-    def _object(self, key: Key) -> dict[str, Any] | None:
-        return self._stage.store.find(POD_GROUPS, key.name, key.namespace)
-
     def _all(self) -> Iterable[tuple[dict[str, Any], list[dict[str, Any]]]]:
         """Yield each group's object and its pods that have not ended."""
         by_group: dict[Key, list[dict[str, Any]]] = {}
@@ -344,17 +338,14 @@ def _fit(
     nodes: Any,
     there: dict[str, list[PodInfo]],
     topology_key: str,
-    placed: Sequence[PodInfo],
+    placed: Sequence[str],
 ) -> bool:
-    """Whether enough members find room; within one domain where that is asked for."""
+    """Whether enough members find room; within the domain of the nodes where others are `placed`, if one is asked for."""
     domains: set[str | None] = {None}
     if topology_key:
         domains = {node.labels.get(topology_key) for node in nodes.values()} - {None}
         if placed:
-            theirs = {
-                nodes[pod.node_name].labels.get(topology_key) if pod.node_name in nodes else None
-                for pod in placed
-            }
+            theirs = {nodes[name].labels.get(topology_key) if name in nodes else None for name in placed}
             domains = domains & theirs if len(theirs) == 1 else set()
     return any(
         _fill(
@@ -399,7 +390,3 @@ def _fill(
 
 def _decoded(pod: dict[str, Any]) -> PodInfo:
     return decode_pod(msgspec.json.encode(pod))
-
-
-def _group_name(pod: PodInfo) -> str | None:
-    return None if pod.group is None else pod.group.name

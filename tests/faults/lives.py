@@ -13,6 +13,7 @@ from scheduler.client.http.endpoint import Endpoint
 from scheduler.client.resources import NODES, PODS
 from scheduler.configuration.load import parse
 from scheduler.errors import LeadershipLostError
+from scheduler.queue.places import Place
 from tests.faults.troubles import TROUBLES, BrokenFromTheStart, Mood
 from tests.faults.wire import Wire
 from tests.faults.witness import NAME as WITNESS
@@ -61,6 +62,7 @@ class Life:
         taped: what it was told and decided, where that is kept.
         clock: its own.
         going: uid of an assumed pod of which the watch has told that it goes -> since when.
+        first_gated: uids of pods that its queue gated when it took them in.
     """
 
     def __init__(self, stage: Stage, number: int) -> None:
@@ -79,6 +81,8 @@ class Life:
         self.taped = Taped(self.clock, flushes=stage.plan.flushes) if stage.is_taped else None
         self.daemon = self._build(stage.random_of(self.name), self._plugins(), self.taped)
         stage.groups.follow(self)
+        self.first_gated: set[str] = set()
+        self._note_first_gated()
         self._task: asyncio.Task[None] | None = None
 
     def judge(self) -> Daemon:
@@ -134,6 +138,19 @@ class Life:
     def pods(self) -> Mapping[str, PodInfo]:
         """What its watch has told of pods."""
         return self._store(PODS)
+
+    def _note_first_gated(self) -> None:
+        queue = self.daemon.parts.queue
+        admit = queue._admit
+
+        def noted(pod: PodInfo, label: str) -> None:
+            admit(pod, label)
+            if queue.place_of(pod.uid) is Place.GATED:
+                self.first_gated.add(pod.uid)
+            else:
+                self.first_gated.discard(pod.uid)
+
+        queue._admit = noted  # type: ignore[method-assign]
 
     def _store(self, resource: Resource) -> Mapping[str, Any]:
         return next(each.store for each in self.daemon.watches if each.resource == resource)
