@@ -79,6 +79,7 @@ class Groups:
         self._requests = 0
         self._lines = 0
         self._ended = 0
+        self._looked_at = 0.0
         self.troubled_at = float("-inf")
         self.partly = 0
 
@@ -159,7 +160,13 @@ class Groups:
             name: [pod for pod in life.ledger.there(name).values() if pod.uid not in gone]
             for name in life.nodes
         }
-        placed = [name for name, pods in there.items() for pod in pods if pod.group == group.key]
+        on = {pod.uid: (pod, name) for name, pods in there.items() for pod in pods}
+        on |= {
+            pod.uid: (pod, pod.node_name)
+            for pod in life.pods.values()
+            if pod.node_name and pod.uid not in gone
+        }
+        placed = [name for pod, name in on.values() if pod.group == group.key and not pod.is_terminal]
         needed = max(1, group.min_count - len(placed))
         domain = group.topology_key
         if not _fit(members, needed, life.nodes, there, domain, placed):
@@ -175,12 +182,14 @@ class Groups:
             return
         self._note_troubles()
         now = self._stage.now
+        lately_placed = self._lately_placed()
         for group, pods in self._all():
             key = Key(group["metadata"]["namespace"], group["metadata"]["name"])
             known = self._of(key)
             placed = [pod for pod in pods if pod["spec"].get("nodeName")]
             least = group["spec"]["schedulingPolicy"].get("gang", {}).get("minCount", 0)
             uids = {pod["metadata"]["uid"] for pod in placed}
+            known.seen_placed |= lately_placed.get(key, set())
             lost = known.seen_placed - uids
             if not uids:
                 known.seen_placed.clear()
@@ -196,6 +205,16 @@ class Groups:
                 known.partly_since = now
                 self.partly += 1
             self._judge_partly(key, known, group, pods)
+
+    def _lately_placed(self) -> Mapping[Key, set[str]]:
+        """Return the uids of pods that came on nodes since the last look, by their groups: some are gone again."""
+        since, self._looked_at = self._looked_at, self._stage.now
+        found: dict[Key, set[str]] = {}
+        for record in self._stage.story.pods.values():
+            if record.group_name and record.nodes and record.nodes[0][0] >= since:
+                namespace, _, _ = record.key.partition("/")
+                found.setdefault(Key(namespace, record.group_name), set()).add(record.uid)
+        return found
 
     def _judge_partly(
         self, key: Key, known: Followed, group: dict[str, Any], pods: Sequence[dict[str, Any]]

@@ -31,6 +31,7 @@ class PodRecord:
     Attributes:
         uid: its own.
         key: namespace/name.
+        group_name: of its PodGroup; "" for none.
         scheduler_name: who is responsible for it.
         is_successor: whether there was another pod by its name before, or it was another itself before the server was
             restored. What is said of that one may reach it, if no watch has told of the change yet: a status patch carries
@@ -44,6 +45,7 @@ class PodRecord:
 
     uid: str
     key: str
+    group_name: str
     scheduler_name: str
     is_successor: bool
     nodes: list[tuple[float, str]] = field(default_factory=list)
@@ -131,7 +133,11 @@ class Story:
         record = self.pods.get(uid)
         if record is None:
             record = self.pods[uid] = PodRecord(
-                uid, key, spec.get("schedulerName", ""), is_successor=key in self._keys
+                uid,
+                key,
+                spec.get("schedulingGroup", {}).get("podGroupName", ""),
+                spec.get("schedulerName", ""),
+                is_successor=key in self._keys,
             )
             self._keys.add(key)
         if self._is_going_back:
