@@ -95,10 +95,10 @@ class Groups:
             key = members[0].pod.group
             assert key is not None
             self._of(Key(key.namespace, key.name)).attempts.append(self._stage.now)
-            before = self._moved()
+            before = dict(life.nodes), dict(life.pods)
             assumed = await schedule(members)
-            # Else watches tell by now what the decision could not know.
-            is_as_it_was = self._moved() == before and all(each.node_name in life.nodes for each in assumed)
+            # Else watches have told meanwhile what the decision could not know.
+            is_as_it_was = before == (life.nodes, life.pods)
             for each in assumed:
                 life.ledger.chosen(each.pod, each.node_name, is_to_be_judged=is_as_it_was)
             if assumed and is_as_it_was:
@@ -115,11 +115,6 @@ class Groups:
 
         cycle.schedule = judged  # type: ignore[method-assign]
         preemptions.start_for_group = judged_start  # type: ignore[method-assign]
-
-    def _moved(self) -> int:
-        """Return how often nodes and pods have changed."""
-        self._stage.story.catch_up()
-        return sum(line.who in {"node", "pod"} for line in self._stage.story.lines)
 
     def _of(self, key: Key) -> Followed:
         return self._groups.setdefault(key, Followed())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
 def _says(field: str, *words: str) -> Callable[[logging.LogRecord], bool]:
     return lambda record: any(word in str(vars(record).get(field, "")) for word in words)
+
+
+def _stopped_in_the_middle(record: logging.LogRecord) -> bool:
+    """Whether aiohttp speaks of a future it has cancelled itself: the simulated server stops while it answers."""
+    return bool(record.exc_info) and isinstance(record.exc_info[1], asyncio.InvalidStateError)  # type: ignore[index]
 
 
 def _raised_on_purpose(record: logging.LogRecord) -> bool:
@@ -70,6 +76,7 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
     # After an outage it is looked, also where a watch is silent on purpose.
     "Cache differs from the cluster": lambda record: vars(record)["found"].keys() == {"watched"},
     "May not list and watch this kind": _says("status", "401", "403"),
+    "Unhandled exception": lambda record: record.name == "aiohttp.server" and _stopped_in_the_middle(record),
 }
 """Message of a record -> whether an injected fault explains it."""
 
