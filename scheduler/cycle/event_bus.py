@@ -8,6 +8,7 @@ from collections import defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from scheduler.framework.changes import ASSIGNED_POD_DELETE
 from scheduler.framework.events import EventResource
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo
@@ -62,6 +63,10 @@ class EventBus:
         if self._waiting_for:
             self._tell_of_object(event.resource, old if new is None else new)
         self._woken.set()
+
+    def nomination_ended(self, pod: PodInfo) -> None:
+        """Tell that the room that was kept for a pod is free for those who had to leave it alone."""
+        self.happened(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority)
 
     def activate(self, uids: Iterable[str]) -> None:
         self._queue.activate(uids)

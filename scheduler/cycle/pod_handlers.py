@@ -127,7 +127,7 @@ class PodHandler(EventHandler[PodInfo]):
         nominated = self._nominator.node_of(pod.uid)
         self._nominator.delete(pod.uid)
         if nominated:
-            self._nomination_ended(pod)
+            self._bus.nomination_ended(pod)
         return ()
 
     def _forget_pending(self, pod: PodInfo) -> None:
@@ -142,11 +142,7 @@ class PodHandler(EventHandler[PodInfo]):
         before = nominator.node_of(new.uid)
         nominator.add(new, "" if new.is_terminating or new.pod.spec.scheduling_gates else None)
         if before and nominator.node_of(new.uid) != before:
-            self._nomination_ended(old)
-
-    def _nomination_ended(self, pod: PodInfo) -> None:
-        """The room that was kept for a pod is free for those who had to leave it alone."""
-        self._bus.happened(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority)
+            self._bus.nomination_ended(old)
 
     # Pods that are being bound.
 
@@ -202,7 +198,7 @@ class QueueingPodHandler(PodHandler):
                 )  # to the others of the group it comes anew
             self._bus.wake()
             if nominated and nominated != new.pod.status.nominated_node_name:
-                self._nomination_ended(old)
+                self._bus.nomination_ended(old)
         # Under the general name in any case, as upstream.
         return tuple(dict.fromkeys((UNSCHEDULABLE_POD_UPDATE, *changes)))
 
@@ -253,7 +249,7 @@ class QueueingPodHandler(PodHandler):
             nominated = nominated or pod.pod.status.nominated_node_name
         self._queue.delete(pod)
         if nominated:
-            self._nomination_ended(pod)
+            self._bus.nomination_ended(pod)
 
 
 def _is_read_again(old: PodInfo, new: PodInfo) -> bool:

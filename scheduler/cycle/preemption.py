@@ -11,7 +11,6 @@ import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.cycle.reporting import StatusWriter
@@ -140,7 +139,7 @@ class PreemptionExecutor(_Holding):
         self._cache, self._nominator, self._queue = shared.cache, shared.nominator, shared.queue
         self._waiting_pods, self._bus = shared.waiting_pods, shared.bus
         self._clock, self._observer = shared.clock, shared.observer
-        self._steps = shared.steps
+        self._freeze, self._steps = shared.freeze, shared.steps
         self._newest = shared.pods.get
         self._binding = binding
         self._writer = writer
@@ -231,13 +230,25 @@ class PreemptionExecutor(_Holding):
     def _take_back_nominations(self, preemptor: Preemptor, node_names: Iterable[str]) -> None:
         """Let go of pods of lower priority that were to have room there: they had better look elsewhere.
 
-        What other schedulers say of their pods is theirs to take back.
+        What other schedulers say of their pods is theirs to take back. A nomination that the server knows of ends when the
+        watch says so; of one that was not written yet it never will.
         """
         own = {pod.uid for pod in preemptor.pods}
-        for other in chain.from_iterable(map(self._nominator.nominated_pods_for_node, node_names)):
-            is_ours = self._queue.get(other.uid) is not None
-            if is_ours and other.uid not in own and other.priority < preemptor.priority:
-                self._writer.patch_pod_status(other, nominated_node_name="")
+        for node_name in node_names:
+            for other in self._nominator.nominated_pods_for_node(node_name):
+                is_ours = self._queue.get(other.uid) is not None
+                if is_ours and other.uid not in own and other.priority < preemptor.priority:
+                    self._writer.patch_pod_status(other, nominated_node_name="")
+                    newest = self._newest(other.key) or other
+                    if not newest.pod.status.nominated_node_name:
+                        self._end_nomination(other, node_name)
+
+    def _end_nomination(self, pod: PodInfo, node_name: str) -> None:
+        if self._freeze.is_on:
+            self._freeze.do_later(partial(self._end_nomination, pod, node_name))
+        elif self._nominator.node_of(pod.uid) == node_name:
+            self._queue.nominate(pod.uid, "")
+            self._bus.nomination_ended(pod.placed_on(node_name))
 
     def _still_helps(self, preemptor: Preemptor) -> bool:
         """Whether the room is still wanted: nobody is to leave in vain."""

@@ -257,6 +257,7 @@ class Cluster:
         self.cache, self.nominator, self.queue = parts.cache, parts.nominator, parts.queue
         self.bus, self.waiting_pods = parts.bus, parts.waiting_pods
         self.reporter, self.failures, self.binding = cycles.reporter, cycles.failures, cycles.binding
+        self.preemptions = cycles.preemptions
         self.rejections, self.scheduler, self.pod_cycle = cycles.rejections, cycles.scheduler, cycles.pods
         self.pods, self.nodes = cycles.pod_handler, NodeHandler(parts)
         self.api.handler = self.pods

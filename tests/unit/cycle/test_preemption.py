@@ -1,0 +1,81 @@
+"""Who makes room lets go of pods that were to have it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from plugins.node_resources.fit import NodeResourcesFit
+from scheduler.cycle.scheduling import run_now
+from scheduler.queue import Place
+from tests.builders import node, pod
+from tests.unit.cycle.cluster import Cluster
+from tests.unit.plugins.running import made
+from tests.virtually import virtually
+
+NOMINATED = pod("nominated", cpu="2", priority=5)
+PREEMPTOR = pod("preemptor", cpu="2", priority=9)
+
+
+def begun() -> Cluster:
+    """Return a cluster where a pod waits because another, of which the API server was not told, is nominated."""
+    cluster = Cluster(made(NodeResourcesFit), nodes=())
+    cluster.nodes.on_add(node("n1", cpu="2"))
+    for each in (NOMINATED, PREEMPTOR):
+        cluster.api.create(each)
+        assert cluster.queue.pop() is not None
+    cluster.queue.nominate(NOMINATED.uid, "n1")
+    cluster.api.create(pod("low", cpu="1"))
+    low = cluster.queue.pop()
+    assert low is not None
+    assert run_now(cluster.schedule_one(low)) is None
+    assert cluster.place_of("low") is Place.UNSCHEDULABLE
+    return cluster
+
+
+async def preempt(cluster: Cluster) -> None:
+    victim = pod("victim", cpu="2", node="n1")
+    async with cluster.tasks:
+        cluster.preemptions.start(PREEMPTOR, "n1", [victim], "DefaultPreemption")
+        await asyncio.sleep(0.1)
+
+
+@virtually
+async def test_a_nomination_that_was_not_written_yet_ends_at_once_and_wakes_who_had_to_leave_the_room_alone():
+    cluster = begun()
+    await preempt(cluster)
+
+    assert cluster.nominator.node_of(NOMINATED.uid) == ""
+    assert cluster.place_of("low") is not Place.UNSCHEDULABLE
+
+
+@virtually
+async def test_a_nomination_that_the_server_knows_of_ends_when_the_watch_says_so():
+    cluster = begun()
+    written = pod("nominated", cpu="2", priority=5, status={"nominatedNodeName": "n1"})
+    cluster.api.update(written)
+    await preempt(cluster)
+
+    assert cluster.api.patches[-1] == ("default/nominated", None, "")
+    assert cluster.nominator.node_of(NOMINATED.uid) == "n1"
+
+
+@virtually
+async def test_a_decision_that_waits_sees_the_nomination_to_its_end():
+    cluster = begun()
+    cluster.parts.freeze.begin()
+    await preempt(cluster)
+    assert cluster.nominator.node_of(NOMINATED.uid) == "n1"
+
+    await cluster.parts.freeze.end()
+    assert cluster.nominator.node_of(NOMINATED.uid) == ""
+
+
+@virtually
+async def test_a_nomination_to_another_node_that_came_meanwhile_stays():
+    cluster = begun()
+    cluster.parts.freeze.begin()
+    await preempt(cluster)
+    cluster.queue.nominate(NOMINATED.uid, "n2")
+    await cluster.parts.freeze.end()
+
+    assert cluster.nominator.node_of(NOMINATED.uid) == "n2"
