@@ -248,7 +248,7 @@ def in_a_regular_expression(*_: Any) -> Any:
 
 @pytest.fixture
 def quick() -> Iterator[LoopBudget]:
-    budget = LoopBudget(seconds=0.05)
+    budget = LoopBudget(seconds=0.15)
     budget.take_clock()
     yield budget
     budget.give_clock_back()
