@@ -9,6 +9,7 @@ from scheduler.simulator.controllers.resource_claims import CLAIMS, ResourceClai
 from scheduler.simulator.drivers.devices import SLICES
 from tests.builders import pod_object
 from tests.faults.actors.actor import Actor
+from tests.faults.pod_facts import has_ended
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -120,7 +121,9 @@ class Devices(Actor):
         if step != "bound":
             return
         now: Any = self.stage.store.find("pods", pod.name, pod.namespace)
-        made = {} if now is None else now["status"].get("resourceClaimStatuses", [])
+        if now is None or has_ended(now):
+            return  # and has given back what it had, before the daemon learnt that it was bound
+        made = now["status"].get("resourceClaimStatuses", [])
         names = {each["name"]: each.get("resourceClaimName") for each in made}
         for wish in pod.pod.spec.resource_claims:
             name = wish.resource_claim_name or names.get(wish.name)
