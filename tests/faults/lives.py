@@ -255,6 +255,8 @@ class Lives:
             )
 
     def _bury(self, life: Life) -> None:
+        if life not in self.running:
+            return  # it ended by itself while somebody was about to end it
         self.running.remove(life)
         self.past.append(life)
         self._stage.story.tell(life.name, "has ended")
