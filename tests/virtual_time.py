@@ -16,6 +16,9 @@ __all__ = ["EPOCH", "LoopClock", "VirtualTimeLoop", "run"]
 
 T = TypeVar("T")
 
+_TURNS_AT_MOST = 20_000
+"""Without time going on: whatever is done then ends nowhere."""
+
 
 class VirtualTimeLoop(VirtualTimeLoopOfSimulations):
     """An event loop that never waits.
@@ -27,12 +30,19 @@ class VirtualTimeLoop(VirtualTimeLoopOfSimulations):
     def __init__(self) -> None:
         self.longest_turn_seconds = 0.0
         self._turn_began = time.thread_time()
+        self._turns = 0  # since time went on
+        self._moment = 0.0
         super().__init__()
 
     def _select(self, timeout: float | None) -> Any:
         now = time.thread_time()
         self.longest_turn_seconds = max(self.longest_turn_seconds, now - self._turn_began)
         self._turn_began = now
+        self._turns += 1
+        if self._moment != self._now:
+            self._moment, self._turns = self._now, 0
+        if self._turns == _TURNS_AT_MOST:
+            raise AssertionError(f"something goes on for ever at {self._now:.3f} s")
         return super()._select(timeout)
 
 

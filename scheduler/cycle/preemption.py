@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 _AT_ONCE = 16
 """Victims of one preemption that are told at a time. Source: kube-scheduler v1.36, parallelism's default."""
 _REST_SECONDS = 1.0
-"""How long after a failure the preemptor is tried again, so that a server that refuses is not asked in a loop."""
+"""How long after a failure, or by a picture that is behind, the preemptor is tried again: a server is not asked in a loop."""
 _GONE = frozenset({404, 409})
 """Answers that mean that this pod is there no more; 409 is another one by its name."""
 
@@ -159,10 +159,7 @@ class PreemptionExecutor(_Holding):
         if uid not in self._running:
             return False
         last = self._running[uid].last
-        if last is None:
-            return True
-        newest = self._newest(last.key)
-        return newest is not None and newest.uid == last.uid and not newest.is_terminating
+        return last is None or self._stays(last)
 
     def is_for_group(self, uid: str) -> bool:
         return uid in self._running and self._running[uid].preemptor.group is not None
@@ -198,14 +195,14 @@ class PreemptionExecutor(_Holding):
                 self._running.pop(pod.uid, None)
             result = "success" if is_done else "error"
             self._observer.preemption_ended(result, self._clock.monotonic() - began)
-        waiting = [pod.uid for pod in preemptor.pods]
-        if not is_done:
-            # No event may come that would bring the preemptor back.
+        if not is_done or any(self._stays(victim) and not self._waits(victim) for victim in victims):
+            # By what the watch has told, which shows victims on their nodes, the same would be decided again.
             await asyncio.sleep(_REST_SECONDS)
-        else:
-            # What would have brought it back came while it was shut out; perhaps nothing that helps comes any more.
+        waiting = [pod.uid for pod in preemptor.pods]
+        if is_done:
+            # What would have brought these back came while they were shut out.
             waiting = [uid for uid in waiting if self._queue.place_of(uid) is Place.GATED]
-        if waiting:
+        if waiting:  # perhaps nothing that helps comes any more
             self._bus.activate(waiting)
 
     async def _make_room(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> bool:
@@ -262,17 +259,17 @@ class PreemptionExecutor(_Holding):
 
     def _waits(self, pod: PodInfo) -> bool:
         newest = self._newest(pod.key)
-        return (
-            newest is not None
-            and newest.uid == pod.uid
-            and not newest.is_terminating
-            and not newest.node_name
-        )
+        return newest is not None and self._stays(pod) and not newest.node_name
+
+    def _stays(self, pod: PodInfo) -> bool:
+        """Whether a pod is still there, and is not going, as far as the watch has told."""
+        newest = self._newest(pod.key)
+        return newest is not None and newest.uid == pod.uid and not newest.is_terminating
 
     async def _tell(self, victim: PodInfo, preemptor: Preemptor) -> bool:
         """Make one pod leave; whether it does."""
         newest = self._newest(victim.key)
-        if newest is None or newest.uid != victim.uid or newest.is_terminating:
+        if newest is None or not self._stays(victim):
             return True  # somebody else was quicker
         note, plugin = preemptor.note, preemptor.plugin
         if self._waiting_pods.holds(victim.uid):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 
 import pytest
 
+from tests import virtual_time
 from tests.faults.campaign import SHORT_SEEDS, run
 from tests.faults.telling import told
 
@@ -36,3 +38,12 @@ def test_a_campaign_leaves_nothing_behind() -> None:
     run(1)
 
     assert gc.get_freeze_count() - before < 5000  # objects
+
+
+def test_what_goes_on_for_ever_ends_a_campaign() -> None:
+    async def busy() -> None:
+        while True:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    with pytest.raises(AssertionError, match="goes on for ever at"):
+        virtual_time.run(busy())

@@ -1,12 +1,16 @@
-"""Who makes room lets go of pods that were to have it."""
+"""Who makes room lets go of pods that were to have it, and is tried again when there is room."""
 
 from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.cycle.scheduling import run_now
+from scheduler.framework import Status
 from scheduler.queue import Place
+from tests import puppets
 from tests.builders import node, pod
 from tests.unit.cycle.cluster import Cluster
 from tests.unit.plugins.running import made
@@ -79,3 +83,28 @@ async def test_a_nomination_to_another_node_that_came_meanwhile_stays():
     await cluster.parts.freeze.end()
 
     assert cluster.nominator.node_of(NOMINATED.uid) == "n2"
+
+
+@pytest.mark.parametrize(
+    ("node_name", "watch_seconds", "place"),
+    [("n1", 0.0, Place.ACTIVE), ("n1", 60.0, Place.GATED), ("", 60.0, Place.ACTIVE)],
+    ids=["told at once", "told late", "was not on its node yet"],
+)
+@virtually
+async def test_a_preemptor_that_was_shut_out_is_not_tried_at_once_while_its_victims_seem_to_stay(
+    node_name: str, watch_seconds: float, place: Place
+) -> None:
+    shut_out = [True]
+    cluster = Cluster(puppets.Gate("Gate", lambda _: Status.unschedulable("later") if shut_out else None))
+    victim = pod("victim", cpu="2", node=node_name)
+    for each in (victim, PREEMPTOR):
+        cluster.api.create(each)
+    assert cluster.place_of("preemptor") is Place.GATED
+    shut_out.clear()
+    cluster.api.watch_seconds = watch_seconds
+    async with cluster.tasks:
+        cluster.preemptions.start(PREEMPTOR, "n1", [victim], "DefaultPreemption")
+        await asyncio.sleep(0.5)
+        assert cluster.place_of("preemptor") is place
+        await asyncio.sleep(1)
+        assert cluster.place_of("preemptor") is Place.ACTIVE
