@@ -127,8 +127,10 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
         if added is not None and not any(rule.matches(new.name, new.labels) for rule in added):
             return QueueingHint.SKIP
         required = pod.required_node_affinity
-        matched = old is not None and required.matches(old.name, old.labels)
-        helps = required.matches(new.name, new.labels) and not matched
+        if required.matches(new.name, new.labels):
+            helps = old is None or not required.matches(old.name, old.labels)
+        else:  # of a term that is no rule upstream cannot tell, and has the pod tried
+            helps = required.has_faults and required.selects(new.labels)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def pre_filter(
@@ -187,8 +189,10 @@ def _brought(old: NodeObject | None, new: NodeObject) -> set[LabelKey]:
     return {_NEW_NODE, (METADATA_NAME, new.name), *keys_of_labels(new.labels)}
 
 
-def _awaited(pod: PodInfo) -> set[LabelKey]:
+def _awaited(pod: PodInfo) -> set[LabelKey] | None:
     required = pod.required_node_affinity
+    if required.has_faults:
+        return None
     keys = set(keys_of_requirements(required.labels))
     if not required.labels and required.terms is None:
         keys.add(_NEW_NODE)

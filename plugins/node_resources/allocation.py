@@ -74,7 +74,7 @@ def usages(
     specs: Iterable[ResourceSpec],
     requests: Sequence[int],
     allocated: ResourceArrays,
-    devices: ClassTotals,
+    devices: ClassTotals | None = None,
 ) -> list[Usage]:
     """Return the resources that count for a pod.
 
@@ -84,7 +84,7 @@ def usages(
         requests: what the pod asks for of each of them.
         allocated: where to read what cpu and memory the pods on nodes ask for: with or without the least
             amounts that count for pods which ask for none.
-        devices: counts those that nodes have instead of a resource.
+        devices: counts those that nodes have instead of a resource; None where they do not count.
     """
     found = []
     for spec, request in zip(specs, requests, strict=True):
@@ -95,7 +95,7 @@ def usages(
             taken = snapshot.requested[spec.name]
         elif request and is_scalar_resource_name(spec.name):
             taken = snapshot.requested[spec.name]
-            totals = devices.of(snapshot, spec.name)
+            totals = None if devices is None else devices.of(snapshot, spec.name)
             if totals is not None:
                 by_devices = (offered == 0) & (totals.capacity > 0)
                 offered = np.where(by_devices, totals.capacity, offered)

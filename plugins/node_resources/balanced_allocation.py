@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -220,8 +222,10 @@ def _balance_on(amounts: Sequence[tuple[int, int]]) -> int:
     elif count == 2:
         deviation = abs((fractions[0] - fractions[1]) / 2.0)
     else:
-        mean = sum(fractions) / count
-        deviation = math.sqrt(sum([(fraction - mean) * (fraction - mean) for fraction in fractions]) / count)
+        # One by one: since Python 3.12 sum() makes up for what rounding loses, which Go does not.
+        mean = reduce(add, fractions) / count
+        squares = [(fraction - mean) * (fraction - mean) for fraction in fractions]
+        deviation = math.sqrt(reduce(add, squares) / count)
     balance = int((1.0 - deviation) * MAX_NODE_SCORE)
     return balance if -(1 << 63) <= balance < 1 << 63 else -(1 << 63)
 

@@ -262,13 +262,13 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
     def score_placement(
         self, group: PodGroup, placement: Placement, assigned: Sequence[PodInfo], snapshot: Snapshot
     ) -> int:
-        """Prefer the placement that is fuller then, whatever nodes are ranked by.
+        """Prefer the placement that is fuller then, whatever nodes are ranked by; devices do not count, as upstream.
 
         Source:
             kube-scheduler v1.36, plugins/noderesources/resource_allocation.go, scorePlacement.
         """
         requests = [sum(each) for each in zip(*map(self._score_requests, assigned), strict=True)]
-        used = usages(snapshot, self._resources, requests, snapshot.nonzero_requested, self._devices)
+        used = usages(snapshot, self._resources, requests, snapshot.nonzero_requested)
         asked = {spec.name: amount for spec, amount in zip(self._resources, requests, strict=True)}
         sums = []
         for each in used:

@@ -6,6 +6,7 @@ what the API server does not: a bound of Gt that is no number, a value that no l
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -95,7 +96,8 @@ class SelectorError(SchedulerError):
 
     def __init__(self, faults: Iterable[FieldError]) -> None:
         self.faults = tuple(faults)
-        super().__init__("; ".join(str(fault) for fault in self.faults))
+        told = ", ".join(str(fault) for fault in self.faults)
+        super().__init__(f"[{told}]" if len(self.faults) > 1 else told)  # as upstream's aggregates have it
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,15 +188,21 @@ class RequiredNodeAffinity:
     Attributes:
         labels: of nodeSelector; all must hold.
         terms: of required node affinity; any must hold. None where there is none to hold.
+        has_faults: whether there are terms besides that are no rules, such as "zone Gt x": the API server takes them.
     """
 
     labels: tuple[Requirement, ...] = ()
     terms: tuple[NodeRule, ...] | None = None
+    has_faults: bool = False
 
     def matches(self, node_name: str, labels: Mapping[str, str]) -> bool:
-        return all(requirement.admits(labels.get(requirement.key)) for requirement in self.labels) and (
+        return self.selects(labels) and (
             self.terms is None or any(term.matches(node_name, labels) for term in self.terms)
         )
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Say whether a node has what nodeSelector alone demands."""
+        return all(requirement.admits(labels.get(requirement.key)) for requirement in self.labels)
 
 
 _BY_NAME = {operator.value: operator for operator in Operator}
@@ -259,24 +267,28 @@ def parse_node_term(term: NodeSelectorTerm, path: str = "") -> NodeRule:
     return NodeRule(_all_of(labels), _all_of(fields))
 
 
-def node_rules(selector: NodeSelector) -> tuple[NodeRule, ...]:
+def node_rules(selector: NodeSelector, faulty: list[NodeSelectorTerm] | None = None) -> tuple[NodeRule, ...]:
     """Return the rules of a selector's terms, any of which is enough; empty and faulty terms match nothing.
+
+    Args:
+        selector: what was written.
+        faulty: to put the faulty terms into.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go,
         LazyErrorNodeSelector.
     """
     written = selector.node_selector_terms
-    rules = _parsed(term for term in written if not term.is_empty)
+    rules = _parsed((term for term in written if not term.is_empty), [] if faulty is None else faulty)
     return tuple(rules) if len(written) <= _FEW else _any_of(rules)
 
 
-def _parsed(terms: Iterable[NodeSelectorTerm]) -> Iterator[NodeRule]:
+def _parsed(terms: Iterable[NodeSelectorTerm], faulty: list[NodeSelectorTerm]) -> Iterator[NodeRule]:
     for term in terms:
         try:
             yield parse_node_term(term)
         except SelectorError:
-            continue  # the API server took it long ago; the other terms still count
+            faulty.append(term)  # the API server took it long ago; the other terms still count
 
 
 def _any_of(rules: Iterable[NodeRule]) -> tuple[NodeRule, ...]:
@@ -337,9 +349,11 @@ def required_node_affinity(
         GetRequiredNodeAffinity.
     """
     required = affinity and affinity.required_during_scheduling_ignored_during_execution
+    faulty: list[NodeSelectorTerm] = []
     return RequiredNodeAffinity(
         tuple(Requirement(key, Operator.IN, frozenset({value})) for key, value in node_selector.items()),
-        node_rules(required) if required else None,
+        node_rules(required, faulty) if required else None,
+        has_faults=bool(faulty),
     )
 
 
@@ -372,8 +386,10 @@ def _parse(
     else:
         bound = parse_int64(written.values[0])
         if bound is None:
-            text = f"must be an integer for {operator.value}, was {written.values[0]!r}"
-            faults.append(FieldError(f"{path}.values[0]", text))
+            # The API server takes it, so pods' owners read this: upstream's words.
+            value = json.dumps(written.values[0], ensure_ascii=False)
+            problem = f"Invalid value: {value}: for 'Gt', 'Lt' operators, the value must be an integer"
+            faults.append(FieldError(f"{path}.values[0]", problem))
     return Requirement(written.key, operator, frozenset(written.values), bound or 0)
 
 

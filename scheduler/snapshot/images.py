@@ -40,37 +40,26 @@ class ImageState:
 class ImageColumn:
     """One image's presence, by row."""
 
-    __slots__ = ("num_nodes", "present", "size_bytes")
+    __slots__ = ("num_nodes", "present")
 
     def __init__(self, length: int) -> None:
         self.present: Column[np.bool_] = Column(np.bool_, length)
         self.num_nodes = 0
-        self.size_bytes = 0
 
-    def set(self, row: int, size_bytes: int | None) -> None:
-        """Note whether a row has the image; None is no."""
-        cells = self.present.cells
-        has, had = size_bytes is not None, bool(cells[row])
-        if has == had:
-            return
-        cells[row] = has
-        self.num_nodes += 1 if has else -1
-        if size_bytes is not None and self.num_nodes == 1:
-            self.size_bytes = size_bytes
-        elif not self.num_nodes:
-            self.size_bytes = 0
+    def set(self, row: int, *, has: bool) -> None:
+        """Note whether a row has the image."""
+        self.num_nodes += has - bool(self.present.cells[row])
+        self.present.cells[row] = has
 
     def move(self, row: int, last: int) -> None:
         """Take a row's node out; the last row's takes its place."""
         self.num_nodes -= bool(self.present.cells[row])
         self.present.cells[row] = self.present.cells[last]
         self.present.cells[last] = False
-        if not self.num_nodes:
-            self.size_bytes = 0
 
-    def state(self, n_nodes: int) -> ImageState:
+    def state(self, size_bytes: int, n_nodes: int) -> ImageState:
         """Return what a snapshot shows."""
-        return ImageState(self.size_bytes, self.num_nodes, self.present.view(n_nodes))
+        return ImageState(size_bytes, self.num_nodes, self.present.view(n_nodes))
 
 
 class ImageColumns:
@@ -79,6 +68,7 @@ class ImageColumns:
     def __init__(self) -> None:
         self._columns: OrderedDict[str, ImageColumn] = OrderedDict()  # by image name
         self._names: NamesInUse | None = None
+        self._sizes: dict[str, int] = {}  # of all names in use: as the node has it that had it first
         self._none = ImageColumn(0)
 
     @property
@@ -91,38 +81,44 @@ class ImageColumns:
         if self._names is None:
             self._names = NamesInUse()
             for node in nodes:
-                self._names.add(_images(node))
+                images = _images(node)
+                self._sizes.update((name, images[name]) for name in self._names.add(images))
         if name not in self._names:
-            return self._none.state(len(nodes))
+            return self._none.state(0, len(nodes))
         column = self._columns.get(name)
         if column is None:
             column = self._new_column(name, nodes, room)
         self._columns.move_to_end(name)
-        return column.state(len(nodes))
+        return column.state(self._sizes[name], len(nodes))
 
     def _new_column(self, name: str, nodes: Sequence[NodeObject], room: int) -> ImageColumn:
         column = ImageColumn(room)
         # A loop over nodes, once for each image that a pod asks for and nodes have.
         for row, node in enumerate(nodes):
-            column.set(row, _images(node).get(name))
+            column.set(row, has=name in _images(node))
         self._columns[name] = column
         if len(self._columns) > _COLUMNS:
             self._columns.popitem(last=False)
         return column
 
     def note_names(self, before: NodeObject | None, after: NodeObject | None) -> None:
-        """Give back the columns of what no node has any more."""
+        """Note sizes that count from now on, and give back the columns of what no node has any more."""
         if self._names is not None:
             nothing: Mapping[str, int] = {}
             old, new = (nothing if node is None else _images(node) for node in (before, after))
             self._names.add(new.keys() - old.keys())
+            for name, size_bytes in new.items() - old.items():
+                if self._names.count(name) == 1:
+                    self._sizes[name] = size_bytes
             for name in self._names.remove(old.keys() - new.keys()):
+                del self._sizes[name]
                 self._columns.pop(name, None)
 
     def set(self, row: int, node: NodeObject) -> None:
         """Note what a row's node has."""
+        images = _images(node)
         for name, column in self._columns.items():
-            column.set(row, _images(node).get(name))
+            column.set(row, has=name in images)
 
     def move(self, row: int, last: int) -> None:
         """Take a row's node out; the last row's takes its place."""

@@ -19,6 +19,10 @@ class NamesInUse:
     def __contains__(self, name: str) -> bool:
         return name in self._nodes
 
+    def count(self, name: str) -> int:
+        """Return how many nodes have a name."""
+        return self._nodes.get(name, 0)
+
     def add(self, names: Iterable[str]) -> list[str]:
         """Note that a node has names now, and return those that none had before."""
         nodes, fresh = self._nodes, []

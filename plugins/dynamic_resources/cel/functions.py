@@ -9,9 +9,10 @@ Source:
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, reduce
 from ipaddress import ip_address, ip_interface
 from itertools import pairwise
+from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugins.dynamic_resources.cel.opaque import (
@@ -333,7 +334,7 @@ _LISTS = (
     Function("isSorted", ("list",), "bool", _is_sorted),
     Function("min", ("list",), "dyn", _extreme("min", min)),
     Function("max", ("list",), "dyn", _extreme("max", max)),
-    Function("sum", ("list",), "dyn", lambda items: _ordered(lambda: sum(items))),
+    Function("sum", ("list",), "dyn", lambda items: _ordered(lambda: reduce(add, items, 0))),
 )
 
 

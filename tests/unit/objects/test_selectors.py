@@ -98,7 +98,9 @@ def test_numbers_are_read_as_go_reads_them(text: str, number: int | None):
         ),
         pytest.param(
             ("k", "Lt", ["x"]),
-            ["matchExpressions[0].values[0]: must be an integer for Lt, was 'x'"],
+            [
+                "matchExpressions[0].values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"
+            ],
             id="Lt a word",
         ),
         pytest.param(

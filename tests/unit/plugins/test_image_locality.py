@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 
 from plugins.image_locality import ImageLocality
+from scheduler.framework import CycleState
+from scheduler.runtime.asking import scores_of
+from scheduler.state.cache import Cache
 from tests.builders import node, pod
 from tests.clusters import cluster
 from tests.unit.plugins.running import scores
@@ -70,3 +73,29 @@ def test_a_pod_of_volumes_alone_scores_as_upstream():
     volumes = [{"name": "v", "image": {"reference": "a"}}]
 
     assert scores(ImageLocality(), running(volumes=volumes), nodes) == {"has-it": 100, "none": 0}
+
+
+def scored(cache: Cache) -> dict[str, int]:
+    snapshot = cache.snapshot()
+    found = scores_of(ImageLocality(), CycleState(), running("a"), snapshot, snapshot.all_rows)
+    assert found is not None
+    return {each.name: int(found[row]) for row, each in enumerate(cache.table.nodes)}
+
+
+def test_an_image_that_is_of_another_size_now_counts_with_it_where_one_node_has_it():
+    cache = Cache()
+    cache.add_node(having("n", a=100))
+    assert scored(cache) == {"n": (100 - 23) * 100 // (1000 - 23)}
+
+    cache.add_node(having("n", a=500))
+    assert scored(cache) == {"n": (500 - 23) * 100 // (1000 - 23)}
+
+
+def test_an_image_counts_with_the_size_on_the_node_that_had_it_first_though_another_was_asked_about():
+    cache = Cache()
+    cache.add_node(having("early"))
+    cache.add_node(having("late", a=500))
+    cache.snapshot().image("other:latest")  # from here on images are followed
+    cache.add_node(having("early", a=900))
+
+    assert scored(cache) == dict.fromkeys(("early", "late"), (500 - 23) * 100 // (1000 - 23))

@@ -174,7 +174,10 @@ def test_a_preference_that_is_none_fails_the_attempt_with_its_place():
     status = affinity().pre_score(CycleState(), each, snapshot, snapshot.all_rows)
 
     assert status.code is Code.ERROR
-    assert status.message == "[1].matchExpressions[0].values[0]: must be an integer for Lt, was 'x'"
+    assert status.message == (
+        '[1].matchExpressions[0].values[0]: Invalid value: "x": '
+        "for 'Gt', 'Lt' operators, the value must be an integer"
+    )
 
 
 def test_bad_arguments_are_told_with_their_paths():
@@ -209,6 +212,22 @@ def test_nodes_that_are_chosen_now_wake_a_pod(old: Any, new: Any, helps: bool):
     found = hint(affinity(), EventResource.NODE, asking(zone="1"), old, new)
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
+
+
+@pytest.mark.parametrize(
+    ("zone", "verdict"),
+    [("1", QueueingHint.QUEUE), ("2", QueueingHint.SKIP)],
+    ids=["selected", "not selected"],
+)
+def test_a_term_that_is_no_rule_has_the_pod_tried_at_every_node_that_its_node_selector_selects(
+    zone: str, verdict: QueueingHint
+):
+    each = asking(required(labels(expression("pool", "Gt", "x"))), zone="1")
+    other = required(labels(expression("pool", "Exists")))
+
+    came = node("n", labels={"zone": zone})
+    assert hint(affinity(), EventResource.NODE, each, None, came) is verdict
+    assert hint(affinity(), EventResource.NODE, asking(other, zone="1"), None, came) is QueueingHint.SKIP
 
 
 def test_a_node_outside_the_added_affinity_wakes_nobody():

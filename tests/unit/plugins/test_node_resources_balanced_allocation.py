@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from plugins.node_resources import balanced_allocation
 from plugins.node_resources.balanced_allocation import (
     NodeResourcesBalancedAllocation,
     NodeResourcesBalancedAllocationArgs,
@@ -54,6 +56,22 @@ def test_three_resources_are_balanced_by_their_standard_deviation():
 
     # 0, 0 and 1 deviate by the square root of 2/9, so 52 with the pod; 50 + (50 + 52 - 100) / 2.
     assert scores(plugin, pod("p", requests={"nvidia.com/gpu": 4}), nodes) == {"n": 51}
+
+
+@pytest.mark.parametrize("adds_up", [sum, math.fsum], ids=["as it is", "as since Python 3.12"])
+def test_one_node_is_scored_as_all_are_to_the_last_digit(adds_up: Any, monkeypatch: pytest.MonkeyPatch):
+    """Go rounds at each step; the built-in sum() does not, from some version of Python on."""
+    monkeypatch.setattr(balanced_allocation, "sum", adds_up, raising=False)
+    amounts = {"a": (6, 10), "b": (7, 10), "c": (90, 100), "d": (8, 10), "e": (75, 100)}
+    names = {short: f"example.com/{short}" for short in amounts}
+    nodes = cluster(node("n", allocatable={names[short]: there for short, (_, there) in amounts.items()}))
+    asks = pod("p", requests={names[short]: asked for short, (asked, _) in amounts.items()})
+    plugin = balanced(resources=[{"name": name} for name in names.values()])
+
+    assert scores(plugin, asks, nodes) == {"n": 50 + (50 + 90 - 100) // 2}
+    snapshot, state = nodes.snapshot(), CycleState()
+    plugin.pre_score(state, asks, snapshot, snapshot.all_rows)
+    assert plugin.score_node(state, asks, snapshot.node_info(0)) == 70
 
 
 def test_a_resource_the_node_lacks_does_not_count():

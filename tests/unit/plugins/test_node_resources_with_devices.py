@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+import numpy as np
 import pytest
 
 from plugins.dynamic_resources.class_totals import ClassTotals
@@ -12,7 +13,7 @@ from plugins.dynamic_resources.devices import Devices
 from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.app.capabilities import TableObjects
-from scheduler.framework import CycleState, EventResource, QueueingHint
+from scheduler.framework import CycleState, EventResource, Placement, QueueingHint
 from scheduler.objects.dynamic_resources import AllocationResult
 from scheduler.testing.devices import (
     DRIVER,
@@ -29,6 +30,7 @@ from tests.unit.plugins.running import hint, made, reasons, scores
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.node import NodeObject
     from scheduler.snapshot import Snapshot
 
@@ -202,3 +204,12 @@ def test_balance_counts_devices_as_well():
 
     # four: (1/4, 3/4) with the pod, (0, 2/4) without it; eight: (1/4, 1/8) and (0, 0).
     assert scores(plugin, pod("p", cpu="1", requests={GPU: 1}), nodes) == {"four": 75, "eight": 71}
+
+
+def test_devices_do_not_count_where_placements_are_compared():
+    nodes = with_devices(node("a", cpu="4"), devices={"a": 4}, taken=4)
+    strategy = {"type": "LeastAllocated", "resources": [{"name": "cpu"}, {"name": GPU}]}
+    plugin = made(NodeResourcesFit, table=nodes.kept, scoringStrategy=strategy)
+    members, group = [pod("p", cpu="1", requests={GPU: 1})], cast("PodGroup", None)
+
+    assert plugin.score_placement(group, Placement("rack", np.array([0])), members, nodes.snapshot()) == 25

@@ -9,6 +9,7 @@ import pytest
 from plugins.node_resources.fit import NodeResourcesFit
 from plugins.preemption.candidates import NEVER, VICTIMS_ARE_LEAVING, search, why_not_eligible
 from plugins.preemption.disruption_budgets import DisruptionBudgets
+from plugins.preemption.preempting import _not_found
 from scheduler.framework import CycleState, Diagnosis
 from scheduler.framework.long_work import at_once
 from scheduler.runtime.dry_run import DryRun
@@ -109,3 +110,14 @@ def test_a_pod_waits_for_victims_that_preemption_sent_away(reason: str, told: st
     nominated = pod("p", priority=5, status={"nominatedNodeName": "n0"})
 
     assert why_not_eligible(nominated, snapshot_of(*NODES, pods=[leaving]), Diagnosis.blank(4)) == told
+
+
+def test_all_nodes_where_nobody_has_to_leave_are_named() -> None:
+    """As after an extender refused nodes where the pod fits anyway."""
+    victims = [pod(f"v{name}", cpu="1", node=name, priority=1) for name in ("a", "b")]
+    found = searched(snapshot_of(node("a", cpu="4"), node("b", cpu="4"), pods=victims), [0, 1], 9)
+
+    assert _not_found(found, 2).status.message == (
+        'preemption: [expected at least one victim pod on node "a", '
+        'expected at least one victim pod on node "b"]'
+    )
