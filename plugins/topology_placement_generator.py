@@ -18,6 +18,7 @@ from scheduler.framework import (
     Placement,
     PlacementGeneratePlugin,
     PodGroupMembers,
+    QueueingHint,
     Status,
 )
 
@@ -26,9 +27,22 @@ if TYPE_CHECKING:
 
     from scheduler.framework import PodGroup
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
     from scheduler.snapshot import Snapshot
 
 _UNKNOWN = "cannot determine domain for already scheduled pods:"
+
+
+def _group(pod: PodInfo) -> GroupKey | None:
+    return pod.group
+
+
+def _groups(pod: PodInfo) -> tuple[GroupKey, ...]:
+    return () if pod.group is None else (pod.group,)
+
+
+def _after_deletion(waiting: PodInfo, gone: PodInfo, _: None) -> QueueingHint:
+    return QueueingHint.QUEUE if gone.group == waiting.group else QueueingHint.SKIP
 
 
 class TopologyPlacementGenerator(PlacementGeneratePlugin):
@@ -41,9 +55,16 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         self._members = members
 
     def events(self) -> Sequence[EventWithHint]:
-        """Listen to nodes that come or get another label: a domain may be among them."""
+        """Listen to nodes that come or get another label, and to pods of the group that leave: other domains may do then."""
         return (
             EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)),
+            EventWithHint(
+                ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE),
+                _after_deletion,
+                _group,
+                lambda gone, _: _groups(gone),
+                _groups,
+            ),
         )
 
     def generate_placements(

@@ -309,6 +309,23 @@ async def test_room_in_another_rack_than_the_first_wakes_a_gang(tmp_path: Path) 
 
 
 @virtually
+async def test_the_end_of_the_one_member_that_was_placed_lets_the_others_go_to_another_rack(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        it.add_nodes(*racks(a="4"), node_object("b", cpu="4", labels={RACK: "b", "pool": "large"}))
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 0))
+        it.add_pods(member("g", "first", nodeName="a"), pod_object("other", nodeName="a"))
+        it.add_pods(member("g", "second", nodeSelector={"pool": "large"}))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        it.server.store.delete("pods", "other", grace_period_seconds=0)
+        await asyncio.sleep(30)
+        assert daemon.parts.queue.place_of(it.pod("second")["metadata"]["uid"]) is Place.UNSCHEDULABLE
+        it.server.store.delete("pods", "first", grace_period_seconds=0)
+        await it.until(lambda: it.node_of("second") == "b", seconds=30)
+
+
+@virtually
 async def test_another_object_of_its_name_wakes_a_gang(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon():
         it.add_nodes(*racks(a="1", b="1"))
