@@ -195,8 +195,7 @@ class PreemptionExecutor(_Holding):
                 self._running.pop(pod.uid, None)
             result = "success" if is_done else "error"
             self._observer.preemption_ended(result, self._clock.monotonic() - began)
-        if not is_done or any(self._stays(victim) and not self._waits(victim) for victim in victims):
-            # By what the watch has told, which shows victims on their nodes, the same would be decided again.
+        if not is_done or any(map(self._counts, victims)):  # else the same would be decided again
             await asyncio.sleep(_REST_SECONDS)
         waiting = [pod.uid for pod in preemptor.pods]
         if is_done:
@@ -265,6 +264,11 @@ class PreemptionExecutor(_Holding):
         """Whether a pod is still there, and is not going, as far as the watch has told."""
         newest = self._newest(pod.key)
         return newest is not None and newest.uid == pod.uid and not newest.is_terminating
+
+    def _counts(self, victim: PodInfo) -> bool:
+        """Whether decisions go by a pod as one that stays."""
+        counted = self._cache.pod(victim.uid)
+        return counted is not None and not counted.is_terminating
 
     async def _tell(self, victim: PodInfo, preemptor: Preemptor) -> bool:
         """Make one pod leave; whether it does."""

@@ -256,7 +256,7 @@ class Groups:
             least = group["spec"]["schedulingPolicy"].get("gang", {}).get("minCount", 1)
             waiting = [pod for pod in pods if is_pending(pod)]
             quiet = [at for at in self._of(key).attempts if at > stage.now - _QUIET_SECONDS]
-            if len(quiet) > _QUIET_ATTEMPTS and self._placed_can_be_joined(group, pods) and life.nodes:
+            if len(quiet) > _QUIET_ATTEMPTS and self._placed_can_be_joined(group) and life.nodes:
                 stage.find(f"{key.name} was tried {len(quiet)} times in ten minutes, though nothing happened")
             if (
                 waiting
@@ -296,7 +296,7 @@ class Groups:
             node = each["spec"].get("nodeName")
             if node in there and not has_ended(each):
                 there[node].append(_decoded(each))
-        placed = [pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")]
+        placed = self._nodes_of_placed(group)
         waiting = [_decoded(pod) for pod in pods if is_pending(pod)]
         if len({pod.scheduler_name for pod in waiting}) > 1:
             return False
@@ -311,17 +311,26 @@ class Groups:
         keys = [each["key"] for each in group["spec"].get("schedulingConstraints", {}).get("topology", ())]
         return keys[0] if keys else ""
 
-    def _placed_can_be_joined(self, group: dict[str, Any], pods: Sequence[dict[str, Any]]) -> bool:
+    def _placed_can_be_joined(self, group: dict[str, Any]) -> bool:
         """Whether those that run are in one domain: where they are not, members are errors, tried after backoff."""
         key = self._topology_key(group)
         if not key:
             return True
         domains = set()
-        for pod in pods:
-            if pod["spec"].get("nodeName"):
-                node = self._stage.store.find("nodes", pod["spec"]["nodeName"])
-                domains.add(None if node is None else node["metadata"]["labels"].get(key))
+        for name in self._nodes_of_placed(group):
+            node = self._stage.store.find("nodes", name)
+            domains.add(None if node is None else node["metadata"]["labels"].get(key))
         return len(domains) <= 1 and None not in domains
+
+    def _nodes_of_placed(self, group: dict[str, Any]) -> list[str]:
+        """Return where members are, also those that are going."""
+        namespace, name = group["metadata"]["namespace"], group["metadata"]["name"]
+        return [
+            pod["spec"]["nodeName"]
+            for pod in self._stage.our_pods()
+            if pod["metadata"]["namespace"] == namespace and _group_name(pod) == name
+            if pod["spec"].get("nodeName")
+        ]
 
     def check_all_run(self) -> None:
         """Every group that has enough pods runs, now that there is room for all."""
@@ -338,7 +347,7 @@ class Groups:
         """Yield each group's object and its pods that have not ended."""
         by_group: dict[Key, list[dict[str, Any]]] = {}
         for pod in self._stage.our_pods():
-            name = pod["spec"].get("schedulingGroup", {}).get("podGroupName")
+            name = _group_name(pod)
             if name and "deletionTimestamp" not in pod["metadata"]:
                 by_group.setdefault(Key(pod["metadata"]["namespace"], name), []).append(pod)
         for group in self._stage.store.list(POD_GROUPS):
@@ -400,6 +409,10 @@ def _fill(
             return True
         there.pop()
     return _fill(rest, needed, nodes, on, steps)
+
+
+def _group_name(pod: dict[str, Any]) -> str:
+    return str(pod["spec"].get("schedulingGroup", {}).get("podGroupName", ""))
 
 
 def _decoded(pod: dict[str, Any]) -> PodInfo:

@@ -86,19 +86,31 @@ async def test_a_nomination_to_another_node_that_came_meanwhile_stays():
 
 
 @pytest.mark.parametrize(
-    ("node_name", "watch_seconds", "place"),
-    [("n1", 0.0, Place.ACTIVE), ("n1", 60.0, Place.GATED), ("", 60.0, Place.ACTIVE)],
-    ids=["told at once", "told late", "was not on its node yet"],
+    ("bound_by", "watch_seconds", "place"),
+    [
+        ("somebody", 0.0, Place.ACTIVE),
+        ("somebody", 60.0, Place.GATED),
+        ("us", 60.0, Place.GATED),
+        ("nobody", 60.0, Place.ACTIVE),
+    ],
+    ids=[
+        "told at once",
+        "told late",
+        "nothing told, not even that it was bound",
+        "gave its room back itself",
+    ],
 )
 @virtually
 async def test_a_preemptor_that_was_shut_out_is_not_tried_at_once_while_its_victims_seem_to_stay(
-    node_name: str, watch_seconds: float, place: Place
+    bound_by: str, watch_seconds: float, place: Place
 ) -> None:
     shut_out = [True]
     cluster = Cluster(puppets.Gate("Gate", lambda _: Status.unschedulable("later") if shut_out else None))
-    victim = pod("victim", cpu="2", node=node_name)
+    victim = pod("victim", cpu="2", node="n1" if bound_by == "somebody" else "")
     for each in (victim, PREEMPTOR):
         cluster.api.create(each)
+    if bound_by == "us":
+        cluster.cache.assume(victim, "n1")
     assert cluster.place_of("preemptor") is Place.GATED
     shut_out.clear()
     cluster.api.watch_seconds = watch_seconds
