@@ -192,7 +192,7 @@ class Reflector(Generic[T]):
         await self._synced.wait()
 
     def is_outdated(self, key: str) -> bool:
-        """Say whether an object of the store has a newer version, which nobody can read."""
+        """Say whether nobody can read what came last of an object, so that the store has an earlier one."""
         return self._store.is_outdated(key)
 
     async def served_versions(self) -> Mapping[str, tuple[str, str]]:

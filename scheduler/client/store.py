@@ -91,6 +91,7 @@ class Store(Generic[T]):
         self._objects: dict[str, T] = {} if objects is None else objects
         # key -> (uid, resourceVersion) last seen, of objects that cannot be read too
         self._versions: dict[str, tuple[str, str]] = {}
+        self._unreadable: set[str] = set()  # keys of objects that came last as nobody can read
         self._unseen: set[str] = set()
 
     @property
@@ -103,10 +104,8 @@ class Store(Generic[T]):
         return self._versions
 
     def is_outdated(self, key: str) -> bool:
-        """Say whether an object has a newer version than the one here, which nobody can read."""
-        known: Any = self._objects.get(key)
-        version = self._versions.get(key, ("", ""))[1]
-        return known is not None and bool(version) and known.resource_version != version
+        """Say whether nobody can read what came last of an object, so that an earlier one is here."""
+        return key in self._unreadable and key in self._objects
 
     def forget_versions(self) -> None:
         """Have every object decoded again that comes, the version that is known too; the handler is told of both."""
@@ -136,14 +135,14 @@ class Store(Generic[T]):
         old = self._objects.get(key)
         try:
             new = self._decoded(old, raw, identity.resource_version)
-        except ObjectError as error:
+        except Exception as error:
+            self._unreadable.add(key)
+            if not isinstance(error, ObjectError):
+                logger.exception("Decoder failed", extra={"kind": self.kind, "object": key})
+                error = ObjectError(self.kind, key, "", f"decoder failed: {error!r}")
             self._tell(self._handler.on_undecodable, key, identity, error)
             return
-        except Exception as error:
-            logger.exception("Decoder failed", extra={"kind": self.kind, "object": key})
-            reported = ObjectError(self.kind, key, "", f"decoder failed: {error!r}")
-            self._tell(self._handler.on_undecodable, key, identity, reported)
-            return
+        self._unreadable.discard(key)
         self._objects[key] = new
         if old is None:
             self._tell(self._handler.on_add, key, new)
@@ -167,6 +166,7 @@ class Store(Generic[T]):
     def _remove(self, key: str, version: str = "") -> None:
         del self._versions[key]
         self._unseen.discard(key)
+        self._unreadable.discard(key)
         if key in self._objects and self._dates is not None and version:
             self._tell(self._dates.on_delete_at, key, self._objects.pop(key), version)
         elif key in self._objects:

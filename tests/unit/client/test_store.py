@@ -160,9 +160,24 @@ def test_a_version_nobody_can_read_leaves_the_earlier_one_in_place(store: Store[
     put(store, "a", 2, bad=True)
 
     assert store.objects == {"ns/a": "a-u@1"}
+    assert store.is_outdated("ns/a")
     put(store, "a", 3)
+    assert not store.is_outdated("ns/a")
     delete(store, "a", 4)
     assert [words[0] for words in told.all] == ["add", "undecodable", "update", "delete"]
+
+
+def test_a_version_that_cannot_be_read_any_more_is_outdated_as_well(store: Store[str], told: Told):
+    """As when a decoder that keeps more reads all anew."""
+    put(store, "a", 1)
+    put(store, "b", 1)
+    store.forget_versions()
+    assert not store.is_outdated("ns/a")
+
+    put(store, "a", 1, bad=True)
+    put(store, "b", 1)
+    assert [store.is_outdated(key) for key in ("ns/a", "ns/b")] == [True, False]
+    assert told.all[2] == ("undecodable", "ns/a", "a-u", "bad")
 
 
 def test_an_unreadable_successor_does_not_keep_its_predecessor_alive(store: Store[str], told: Told):
