@@ -145,7 +145,9 @@ class PreemptionExecutor(_Holding):
         self._writer = writer
         self._reporter = reporter
         self._spawn = spawn
-        self._running: dict[str, _Running] = {}  # pod uid -> what is under way for it
+        self._running: dict[
+            str, _Running
+        ] = {}  # pod uid -> the last that was begun for it, if it is under way
 
     def attempted(self) -> None:
         self._observer.preemption_attempted()
@@ -181,18 +183,22 @@ class PreemptionExecutor(_Holding):
         if not staying:
             return  # the room will be there without another word
         self._observer.preempted(len(victims))
-        for pod in preemptor.pods:
-            self._running[pod.uid] = _Running(preemptor)
-        self._spawn(self._run(preemptor, staying), f"preemption for {preemptor.key}")
+        running = _Running(preemptor)
+        self._running |= {pod.uid: running for pod in preemptor.pods}
+        self._spawn(self._run(running, staying), f"preemption for {preemptor.key}")
 
-    async def _run(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
-        began = self._clock.monotonic()
+    async def _run(self, running: _Running, victims: Sequence[PodInfo]) -> None:
+        preemptor, began = running.preemptor, self._clock.monotonic()
         is_done = False
         try:
-            is_done = await self._make_room(preemptor, victims)
+            is_done = await self._make_room(running, victims)
+        except Exception:
+            # A mistake of ours costs this preemption only.
+            logger.exception("Preemption broke", extra={preemptor.kind: preemptor.key})
         finally:
             for pod in preemptor.pods:
-                self._running.pop(pod.uid, None)
+                if self._running.get(pod.uid) is running:  # else the next one is under way already
+                    del self._running[pod.uid]
             result = "success" if is_done else "error"
             self._observer.preemption_ended(result, self._clock.monotonic() - began)
         if not is_done or any(map(self._counts, victims)):  # else the same would be decided again
@@ -204,8 +210,9 @@ class PreemptionExecutor(_Holding):
         if waiting:  # perhaps nothing that helps comes any more
             self._bus.activate(waiting)
 
-    async def _make_room(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> bool:
+    async def _make_room(self, running: _Running, victims: Sequence[PodInfo]) -> bool:
         """Return whether all victims were told."""
+        preemptor = running.preemptor
         told = {preemptor.kind: preemptor.key, "node": preemptor.node_name}
         logger.info("Preempting", extra={**told, "victims": [v.key for v in victims]})
         self._take_back_nominations(preemptor, {victim.node_name for victim in victims})
@@ -219,8 +226,7 @@ class PreemptionExecutor(_Holding):
         telling = (self._steps.task(tell(victim), f"preemption of {victim.key}") for victim in others)
         if not all(await asyncio.gather(*telling)):
             return False
-        for pod in preemptor.pods:
-            self._running[pod.uid].last = last
+        running.last = last
         return await tell(last)
 
     def _take_back_nominations(self, preemptor: Preemptor, node_names: Iterable[str]) -> None:

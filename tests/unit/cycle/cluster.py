@@ -73,7 +73,7 @@ class Api:
         self.handler: PodHandler
         self._unseen: deque[tuple[PodInfo | None, PodInfo | None]] = deque()
         self.watch_seconds = 0.0
-        self.bind_seconds = 0.0
+        self.bind_seconds = self.patch_seconds = 0.0
         self.binds: list[tuple[str, str]] = []
         self.answers: list[Any] = []
         self.reads: list[Any] = []
@@ -152,6 +152,7 @@ class Api:
         return True
 
     async def wait_pod_status_patched(self, pod: PodInfo, *, condition: PodCondition | None = None) -> None:
+        await asyncio.sleep(self.patch_seconds)
         self.patch_pod_status(pod, condition=condition)
 
     async def delete_pod(self, pod: PodInfo) -> None:

@@ -120,3 +120,39 @@ async def test_a_preemptor_that_was_shut_out_is_not_tried_at_once_while_its_vict
         assert cluster.place_of("preemptor") is place
         await asyncio.sleep(1)
         assert cluster.place_of("preemptor") is Place.ACTIVE
+
+
+@virtually
+async def test_one_preemption_that_begins_before_the_one_before_it_has_ended_goes_its_own_way() -> None:
+    """As when the last victim is seen to go before the server's answer comes, and more room is needed."""
+    cluster = Cluster()
+    victims = [pod(f"victim-{number}", node="n1") for number in range(3)]
+    for each in (PREEMPTOR, *victims):
+        cluster.api.create(each)
+    cluster.api.patch_seconds = 1.0
+    async with cluster.tasks:
+        cluster.preemptions.start(PREEMPTOR, "n1", victims[:1], "DefaultPreemption")
+        await asyncio.sleep(0.5)
+        cluster.preemptions.start(PREEMPTOR, "n1", victims[1:], "DefaultPreemption")
+        await asyncio.sleep(0.75)  # the first has ended
+        assert cluster.preemptions.is_running(PREEMPTOR.uid)
+        await asyncio.sleep(1.5)
+
+    assert not cluster.preemptions.is_running(PREEMPTOR.uid)
+    assert not {each.key for each in victims} & cluster.api.pods.keys()
+
+
+@virtually
+async def test_a_mistake_of_ours_costs_one_preemption(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster()
+    victim = pod("victim", node="n1")
+    for each in (PREEMPTOR, victim):
+        cluster.api.create(each)
+    cluster.queue.pop()
+    cluster.api.delete_pod = None  # type: ignore[method-assign, assignment]
+    async with cluster.tasks:
+        cluster.preemptions.start(PREEMPTOR, "n1", [victim], "DefaultPreemption")
+        await asyncio.sleep(0.1)
+        assert not cluster.preemptions.is_running(PREEMPTOR.uid)
+
+    assert "Preemption broke" in caplog.messages
