@@ -149,6 +149,8 @@ class ResourceClaims(QueueController):
             claim = self.store.find(CLAIMS, name, namespace) if name else None
             if claim is None or "allocation" not in claim["status"] or is_reserved_for(claim, pod):
                 continue
+            if "deletionTimestamp" in claim["metadata"] or claim["status"].get("deallocationRequested"):
+                continue  # it takes no new consumers
             consumer = {"resource": "pods", "name": pod_name, "uid": uid}
             consumers = [*claim["status"].get("reservedFor", ()), consumer]
             self._write(claim, {"reservedFor": consumers})

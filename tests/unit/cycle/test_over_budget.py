@@ -33,6 +33,7 @@ from scheduler.framework import (
     ReservePlugin,
     ScorePlugin,
     Status,
+    Wait,
 )
 from scheduler.queue import Place
 from scheduler.runtime.budget import LoopBudget
@@ -404,6 +405,25 @@ async def test_what_an_attempt_waits_for_is_no_part_of_its_budget() -> None:
     assert "over budget" not in note
     assert second.called() == ["post_filter"]
     assert cluster.place_of("web") is Place.UNSCHEDULABLE
+
+
+@virtually
+async def test_what_had_to_wait_for_an_attempt_is_done_whatever_that_has_spent() -> None:
+    loop: Any = asyncio.get_running_loop()
+
+    def goes_on() -> Wait:
+        cluster.parts.freeze.begin()
+        cluster.api.update(pod("web"))
+        loop.stall(5.0)
+        return Wait(100.0)
+
+    gated = pod("web", schedulingGates=[{"name": "example.com/hold"}])
+    slow = Permit("Slow", lambda _, asked, __: goes_on() if asked.name == "slow" else None)
+    cluster = Cluster(SchedulingGates(), slow, budget=LoopBudget(loop.time, seconds=0.5))
+    async with cluster.running():
+        cluster.api.create(gated)
+        cluster.api.create(pod("slow"))
+        await cluster.until(lambda: cluster.node_of("web"), seconds=60)
 
 
 class Kept(NodeFilter):

@@ -216,6 +216,12 @@ async def test_an_allocated_claim_is_reserved_for_a_pod_that_came_to_its_node_by
         await asyncio.sleep(1)
         assert store.get(CLAIMS, "c")["status"]["reservedFor"] == [consumer(store, "p"), consumer(store, "q")]
 
+        store.delete(CLAIMS, "c")
+        store.create("pods", wanting("late", resourceClaimName="c"))
+        store.bind("late", "n1")
+        await asyncio.sleep(1)
+        assert store.get(CLAIMS, "c")["status"]["reservedFor"] == [consumer(store, "p"), consumer(store, "q")]
+
 
 @virtually
 async def test_the_claim_for_extended_resources_goes_with_its_pod():
