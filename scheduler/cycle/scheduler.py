@@ -169,7 +169,7 @@ class Scheduler:
             finally:
                 self.at_work(None)
                 if self._freeze.is_on:
-                    self._budget.begin()  # what had to wait is not the attempt's, whatever that has spent
+                    self._budget.end()  # what had to wait is not the attempt's, whatever that has spent
                     await self._freeze.end()
         except Exception:
             # A mistake of ours costs this attempt only.

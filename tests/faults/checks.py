@@ -262,7 +262,8 @@ def _check_pending(stage: Stage, life: Life) -> None:
         uid, queue = pod["metadata"]["uid"], life.daemon.parts.queue
         place, condition = queue.place_of(uid), _condition(pod)
         if pod["spec"].get("schedulingGates") or _lacks_device_claims(stage, pod):
-            if place is not Place.GATED:
+            # What sleeps without gates, and has some in an older state of the server, sleeps on.
+            if place is not Place.GATED and not (place is Place.UNSCHEDULABLE and stage.restores):
                 stage.find(f"{_key(pod)} is gated, and {place.value}", uid)
             continue
         if "schedulingGroup" in pod["spec"]:
@@ -275,7 +276,7 @@ def _check_pending(stage: Stage, life: Life) -> None:
         node, message = _judge(judge, life.daemon, pod)
         if node:
             stage.find(f"{_key(pod)} would fit on {node}, and says {condition.get('message')}", uid)
-        elif stage.plan.flushes and condition.get("message") != message:
+        elif stage.plan.flushes and not _says_the_same(stage, str(condition.get("message")), message):
             stage.find(f"{_key(pod)} waits because {message!r}, and says {condition.get('message')!r}", uid)
 
 
@@ -305,6 +306,13 @@ def _lacks_device_claims(stage: Stage, pod: Object) -> bool:
     used = [each.get("resourceClaimName") or names.get(each["name"]) for each in asked]
     found = [name and stage.store.find(CLAIMS, name, pod["metadata"]["namespace"]) for name in used]
     return any(not claim or is_terminating(claim) for claim in found)
+
+
+def _says_the_same(stage: Stage, told: str, message: str) -> bool:
+    """Whether a message is the judge's; who leaves as a whole group is counted by daemons only."""
+    if stage.plan.kind == "groups":
+        told, message = (each.partition(" preemption: ")[0] for each in (told, message))
+    return told == message
 
 
 def _judge(judge: Daemon, daemon: Daemon, pod: Object) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -274,14 +275,40 @@ class Fickle(FilterPlugin):
         return Outcomes.refuse(np.ones(snapshot.n_nodes, dtype=bool), type(self).reason)
 
 
+class Moody(FilterPlugin):
+    """Refuses all nodes, one time in three for another reason; nothing is kept of what it says."""
+
+    name = "Fickle"
+    api_version = 1
+    reasons_in_turn = ("odd", "even", "even")
+    reasons = cycle(reasons_in_turn)
+
+    def filter(self, state: Any, pod: Any, snapshot: Any, rows: Any) -> Outcomes:
+        return Outcomes.refuse(np.ones(snapshot.n_nodes, dtype=bool), next(type(self).reasons))
+
+
+WITH_FICKLE = (
+    "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
+    "- schedulerName: custom-scheduler\n  plugins: {filter: {enabled: [{name: Fickle}]}}\n"
+)
+
+
+@virtually
+async def test_who_does_not_say_the_same_twice_is_no_drift(tmp_path: Path) -> None:
+    plugin = type("Moody", (Moody,), {})
+    async with cluster(tmp_path) as it, it.daemon(WITH_FICKLE, plugins={"Fickle": plugin}) as daemon:
+        it.add_nodes(node_object("a"))
+        it.add_pods(pod_object("waits"))
+        await it.until(lambda: it.condition("waits"))
+        plugin.reasons = cycle(Moody.reasons_in_turn)
+
+        assert not (await daemon.consistency.check(mend=True)).findings
+
+
 @virtually
 async def test_verdicts_that_do_not_hold_any_more_are_forgotten(tmp_path: Path) -> None:
-    text = (
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
-        "- schedulerName: custom-scheduler\n  plugins: {filter: {enabled: [{name: Fickle}]}}\n"
-    )
     plugin = type("Fickle", (Fickle,), {})
-    async with cluster(tmp_path) as it, it.daemon(text, plugins={"Fickle": plugin}) as daemon:
+    async with cluster(tmp_path) as it, it.daemon(WITH_FICKLE, plugins={"Fickle": plugin}) as daemon:
         it.add_nodes(node_object("a"), node_object("b"))
         it.add_pods(*(pod_object(f"waits-{n}") for n in range(3)))
         await it.until(lambda: it.condition("waits-2"))

@@ -32,10 +32,8 @@ def difference(framework: Framework, pod: PodInfo, snapshot: Snapshot, nominator
     preempted, nothing is written.
     """
     try:
-        kept = _verdict(framework, pod, snapshot, nominator)
-        # Rows of their own have no log of changes, so nothing is kept of them.
-        anew = _verdict(framework, pod, snapshot.take(snapshot.all_rows), nominator)
-        if kept == anew or anew != _verdict(framework, pod, snapshot.take(snapshot.all_rows), nominator):
+        kept, anew = both = _both(framework, pod, snapshot, nominator)
+        if kept == anew or both != _both(framework, pod, snapshot, nominator):
             return ""
     except PluginError:
         return ""
@@ -48,6 +46,15 @@ def difference(framework: Framework, pod: PodInfo, snapshot: Snapshot, nominator
     )
     node = nodes[0]
     return f"{node} and {len(nodes) - 1} more score {kept.totals.get(node)} by what is kept, {anew.totals.get(node)} anew"
+
+
+def _both(
+    framework: Framework, pod: PodInfo, snapshot: Snapshot, nominator: Nominator
+) -> tuple[_Verdict, _Verdict]:
+    """Decide by what is kept, and anew."""
+    # Rows of their own have no log of changes, so nothing is kept of them.
+    rows = snapshot.take(snapshot.all_rows)
+    return _verdict(framework, pod, snapshot, nominator), _verdict(framework, pod, rows, nominator)
 
 
 def _verdict(framework: Framework, pod: PodInfo, snapshot: Snapshot, nominator: Nominator) -> _Verdict:

@@ -216,11 +216,22 @@ async def test_an_allocated_claim_is_reserved_for_a_pod_that_came_to_its_node_by
         await asyncio.sleep(1)
         assert store.get(CLAIMS, "c")["status"]["reservedFor"] == [consumer(store, "p"), consumer(store, "q")]
 
+
+@virtually
+async def test_a_claim_that_is_being_deleted_is_reserved_for_nobody_more(caplog: pytest.LogCaptureFixture):
+    store = AStore()
+    store.create("nodes", node("n1"))
+    async with running(store):
+        store.create(CLAIMS, claim("c"))
+        store.create("pods", wanting("p", resourceClaimName="c"))
+        allocate(store, "c", "p")
         store.delete(CLAIMS, "c")
         store.create("pods", wanting("late", resourceClaimName="c"))
         store.bind("late", "n1")
         await asyncio.sleep(1)
-        assert store.get(CLAIMS, "c")["status"]["reservedFor"] == [consumer(store, "p"), consumer(store, "q")]
+        assert store.get(CLAIMS, "c")["status"]["reservedFor"] == [consumer(store, "p")]
+
+    assert not caplog.records
 
 
 @virtually
