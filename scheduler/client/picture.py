@@ -39,6 +39,7 @@ class Picture:
         self._held_since: float | None = None
         self._is_given_up = False
         self._callbacks: list[Callable[[], None]] = []
+        outages.when_away(self._hold_anew)
 
     @property
     def is_behind(self) -> bool:
@@ -60,11 +61,11 @@ class Picture:
         """Note that everything of a kind is known."""
         self._settle(kind)
         if not self._behind:
-            self._held_since = None
-            self._is_given_up = False
+            self._hold_anew()
 
     def restored(self, kind: str) -> None:
         """Note that the server went back to an older state, and that what was known of a kind is to be listed anew."""
+        self._hold_anew()
         for callback in self._callbacks:
             callback()
 
@@ -85,6 +86,11 @@ class Picture:
             )
             return
         await asyncio.sleep(_LOOK_SECONDS)
+
+    def _hold_anew(self) -> None:
+        """What was given up before is another picture than the one that is to come."""
+        self._held_since = None
+        self._is_given_up = False
 
     def _settle(self, kind: str) -> None:
         timer = self._behind.pop(kind, None)

@@ -90,18 +90,22 @@ class Groups:
         cycle = life.daemon.cycles.scheduler._groups
         preemptions = life.daemon.cycles.preemptions
         schedule, start = cycle.schedule, preemptions.start_for_group
+        before: tuple[object, object] = ({}, {})
+
+        def is_as_it_was() -> bool:
+            """Or watches have told since the attempt began what a decision could not know."""
+            return before == (life.nodes, life.pods)
 
         async def judged(members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
+            nonlocal before
             key = members[0].pod.group
             assert key is not None
             self._of(Key(key.namespace, key.name)).attempts.append(self._stage.now)
             before = dict(life.nodes), dict(life.pods)
             assumed = await schedule(members)
-            # Else watches have told meanwhile what the decision could not know.
-            is_as_it_was = before == (life.nodes, life.pods)
             for each in assumed:
-                life.ledger.chosen(each.pod, each.node_name, is_to_be_judged=is_as_it_was)
-            if assumed and is_as_it_was:
+                life.ledger.chosen(each.pod, each.node_name, is_to_be_judged=is_as_it_was())
+            if assumed and is_as_it_was():
                 self._judge_domain(life, assumed)
                 self._judge_quota(life, assumed)
             return assumed
@@ -110,7 +114,8 @@ class Groups:
             group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str
         ) -> None:
             self._of(Key(group.key.namespace, group.key.name)).made_room_at = self._stage.now
-            self._judge_room(life, group, members, victims)
+            if is_as_it_was():
+                self._judge_room(life, group, members, victims)
             start(group, members, victims, plugin)
 
         cycle.schedule = judged  # type: ignore[method-assign]

@@ -40,6 +40,7 @@ class PodRecord:
         lost_nodes: where it was bound, which a server that was restored does not know.
         ungated_at: since when it has no gates; None while it has.
         gone_at: when it was deleted or had ended; None while it is there.
+        came_back_at: when a server that was restored brought it back, after it was gone; what daemons knew of it is over.
         written_while_gated: the versions of its status that came while it was gated.
     """
 
@@ -52,11 +53,14 @@ class PodRecord:
     lost_nodes: set[str] = field(default_factory=set)
     ungated_at: float | None = None
     gone_at: float | None = None
+    came_back_at: float = 0.0
     written_while_gated: list[Any] = field(default_factory=list)
 
-    def forget(self) -> None:
+    def forget(self, now: float) -> None:
         """Begin anew, as what it is now."""
         self.is_successor = True
+        if self.gone_at is not None:
+            self.came_back_at = now
         self.lost_nodes.update(name for _, name in self.nodes)
         self.nodes.clear()
         self.gone_at = None
@@ -141,7 +145,7 @@ class Story:
             )
             self._keys.add(key)
         if self._is_going_back:
-            record.forget()
+            record.forget(now)
         node = spec.get("nodeName", "")
         if node and (not record.nodes or record.nodes[-1][1] != node):
             record.nodes.append((now, node))

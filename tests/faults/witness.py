@@ -75,7 +75,8 @@ class Ledger:
     def knows(self, record: PodRecord) -> bool:
         """Whether the daemon has to know of a binding: its own, or one from before it began."""
         bound_at, node = record.nodes[0]
-        own = any(at <= bound_at and name == node for at, name in self._chosen.get(record.uid, ()))
+        chosen = self._chosen.get(record.uid, ())
+        own = any(record.came_back_at <= at <= bound_at and name == node for at, name in chosen)
         return own or bound_at < self._life.began_at
 
     def there(self, node_name: str) -> Mapping[str, PodInfo]:

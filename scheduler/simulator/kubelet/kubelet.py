@@ -138,7 +138,7 @@ class Kubelet(QueueController):
 
     def _admit(self, uid: str) -> None:
         """Take a pod in, or refuse it."""
-        pod = self._pods.get(uid)
+        pod = self._bound(uid)
         if pod is None or uid in self._ending or pod["status"].get("phase") != "Pending":
             return
         if pod["spec"]["nodeName"] not in self._nodes:
@@ -149,8 +149,7 @@ class Kubelet(QueueController):
         others = [one.pod for one in self._admitted.values() if one.pod.node_name == node]
         why = refusal(info, _requests(info), self._nodes[node], others, self._used.get(node, {}))
         if why is not None:
-            if self.store.has(pod):  # it may be gone in this very moment
-                self._reject(pod, why)
+            self._reject(pod, why)
             return
         self._take_in(uid, info)
         self.later(self._options.start_seconds, self._run, uid)
@@ -191,9 +190,14 @@ class Kubelet(QueueController):
         node = pod["spec"]["nodeName"]
         record_event(self.store, pod, why.reason, why.message, component="kubelet", host=node, warning=True)
 
+    def _bound(self, uid: str) -> Object | None:
+        """Return a bound pod, if it is there: it may be gone in this very moment."""
+        pod = self._pods.get(uid)
+        return pod if pod is not None and self.store.has(pod) else None
+
     def _running(self, uid: str, phase: str) -> Object | None:
         """Return a pod that was taken in, if it is in a phase and not to end."""
-        pod = self._pods.get(uid)
+        pod = self._bound(uid)
         if pod is None or uid not in self._admitted or uid in self._ending:
             return None
         return pod if pod["status"].get("phase") == phase else None
@@ -241,7 +245,7 @@ class Kubelet(QueueController):
         self.later(min(grace, self._options.stop_seconds), self._remove, uid)
 
     def _remove(self, uid: str) -> None:
-        pod = self._pods.get(uid)
+        pod = self._bound(uid)
         if pod is None:
             return
         # Of others the same write would be seen for a moment only, before they are gone.

@@ -8,11 +8,19 @@ from scheduler.client.picture import HOLD_SECONDS, Picture
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
 
 class Away:
     is_away = False
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[], None]] = []
+
+    def when_away(self, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
 
 
 async def held(picture: Picture, *, at_most: float = 1000.0) -> float:
@@ -85,3 +93,19 @@ async def test_while_the_server_is_away_nothing_could_be_bound_so_that_time_does
     assert await held(picture, at_most=100.0) >= 100.0
     outages.is_away = False
     assert HOLD_SECONDS - 0.1 <= await held(picture) <= HOLD_SECONDS + 0.1
+
+
+@virtually
+async def test_a_server_that_goes_away_or_back_has_another_picture_than_the_one_that_was_given_up():
+    outages = Away()
+    picture = Picture(outages)  # type: ignore[arg-type]
+    picture.broke("pods")
+    await held(picture)
+    assert not picture.is_behind
+
+    for callback in outages.callbacks:
+        callback()
+    assert HOLD_SECONDS <= await held(picture) <= HOLD_SECONDS + 0.1
+
+    picture.restored("nodes")
+    assert HOLD_SECONDS <= await held(picture) <= HOLD_SECONDS + 0.1

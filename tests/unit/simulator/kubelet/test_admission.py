@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.simulator.kubelet.container_runs import RUN_SECONDS
 from tests.unit.simulator.a_store import AStore, node, pod
 from tests.unit.simulator.definitions import running
 from tests.virtually import virtually
@@ -107,3 +108,29 @@ async def test_a_silent_kubelet_neither_starts_nor_ends_pods():
         store.patch("nodes", "n1", back, subresource="status")
         await asyncio.sleep(10)
         assert store.get("pods", "p")["status"]["phase"] == "Running"
+
+
+@virtually
+async def test_a_pod_may_go_in_the_very_moment_in_which_something_is_to_become_of_it(
+    caplog: pytest.LogCaptureFixture,
+):
+    """It is taken in, it starts, it ends: its kubelet has not been told then that it is gone."""
+    for seconds in (0.05, 1.05, 3.05):
+        store = AStore()
+        store.create("nodes", node("n1"))
+        async with running(store):
+            made = pod("p", restartPolicy="Never")
+            made["metadata"]["annotations"] = {RUN_SECONDS: "2"}
+            store.create("pods", made)
+            store.bind("p", "n1")
+            bound_at = asyncio.get_running_loop().time()
+            await asyncio.sleep(seconds - 0.01)
+            loop = asyncio.get_running_loop()
+            loop.call_at(
+                bound_at + seconds - 1e-10,
+                lambda s=store: s.remove(s.get("pods", "p"), grace_period_seconds=0),
+            )
+            await asyncio.sleep(10)
+            assert not store.list("pods")
+
+    assert not caplog.records
