@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from scheduler.app.consistency.checker import CHECK_SECONDS
-from scheduler.framework import FilterPlugin, Outcomes
+from scheduler.framework import FilterPlugin, Outcomes, PreFilterPlugin, Status
 from scheduler.queue.places import Place
 from scheduler.simulator.faults import requests
 from tests.builders import node_object, pod, pod_object
@@ -287,10 +287,20 @@ class Moody(FilterPlugin):
         return Outcomes.refuse(np.ones(snapshot.n_nodes, dtype=bool), next(type(self).reasons))
 
 
+class Breaking(Fickle, PreFilterPlugin):
+    """Is kept as well, and breaks in the end."""
+
+    is_broken = False
+
+    def pre_filter(self, state: Any, pod: Any, snapshot: Any) -> Status | None:
+        return Status.failed("it is broken") if type(self).is_broken else None
+
+
 WITH_FICKLE = (
     "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
     "- schedulerName: custom-scheduler\n  plugins: {filter: {enabled: [{name: Fickle}]}}\n"
 )
+WITH_BREAKING = WITH_FICKLE.replace("filter: {", "preFilter: {enabled: [{name: Fickle}]}, filter: {")
 
 
 @virtually
@@ -301,6 +311,18 @@ async def test_who_does_not_say_the_same_twice_is_no_drift(tmp_path: Path) -> No
         it.add_pods(pod_object("waits"))
         await it.until(lambda: it.condition("waits"))
         plugin.reasons = cycle(Moody.reasons_in_turn)
+
+        assert not (await daemon.consistency.check(mend=True)).findings
+
+
+@virtually
+async def test_nothing_is_said_of_what_is_kept_of_a_plugin_that_fails_now(tmp_path: Path) -> None:
+    plugin = type("Breaking", (Breaking,), {})
+    async with cluster(tmp_path) as it, it.daemon(WITH_BREAKING, plugins={"Fickle": plugin}) as daemon:
+        it.add_nodes(node_object("a"))
+        it.add_pods(*(pod_object(f"waits-{n}") for n in range(3)))
+        await it.until(lambda: it.condition("waits-2"))
+        plugin.is_broken = True
 
         assert not (await daemon.consistency.check(mend=True)).findings
 

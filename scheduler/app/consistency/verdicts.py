@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scheduler.cycle.scheduling import nominated_others
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.status import Code
 from scheduler.runtime.calls import PluginError
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def _verdict(framework: Framework, pod: PodInfo, snapshot: Snapshot, nominator: 
     nominated = nominated_others(nominator, pod, snapshot)
     state, diagnosis = CycleState(nominated, exhaustive=True), Diagnosis.blank(snapshot.n_nodes)
     status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
+    if status.code is Code.ERROR:
+        raise PluginError(status)
     if not status.is_success:
         return _Verdict(status.message, {})
     rows = snapshot.all_rows if diagnosis.narrowed_to is None else diagnosis.feasible
