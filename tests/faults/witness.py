@@ -102,11 +102,19 @@ class Ledger:
                 yield pod
         for pod, where in self.held.values():
             seen = by_uid.get(pod.uid)
-            if where == node_name and seen is not None and not (seen.is_terminating or seen.node_name):
+            if where != node_name or self._was_undone(pod.uid, where):
+                continue
+            if seen is not None and not (seen.is_terminating or seen.node_name):
                 yield pod
         for pod in self._bound_by_us(node_name):
             if not (self._stage.is_odd(pod) and pod.uid not in by_uid):
                 yield pod
+
+    def _was_undone(self, uid: str, node_name: str) -> bool:
+        """Whether a choice was carried out, and a server that was restored has forgotten it."""
+        restores, chosen = self._stage.restores, self._chosen.get(uid)
+        is_from_before = bool(restores and chosen) and chosen[-1][0] <= restores[-1]
+        return is_from_before and node_name in self._stage.story.pods[uid].lost_nodes
 
     def _bound_by_us(self, node_name: str) -> Iterator[PodInfo]:
         """Yield what is on the node by a choice this daemon knows of, whether a watch has told it yet or not."""
