@@ -173,6 +173,7 @@ class Daemon:
             self.parts,
             self.watches.pods.store,
             requests=writes,
+            reads=connection,
             is_leading=self.leadership.is_leading,
         )
         self.watches.outages.when_over(self.consistency.look_soon)

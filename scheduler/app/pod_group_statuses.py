@@ -15,12 +15,13 @@ import msgspec
 from plugins.coscheduling.objects import PodGroupObject
 from plugins.coscheduling.phases import Members, coscheduling_status, volcano_status
 from plugins.coscheduling.room import resource_gap
+from scheduler.client import wire
 from scheduler.client.http.request import MERGE_PATCH, Request
 from scheduler.client.resources import COSCHEDULING_POD_GROUPS, PODS, VOLCANO_POD_GROUPS
 from scheduler.clock import rfc3339
 from scheduler.errors import ApiError, ObjectError
 from scheduler.objects import pod_group as kinds
-from scheduler.objects.decode import typed_object
+from scheduler.objects.decode import decode_object, typed_object
 from scheduler.objects.pod_group import GroupKey, group_of, task_of
 from scheduler.objects.v1 import Pod
 
@@ -52,7 +53,8 @@ class PodGroupStatuses:
     Args:
         parts: the groups, and the profiles in force.
         pods: namespace/name -> pod that has not ended, as last heard of.
-        requests: for writes, and to ask for pods that ended, which nobody watches.
+        requests: for writes.
+        reads: to ask for pods that ended, which nobody watches.
         is_leading: whether anything may be written now.
     """
 
@@ -62,11 +64,13 @@ class PodGroupStatuses:
         pods: Mapping[str, PodInfo],
         *,
         requests: Requests,
+        reads: Requests,
         is_leading: Callable[[], bool],
     ) -> None:
         self._parts = parts
         self._pods = pods
         self._requests = requests
+        self._reads = reads
         self._is_leading = is_leading
         self._clock = parts.clock
         self._live: dict[GroupKey, set[str]] = {}  # group -> uids of its pods that had not ended
@@ -135,17 +139,18 @@ class PodGroupStatuses:
         """Return the pods of groups in a namespace that have ended; what was known if nobody answers."""
         found: dict[GroupKey, list[Pod]] = {}
         try:
-            answer = await self._requests.send(
+            answer = await self._reads.send(
                 Request("GET", f"{PODS.path(namespace)}?fieldSelector={_ENDED}")
             )
-        except ApiError as error:
+            items = list(wire.decode_list_page(answer.body).objects())
+        except (ApiError, msgspec.DecodeError, UnicodeDecodeError) as error:
             logger.warning(
                 "Pods that ended cannot be counted", extra={"namespace": namespace, "error": str(error)}
             )
             return self._ended.get(namespace, {})
-        for item in msgspec.json.decode(answer.body)["items"]:
+        for item in items:
             try:
-                pod = typed_object(item, Pod)
+                pod = typed_object(decode_object(item), Pod)
             except ObjectError:
                 continue  # told where it was watched
             key = group_of(pod)

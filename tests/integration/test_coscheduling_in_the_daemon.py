@@ -439,3 +439,17 @@ async def test_a_pod_whose_label_comes_to_name_a_group_completes_it(tmp_path: Pa
         moved["metadata"]["labels"] = member(COSCHEDULING, "g", "elsewhere")["metadata"]["labels"]
         it.server.store.update("pods", moved)
         await it.until(lambda: it.node_of("here") and it.node_of("elsewhere"))
+
+
+@virtually
+async def test_a_daemon_that_binds_nothing_goes_on_where_there_are_groups(tmp_path: Path) -> None:
+    configuration = (EXAMPLE / "scheduler.yaml").read_text()
+    async with kinds_served(tmp_path) as it, it.daemon(configuration, no_bind=True) as daemon:
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(COSCHEDULING, pod_group(COSCHEDULING, "g", 1))
+        it.add_pods(*members(COSCHEDULING, "g", 1))
+        await it.until(lambda: not daemon.parts.queue.pods())
+        await asyncio.sleep(10)
+
+        assert not it.node_of("g-0")
+        assert not status(it, COSCHEDULING, "g")
