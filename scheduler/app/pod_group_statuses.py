@@ -139,9 +139,7 @@ class PodGroupStatuses:
         """Return the pods of groups in a namespace that have ended; what was known if nobody answers."""
         found: dict[GroupKey, list[Pod]] = {}
         try:
-            answer = await self._reads.send(
-                Request("GET", f"{PODS.path(namespace)}?fieldSelector={_ENDED}")
-            )
+            answer = await self._reads.send(Request("GET", f"{PODS.path(namespace)}?fieldSelector={_ENDED}"))
             items = list(wire.decode_list_page(answer.body).objects())
         except (ApiError, msgspec.DecodeError, UnicodeDecodeError) as error:
             logger.warning(

@@ -36,8 +36,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-UNCLEAR = frozenset({0, 404, 409, 500, 504})
-"""Answers to a Binding after which the pod may be bound, perhaps by an earlier try of ours, or be gone."""
+UNCLEAR = frozenset({0, 404, 409, 500, 502, 503, 504})
+"""Answers to a Binding after which the pod may be bound, perhaps by an earlier try of ours, or be gone.
+
+502 and 503 are what a balancer before the server says also of a connection that broke after it had passed the request on.
+"""
 
 
 class _NotOursError(Exception):

@@ -82,7 +82,7 @@ async def test_a_bound_pod_stays_assumed_until_the_watch_confirms_it():
         assert cluster.cache.state_of(WEB.uid) is PodState.CONFIRMED
 
 
-UNCLEAR = [pytest.param(status, id=str(status)) for status in (0, 409, 500, 504)]
+UNCLEAR = [pytest.param(status, id=str(status)) for status in (0, 409, 500, 502, 503, 504)]
 
 
 @pytest.mark.parametrize("status", UNCLEAR)
