@@ -8,15 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from scheduler.client.connection import ApiConnection
 from scheduler.client.http.endpoint import Endpoint
 from scheduler.client.login import Kubeconfig, Login, LoginError, login_of_pod
+from scheduler.client.proxies import proxy_of
 from scheduler.errors import ConfigurationError, FieldError
 
 if TYPE_CHECKING:
@@ -154,17 +153,7 @@ class Credentials:
     @property
     def proxy(self) -> str:
         """The proxy between, from the kubeconfig or else the environment; "" for none."""
-        if self.login.proxy:
-            return self.login.proxy
-        # Elsewhere the system has settings as well.
-        if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
-            return ""
-        import urllib.request  # takes a while, and few have a proxy
-
-        url = urlsplit(self.login.server)
-        if not url.hostname or urllib.request.proxy_bypass(url.hostname):
-            return ""
-        return urllib.request.getproxies().get(url.scheme, "")
+        return self.login.proxy or proxy_of(self.login.server)
 
     async def _read(self) -> Login:
         if not self._kubeconfig:
