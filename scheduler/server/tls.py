@@ -83,13 +83,12 @@ async def _keep_fresh(context: ssl.SSLContext, files: KeyPair, pem: bytes) -> No
         await asyncio.sleep(_REREAD_SECONDS)
         try:
             newest = _checked(files)
-        except ConfigurationError as error:
+            if newest != pem:
+                load_key_pair(context, newest)
+                pem = newest
+                logger.info("Certificate changed", extra={"file": str(files.certificate)})
+        except (ConfigurationError, OSError) as error:  # the latter where no descriptor is left
             logger.warning("Certificate could not be read again", extra={"error": str(error)})
-            continue
-        if newest != pem:
-            load_key_pair(context, newest)
-            pem = newest
-            logger.info("Certificate changed", extra={"file": str(files.certificate)})
 
 
 def _checked(files: KeyPair) -> bytes:

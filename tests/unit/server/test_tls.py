@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import ssl
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -152,6 +154,27 @@ def test_files_that_make_no_sense_leave_the_certificate_in_use(
             pair.key.write_bytes(another_key())
             await until_logged(caplog, "Certificate could not be read again")
             assert (await shown_at(port, trusting_anybody()))[0] == before
+
+    asyncio.run(scenario())
+
+
+def test_a_certificate_is_read_again_after_a_time_without_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tls, "_REREAD_SECONDS", 0.01)
+    pair = write_pair(tmp_path)
+
+    def without_descriptors(_: str) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def scenario() -> None:
+        async with secure(pair) as port, asyncio.timeout(10):
+            with monkeypatch.context() as crowded:
+                crowded.setattr(os, "memfd_create", without_descriptors)
+                await until_logged(caplog, "Certificate could not be read again")
+            write_pair(tmp_path)
+            await until_logged(caplog, "Certificate changed")
+            assert (await shown_at(port, trusting_anybody()))[0] == certificate_in(pair)
 
     asyncio.run(scenario())
 
