@@ -6,17 +6,28 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubernetes_asyncio import config
+import aiohttp
 from kubernetes_asyncio.client.configuration import Configuration
 from kubernetes_asyncio.config.config_exception import ConfigException
+from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from scheduler.client.login import Login, LoginError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# What kubernetes_asyncio raises at a file that is YAML but no kubeconfig, or names what is not there.
-_LOADING_ERRORS = (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError, AssertionError)
+# What kubernetes_asyncio raises at a file that is YAML but no kubeconfig, or names what is not there; the last of an
+# identity provider.
+_LOADING_ERRORS = (
+    ConfigException,
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    AssertionError,
+    aiohttp.ClientError,
+)
 
 
 class PluginLogin:
@@ -24,7 +35,7 @@ class PluginLogin:
 
     def __init__(self) -> None:
         self._configuration = Configuration(host="")
-        self._loader: config.kube_config.KubeConfigLoader | None = None
+        self._loader: KubeConfigLoader | None = None
 
     @property
     def tells_expiry(self) -> bool:
@@ -53,15 +64,9 @@ class PluginLogin:
         """
         configuration = self._configuration
         try:
-            if self._loader is not None:
-                await self._loader.load_and_set(configuration)
-            else:
-                self._loader = await config.load_kube_config(
-                    config_file=os.pathsep.join(map(str, kubeconfig)),
-                    context=context,
-                    client_configuration=configuration,
-                    persist_config=False,
-                )
+            loader = self._loader or _loader(kubeconfig, context)
+            await loader.load_and_set(configuration)
+            self._loader = loader
             authority, certificate, key = (
                 Path(file) if file else None
                 for file in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
@@ -79,5 +84,17 @@ class PluginLogin:
             )
         except _LOADING_ERRORS as error:
             raise LoginError(
-                str(error) if isinstance(error, (ConfigException, OSError)) else repr(error)
+                str(error)
+                if isinstance(error, (ConfigException, OSError, aiohttp.ClientError))
+                else repr(error)
             ) from error
+
+
+def _loader(kubeconfig: Iterable[Path], context: str) -> KubeConfigLoader:
+    merged = KubeConfigMerger(os.pathsep.join(map(str, kubeconfig))).config
+    for user in [] if merged is None else merged.value["users"]:
+        plugin = (user.value.get("user") or {}).get("exec")
+        # As kubectl: a path starts from the kubeconfig's folder, and a name alone is looked for in PATH.
+        if plugin and os.sep in plugin["command"]:
+            plugin["command"] = str(Path(user.path).parent.absolute() / plugin["command"])
+    return KubeConfigLoader(config_dict=merged, active_context=context)

@@ -292,6 +292,38 @@ def test_a_rejected_token_makes_the_exec_plugin_run_again(tmp_path: Path):
     assert tokens[-1] == "Bearer run-2"
 
 
+def test_a_plugin_beside_the_kubeconfig_is_found_wherever_the_process_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    user = exec_plugin(tmp_path, expires=None)
+    user["exec"]["command"] = "./plugin"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    credentials = Credentials(kubeconfig(tmp_path, **user))
+
+    asyncio.run(credentials.load())
+
+    assert credentials.header() == "Bearer run-1"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the library that asks
+def test_an_identity_provider_that_hangs_up_is_told(tmp_path: Path):
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    async def attempt() -> str:
+        async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as provider:
+            issuer = "http://{}:{}".format(*provider.sockets[0].getsockname())
+            names = ("client-id", "client-secret", "refresh-token")
+            config = {**dict.fromkeys(names, "x"), "idp-issuer-url": issuer}
+            return await problem_of(
+                kubeconfig(tmp_path, **{"auth-provider": {"name": "oidc", "config": config}})
+            )
+
+    assert "Server disconnected" in asyncio.run(attempt())
+
+
 def test_client_certificates_of_the_kubeconfig_reach_the_pool(tmp_path: Path):
     path = kubeconfig(tmp_path, server="https://127.0.0.1:1", **{"client-certificate": "gone.crt"})
 
