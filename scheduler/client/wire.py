@@ -204,8 +204,11 @@ def _as_unreadable(error: Exception) -> Exception:
 
 
 def ends_initial_events(bookmark: bytes) -> bool:
-    """Say whether a bookmark tells that all objects the watch began with have been sent."""
-    annotations = _decode_bookmark(bookmark).metadata.annotations or {}
+    """Say whether a bookmark tells that all objects the watch began with have been sent; one that nobody can read does not."""
+    try:
+        annotations = _decode_bookmark(bookmark).metadata.annotations or {}
+    except UNREADABLE:
+        return False
     return annotations.get(INITIAL_EVENTS_END) == "true"
 
 

@@ -202,6 +202,20 @@ async def test_the_first_watch_begins_with_all_objects():
         assert (at.listener.lists, at.listener.ends) == (1, [])
 
 
+@pytest.mark.parametrize("metadata", [None, {"annotations": []}, {"annotations": {"a": 1}}])
+def test_a_bookmark_that_cannot_be_read_says_nothing(metadata: Any):
+    @virtually
+    async def scenario() -> None:
+        async with case() as at:
+            at.watch({"type": "BOOKMARK", "object": {"metadata": metadata}}, *BEGINNING)
+            async with asyncio.timeout(1.0):
+                await at.reflector.wait_synced()
+
+            assert at.told == ["+a@5", "+b@3"]
+
+    scenario()
+
+
 @virtually
 async def test_changes_are_told_as_they_come():
     async with case() as at:
