@@ -80,7 +80,7 @@ class LastGood:
             kept = msgspec.json.decode(self._path.read_bytes(), type=_Kept)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigurationError([FieldError("", f"cannot be read: {error}")], str(self._path)) from error
         if kept.source != self._source:
             return None

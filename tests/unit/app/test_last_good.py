@@ -54,7 +54,7 @@ def test_nothing_is_kept_at_first_nor_of_another_source(tmp_path: Path) -> None:
     assert LastGood(kept, "here").read() is None
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"source": 1}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"source": 1}', b"\xff", b'{"source": "\xff"}'])
 def test_a_file_that_was_cut_is_said_to_be(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "kept.json").write_bytes(content)
 
