@@ -36,9 +36,9 @@ CLAIM_RIGHTS: Final = frozenset(
 """What all of that takes, in the words of `Needs.rights`."""
 
 _STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-_UNCLEAR = frozenset({0, 500, 503, 504})
+_UNCLEAR = frozenset({0, 500, 502, 503, 504})
 """Answers after which a write may have taken effect all the same."""
-_NO_ANSWER = frozenset({0, 429, 500, 503, 504})
+_NO_ANSWER = frozenset({0, 429, 500, 502, 503, 504})
 _TRIES = 5
 _BETWEEN_TRIES_SECONDS = 0.01
 _ASK_AGAIN_SECONDS = 1.0

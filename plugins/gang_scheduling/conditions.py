@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
-_TRIED_AGAIN: Final = frozenset({0, 409, 429, 500, 503, 504})
+_TRIED_AGAIN: Final = frozenset({0, 409, 429, 500, 502, 503, 504})
 _TRIES: Final = 8
 _FIRST_PAUSE_SECONDS: Final = 0.1
 

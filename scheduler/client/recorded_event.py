@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scheduler.client.requests import Requests
 
 _MAX_TRIES = 12
-_RETRIED = frozenset({0, 429, 503, 504})
+_RETRIED = frozenset({0, 429, 502, 503, 504})
 _encode = msgspec.json.Encoder().encode
 
 

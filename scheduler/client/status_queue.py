@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_TRIES = 12
 # Refused, but the next try may find it otherwise.
-_RETRIED = frozenset({0, 409, 429, 500, 503, 504})
+_RETRIED = frozenset({0, 409, 429, 500, 502, 503, 504})
 
 
 class StatusPatch:

@@ -10,6 +10,7 @@ import pytest
 from scheduler.client import writer as writer_module
 from scheduler.client.background import NoWorkObserver
 from scheduler.client.connection import CONNECTION_LOST
+from scheduler.client.events import EventRecorder
 from scheduler.client.http.request import Request
 from scheduler.client.writer import ApiWriter
 from scheduler.errors import ApiError
@@ -306,13 +307,26 @@ async def test_a_patch_is_tried_again_where_that_may_help():
             failure(429, "TooManyRequests", Retry_After="4"),
             failure(503, "ServiceUnavailable"),
             failure(504, "Timeout"),
+            failure(502),
             Answer(),
         )
         await writer.wait_pod_status_patched(pod("a"), condition=rejected("no"))
 
         times = [each.at for each in server.received]
-        assert len(times) == 6
+        assert len(times) == 7
         assert times[3] - times[2] >= 4.0
+
+
+@virtually
+async def test_an_event_is_sent_again_when_a_balancer_finds_no_server():
+    async with writing() as (server, writer):
+        server.script("POST", "/apis/events.k8s.io/v1/namespaces/default/events", failure(502), Answer())
+        recorder = EventRecorder(writer.queue_event, LoopClock(), "mine")
+        recorder.record(pod("a"), type_="Warning", reason="Failed", action="Scheduling", note="no")
+
+        assert await writer.drain(20.0)
+
+        assert len(server.received) == 2
 
 
 @virtually

@@ -172,11 +172,12 @@ async def test_a_refusal_is_told_in_upstreams_words(refusals: list[ApiError | No
         await it.reserve(allocate=True)
 
 
+@pytest.mark.parametrize("answer", [LOST, ApiError(502, "", "bad gateway")], ids=["none", "of a balancer"])
 @virtually
-async def test_a_write_without_an_answer_that_came_about_is_as_good_as_answered():
+async def test_a_write_without_an_answer_that_came_about_is_as_good_as_answered(answer: ApiError):
     it = Writing(FREE)
-    it.api.lost = [None, LOST]
-    it.api.unread = [LOST, ApiError(429, "", "busy")]
+    it.api.lost = [None, answer]
+    it.api.unread = [answer, ApiError(429, "", "busy")]
 
     written = await it.reserve(allocate=True)
 
