@@ -208,11 +208,16 @@ class Kubeconfig:
 
     def _authorization(self) -> str | None:
         user, folder = self._user
-        token = user.get("token")
-        if not token and user.get("tokenFile"):
-            token = _read(folder / user["tokenFile"]).decode(errors="replace")
+        token = str(user.get("token") or "")
+        if user.get("tokenFile"):
+            # As client-go: what is read holds, for it changes; what stands here does while it cannot be.
+            try:
+                token = _read(folder / str(user["tokenFile"])).decode(errors="replace").strip() or token
+            except LoginError:
+                if not token:
+                    raise
         if token:
-            return f"Bearer {str(token).strip()}"
+            return f"Bearer {token.strip()}"
         if "username" in user and "password" in user:
             password = f"{user['username']}:{user['password']}"
             return f"Basic {base64.b64encode(password.encode()).decode()}"

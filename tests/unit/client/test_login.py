@@ -40,7 +40,11 @@ def login(folder: Path, *, cluster: dict[str, Any] | None = None, **user: Any) -
     [
         pytest.param({}, None, id="nobody"),
         pytest.param({"token": "t\n"}, "Bearer t", id="a token"),
-        pytest.param({"token": "t", "tokenFile": "nowhere"}, "Bearer t", id="a token before a file"),
+        pytest.param({"token": "t", "tokenFile": "nowhere"}, "Bearer t", id="a token, for want of the file"),
+        pytest.param({"token": "t", "tokenFile": "token"}, "Bearer of the file", id="a file before a token"),
+        pytest.param(
+            {"token": "t", "tokenFile": "empty"}, "Bearer t", id="a token, for want of one in the file"
+        ),
         pytest.param({"tokenFile": "token"}, "Bearer of the file", id="a file beside the kubeconfig"),
         pytest.param({"username": "me", "password": "p"}, "Basic bWU6cA==", id="a password"),
     ],
@@ -49,6 +53,7 @@ def test_a_user_is_known_by_what_its_kubeconfig_says(
     tmp_path: Path, user: dict[str, Any], header: str | None
 ):
     (tmp_path / "token").write_text("of the file\n")
+    (tmp_path / "empty").write_text("\n")
 
     assert login(tmp_path, **user).authorization == header
 
