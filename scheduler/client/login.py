@@ -86,7 +86,8 @@ class Login:
             )
             context = ssl.create_default_context(cafile=authority) if self.verifies else _trusting_anybody()
             if certificate is not None:
-                context.load_cert_chain(certificate, key)
+                # Without a password an encrypted key is an error, instead of a question on the terminal.
+                context.load_cert_chain(certificate, key, password="")
         return context
 
     def identity(self) -> tuple[bytes, ...]:
@@ -268,7 +269,11 @@ def _parse(kubeconfig: Path) -> dict[str, Any]:
         content = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
     except OSError as error:
         raise LoginError(_problem(error)) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ) as error:  # the second of no UTF-8, and of a 30th of February
         raise LoginError(f"is not YAML: {error}") from error
     if not isinstance(content, dict):
         raise LoginError(f"should hold a mapping, holds {type(content).__name__}")

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from scheduler.certificates.made import issue
 from scheduler.client.login import Kubeconfig, Login, LoginError
@@ -108,6 +114,36 @@ def test_certificates_and_keys_are_used_wherever_they_are(tmp_path: Path, *, ins
 
     assert found.identity() == tuple(pems.values())
     assert len(found.tls().get_ca_certs()) == 1
+
+
+def test_nobody_is_asked_for_the_password_of_a_key(tmp_path: Path):
+    issued = issue("me", dns_names=["me"])
+    key = load_pem_private_key(issued.serving, None)
+    secret = BestAvailableEncryption(b"secret")
+    (tmp_path / "key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret))
+    (tmp_path / "certificate").write_bytes(issued.serving)
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from scheduler.client.login import Login\n"
+        "certificate, key = map(Path, sys.argv[1:])\n"
+        "try:\n"
+        "    Login('https://h', certificate=certificate, key=key, verifies=False).tls()\n"
+        "except OSError:\n"
+        "    print('refused')\n"
+    )
+
+    # Without a terminal OpenSSL asks whoever is at the other end of stdin.
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "certificate"), str(tmp_path / "key")],
+        input="secret\n",
+        capture_output=True,
+        text=True,
+        check=True,
+        start_new_session=True,
+    )
+
+    assert found.stdout == "refused\n"
 
 
 @pytest.mark.parametrize(
