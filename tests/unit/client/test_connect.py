@@ -72,6 +72,8 @@ async def problem_of(path: str) -> str:
     [
         pytest.param(b"a: [", "is not YAML", id="no YAML"),
         pytest.param(b"\xff\xfe\x00", "is not YAML", id="no text"),
+        pytest.param(b"a: 2026-02-30", "is not YAML", id="a day that never comes"),
+        pytest.param(b"[" * 5000, "is not YAML", id="lists in lists"),
         pytest.param(b"hello", "should hold a mapping, holds str", id="no mapping"),
         pytest.param(b"", "should hold a mapping, holds NoneType", id="empty"),
         pytest.param(b"kind: Config", "current-context", id="nothing in it"),
