@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -23,6 +24,8 @@ from scheduler.client.connect import Credentials
 from scheduler.errors import SchedulerError
 
 if TYPE_CHECKING:
+    import ssl
+
     from scheduler.client.login import Pem
 
 logger = logging.getLogger(__name__)
@@ -43,6 +46,27 @@ DELETED = "DELETED"
 
 Tell = Callable[..., None]
 """Called in the thread: has something called in the daemon's loop with arguments, as plain values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ConnectionInfo(kopf.ConnectionInfo):
+    """Beside that, the name that the server's certificate must carry, if not the URL's: kopf knows no such thing."""
+
+    server_hostname: str | None = None
+
+    def as_ssl_context(self) -> ssl.SSLContext:
+        context = super().as_ssl_context()
+        name = self.server_hostname
+        if name:
+            wrap = context.wrap_bio
+
+            def wrap_bio(
+                incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool = False, **_: object
+            ) -> ssl.SSLObject:
+                return wrap(incoming, outgoing, server_side, name)
+
+            context.wrap_bio = wrap_bio  # type: ignore[assignment,method-assign]
+        return context
 
 
 class Followed(Protocol):
@@ -231,8 +255,9 @@ async def _connection_info(kubeconfig: str | None) -> kopf.ConnectionInfo:
     await credentials.load()
     login = credentials.login
     scheme, _, token = (login.authorization or "").partition(" ")
-    return kopf.ConnectionInfo(
+    return _ConnectionInfo(
         server=login.server,
+        server_hostname=login.server_hostname,
         insecure=not login.verifies,
         **_pem("ca", login.authority),
         **_pem("certificate", login.certificate),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 import time
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scheduler.certificates.made import issue
 from scheduler.controllers.config_map_watch import ConfigMapWatch
 from scheduler.controllers.kopf_thread import KopfThread
 from scheduler.simulator.server import ApiServer
@@ -83,6 +85,29 @@ def test_only_the_one_config_map_is_told_of_and_nothing_is_written(tmp_path: Pat
             assert "finalizers" not in before["metadata"]
             paths = [each.path for each in server.requests if each.path.startswith("/api/v1/namespaces")]
             assert set(paths) == {"/api/v1/namespaces/default/configmaps"}
+
+    asyncio.run(scenario())
+
+
+def test_a_server_is_followed_whose_certificate_carries_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issued = issue("kube-apiserver", dns_names=["kubernetes"])
+    monkeypatch.setattr("scheduler.simulator.server._issued", lambda _: issued)
+
+    async def scenario() -> None:
+        async with ApiServer(token="secret", tls=True) as server:
+            server.store.create("configmaps", {"metadata": {"name": "cs"}})
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            content = json.loads(kubeconfig.read_text())
+            content["clusters"][0]["cluster"]["tls-server-name"] = "kubernetes"
+            kubeconfig.write_text(json.dumps(content))
+            heard = Heard(kubeconfig)
+            async with heard.thread:
+                await until(lambda: heard.ups)
+
+            assert heard.ups[0] is True
+            assert len(heard.versions) == 1
 
     asyncio.run(scenario())
 
