@@ -85,8 +85,12 @@ class LastGood:
         if kept.source != self._source:
             return None
         folder = self._path.with_name(f"{self._path.name}.files")
-        for name, content in kept.files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        try:
+            for name, content in kept.files.items():
+                path = folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+        except OSError as error:
+            problem = f"its files cannot be put there: {error.strerror or error}"
+            raise ConfigurationError([FieldError("", problem)], str(folder)) from error
         return parse(kept.text, f"{kept.source} (the last good one)", folder), kept.digest

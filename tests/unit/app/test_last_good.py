@@ -70,3 +70,12 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_the_copy(
     assert [record.message for record in caplog.records] == [
         "Configuration in force cannot be kept for a restart"
     ]
+
+
+def test_files_that_cannot_be_put_beside_it_are_told_of(tmp_path: Path) -> None:
+    kept = LastGood(tmp_path / "kept.json", "here")
+    kept.keep(given(tmp_path / "mounted"), b"digest")
+    (tmp_path / "kept.json.files").write_text("in the way")
+
+    with pytest.raises(ConfigurationError, match=r"kept\.json\.files: its files cannot be put there: "):
+        kept.read()
