@@ -30,6 +30,7 @@ _EVERY_SECONDS: Final = 1.0
 _SHARE: Final = 0.01
 """Of the time that counting may take: where there are many pods it is done less often."""
 _ACTION: Final = "Counting"
+_ACCEPTED: Final = "Accepted"
 
 
 class Verdict(NamedTuple):
@@ -45,7 +46,7 @@ class Verdict(NamedTuple):
     def condition(self) -> dict[str, str]:
         """Return the condition, without times."""
         return {
-            "type": "Accepted",
+            "type": _ACCEPTED,
             "status": str(self.is_accepted),
             "reason": self.reason,
             "message": self.message,
@@ -142,12 +143,15 @@ class ObjectStatuses:
     async def _write(self, key: str, obj: Mapping[str, Any], wanted: Wanted) -> None:
         namespace, _, name = key.rpartition("/")
         resource, before = self._source.resource, obj.get("status") or {}
-        old: Mapping[str, Any] = next(iter(before.get("conditions") or ()), {})
+        conditions = before.get("conditions") or ()
+        old: Mapping[str, Any] = next((each for each in conditions if _is_ours(each)), {})
         condition = wanted.verdict.condition()
-        is_same = old.get("status") == condition["status"]
-        at = old["lastTransitionTime"] if is_same else rfc3339(self._clock.utc_now())
+        at = old.get("lastTransitionTime") if old.get("status") == condition["status"] else None
         status = {field: _merging(before.get(field), value) for field, value in wanted.fields.items()}
-        status["conditions"] = [{**condition, "lastTransitionTime": at}]
+        status["conditions"] = [
+            *(each for each in conditions if not _is_ours(each)),
+            {**condition, "lastTransitionTime": at or rfc3339(self._clock.utc_now())},
+        ]
         path = resource.path(namespace, name, "status")
         body = msgspec.json.encode({"status": status})
         try:
@@ -202,10 +206,15 @@ def _merging(before: object, wanted: object) -> object:
     return wanted
 
 
+def _is_ours(condition: Mapping[str, Any]) -> bool:
+    return condition.get("type") == _ACCEPTED
+
+
 def _timeless(status: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
-    """Return a status as it is compared: some fields, and when a condition changed does not matter."""
+    """Return a status as it is compared: some fields and our condition, and when that changed does not matter."""
     conditions = [
         {name: value for name, value in each.items() if name != "lastTransitionTime"}
         for each in status.get("conditions") or ()
+        if _is_ours(each)
     ]
     return {**{field: status.get(field) for field in fields}, "conditions": conditions}

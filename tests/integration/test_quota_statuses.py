@@ -82,6 +82,26 @@ async def test_a_min_above_max_is_told_at_its_field(tmp_path: Path) -> None:
 
 
 @virtually
+async def test_the_condition_of_somebody_else_stays_and_is_not_taken_for_ours(tmp_path: Path) -> None:
+    theirs = {"type": "Audited", "status": "True", "reason": "Checked", "message": "by the team"}
+    theirs["lastTransitionTime"] = "2020-01-01T00:00:00Z"
+    async with teams(tmp_path, a=(2, 6)) as it:
+        await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
+        ours = status(it, "a")["conditions"]
+        it.server.store.patch(
+            QUOTAS, "a", {"status": {"conditions": [theirs, *ours]}}, namespace="a", subresource="status"
+        )
+        await asyncio.sleep(5)
+        it.add_pods(*several("a", 1))
+        await it.until(lambda: used(it, "a") == {"cpu": "1"})
+
+        assert status(it, "a")["conditions"] == [theirs, *ours]
+        before = status_writes(it)
+        await asyncio.sleep(60)
+        assert status_writes(it) == before
+
+
+@virtually
 async def test_nothing_is_written_where_the_plugin_is_not_in_force(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6)) as it:
         await it.until(lambda: used(it, "a"))
