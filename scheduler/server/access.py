@@ -64,7 +64,7 @@ class User(msgspec.Struct, frozen=True):
     username: str = ""
     uid: str = ""
     groups: tuple[str, ...] = ()
-    extra: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    extra: dict[str, tuple[str, ...] | None] = msgspec.field(default_factory=dict)
 
 
 _ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))

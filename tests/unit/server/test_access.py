@@ -28,7 +28,8 @@ USERS = {
         "username": "system:serviceaccount:monitoring:prometheus",
         "uid": "1",
         "groups": ["system:serviceaccounts"],
-        "extra": {"authentication.kubernetes.io/node-name": ["n1"]},
+        # As Go writes what an authenticator says nothing of.
+        "extra": {"authentication.kubernetes.io/node-name": ["n1"], "example.com/scopes": None},
     },
     "of-nobody-much": {"username": "nobody-much"},
     "of-an-admin": {"username": "admin", "groups": ["system:masters"]},
