@@ -371,10 +371,12 @@ class Reflector(Generic[T]):
 
     def _after(self, error: ApiError, *, at_once: bool) -> float:
         """Decide from where to go on after an ended watch; return the seconds to wait."""
-        if is_too_old(error) or is_yet_to_come(error):
+        # Where no version was asked for, the server's cache has not come to what it has stored itself.
+        is_ahead = bool(self._version) and is_yet_to_come(error)
+        if is_too_old(error) or is_ahead:
             self._count_end("expired")
             logger.info("Watch expired, listing again", extra=self._fields(error))
-            if error.reason == _RESTORED or is_yet_to_come(error):
+            if error.reason == _RESTORED or is_ahead:
                 self._note_restored(str(error))
             self._version = ""
             again, self._expired_in_vain = self._expired_in_vain, True

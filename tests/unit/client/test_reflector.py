@@ -636,6 +636,20 @@ async def test_a_version_the_server_refuses_for_other_reasons_is_given_up_in_the
 
 
 @virtually
+async def test_a_server_that_is_behind_itself_has_not_gone_back(caplog: pytest.LogCaptureFixture):
+    async with case() as at:
+        # To the request for all objects, where no version was asked for: its cache has not come to what is stored.
+        at.script(Answer(504, status(504, "Timeout", "Too large resource version: 9, current: 4")))
+        at.script(listing(9, obj("a", 5)))
+        at.watch()
+        await asyncio.sleep(5.0)
+
+        assert at.told == ["+a@5"]
+        assert at.listener.ends == ["error"]
+        assert "gone back" not in caplog.text
+
+
+@virtually
 async def test_a_version_from_the_future_leads_to_a_list():
     async with case() as at:
         at.watch(*BEGINNING, 5.0, then="close")
