@@ -109,7 +109,7 @@ def lease_of(election: LeaderElection) -> ObjectReference:
 def _state_of(path: Path) -> tuple[int, int, int] | None:
     try:
         status = path.stat()  # of what a link leads to
-    except OSError:
+    except (OSError, ValueError):  # the second of a name that no file can have
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
 
@@ -117,5 +117,5 @@ def _state_of(path: Path) -> tuple[int, int, int] | None:
 def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError:
+    except (OSError, ValueError):  # the second of a name that no file can have
         return b""

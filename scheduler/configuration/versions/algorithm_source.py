@@ -144,10 +144,11 @@ def _read_policy(
         found.files.append(file)
         try:
             found.policy = file.read_bytes().decode("utf-8-sig")
-        except OSError as error:
-            conversion.fault(fields, found.path, f"{file} cannot be read: {error.strerror or error}")
         except UnicodeDecodeError as error:
             conversion.fault(fields, found.path, f"{file} is not UTF-8: byte {error.start}")
+        except (OSError, ValueError) as error:  # the second of a name that no file can have
+            why = getattr(error, "strerror", None) or error
+            conversion.fault(fields, found.path, f"{file} cannot be read: {why}")
     elif policy.config_map is not None:
         found.path = f"{path}.configMap"
         if not policy.config_map.namespace or not policy.config_map.name:
