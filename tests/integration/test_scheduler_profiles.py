@@ -13,6 +13,7 @@ from scheduler.app.profile_objects.listener import ProfileListener
 from scheduler.app.profile_objects.profiles import ClusterProfiles
 from scheduler.app.profile_objects.status_writer import StatusWriter
 from scheduler.client.events import CONTROLLER
+from scheduler.client.http.request import Response
 from scheduler.controllers.scheduler_profile import SchedulerProfile
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.builders import node_object, pod_object
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.app.daemon import Daemon
+    from scheduler.client.http.request import Request
     from tests.daemon_harness import Cluster
 
 DEFINITION = yaml.safe_load((MANIFESTS / "crds" / "schedulerprofiles.yaml").read_text())
@@ -344,6 +346,33 @@ async def test_what_is_deleted_while_kopf_is_away_is_missed_and_a_kind_that_come
         it.server.store.delete(PROFILES, "team-a")
         followed.listener.began()
         await it.until(lambda: "team-a" not in followed.daemon.frameworks)
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"items": null}', b"<html>not now</html>"], ids=["of none", "that is none"]
+)
+def test_an_odd_list_is_read_or_asked_for_again(
+    tmp_path: Path, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @virtually
+    async def scenario() -> None:
+        async with following(tmp_path) as it, daemon_of(it) as followed:
+            up = followed.daemon.metrics.configuration.watch_up
+            await it.until(lambda: up["schedulerprofiles"])
+            followed.listener.ended()
+            connection = followed.daemon._connection
+            answers = [Response(200, body)]
+
+            async def send(request: Request, **options: Any) -> Response:
+                if answers and request.path.endswith("/schedulerprofiles"):
+                    return answers.pop()
+                return await type(connection).send(connection, request, **options)
+
+            monkeypatch.setattr(connection, "send", send)
+            followed.listener.began()
+            await it.until(lambda: up["schedulerprofiles"])
+
+    scenario()
 
 
 @pytest.mark.parametrize(

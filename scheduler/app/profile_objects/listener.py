@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from scheduler.client import wire
+from scheduler.client.connection import CONNECTION_LOST
 from scheduler.client.http.request import Request
 from scheduler.client.resources import SCHEDULER_PROFILES
 from scheduler.controllers.scheduler_profile import SchedulerProfile
-from scheduler.errors import ApiError
+from scheduler.errors import ApiError, ObjectError
+from scheduler.objects.decode import decode_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -79,7 +82,7 @@ class ProfileListener:
         was_absent = False
         while True:
             try:
-                answer = await self._requests.send(Request("GET", SCHEDULER_PROFILES.path()))
+                objects = await self._listed()
             except ApiError as error:
                 if error.status == 404 and not was_absent:
                     logger.warning(
@@ -95,7 +98,21 @@ class ProfileListener:
         if was_absent:
             self._begin_again()
             return
-        self._take([SchedulerProfile.of(obj) for obj in msgspec.json.decode(answer.body)["items"]])
+        self._take(objects)
+
+    async def _listed(self) -> list[SchedulerProfile]:
+        """Return what there is.
+
+        Raises:
+            ApiError: refused, or answered with something else.
+        """
+        path = SCHEDULER_PROFILES.path()
+        answer = await self._requests.send(Request("GET", path))
+        try:
+            items = wire.decode_list_page(answer.body).objects()
+            return [SchedulerProfile.of(decode_object(item)) for item in items]
+        except (msgspec.DecodeError, UnicodeDecodeError, ObjectError) as error:
+            raise ApiError(0, CONNECTION_LOST, f"list {path}: unreadable answer: {error}") from error
 
     def _take(self, objects: list[SchedulerProfile]) -> None:
         """Take a list in, but for what kopf told of meanwhile: that is no older."""
