@@ -343,12 +343,20 @@ class Reflector(Generic[T]):
             extra={"resource": str(self.resource), "why": why},
         )
         self._highest = 0
+        self._store.forget_versions()  # in another history they are versions of other things
         if self._followed is not None:
             self._followed.restored(str(self.resource))
 
     def _note_listed(self, version: str) -> None:
+        """Go on from a list that was taken in.
+
+        Raises:
+            ApiError: it shows that the server has another history now, so that all is to be listed again.
+        """
         if _number(version) < self._highest:
-            self._note_restored(f"it is at version {version}, and was at {self._highest}")
+            raise ApiError(
+                HTTPStatus.GONE, _RESTORED, f"it is at version {version}, and was at {self._highest}"
+            )
         self._version = version
         self._highest = _number(version)
         self._is_in_doubt = False

@@ -339,6 +339,19 @@ async def test_a_list_that_is_older_than_what_was_known_tells_of_a_restore(caplo
 
         told = [each for each in caplog.records if "older state" in each.message]
         assert [each.__dict__["why"] for each in told] == ["it is at version 39, and was at 40"]
+        assert at.told[2:] == ["-b@3", "a@5>a@5"], "version 5 of it may be another now"
+
+
+@virtually
+async def test_after_a_restore_a_version_that_was_known_is_read_again():
+    future = status(504, "Timeout", "Timeout: Too large resource version: 9, current: 6")
+    async with case() as at:
+        at.watch(*BEGINNING, 5.0, then="cut")
+        at.script(Answer(504, future))
+        at.watch(event("ADDED", "a", 5), event("ADDED", "b", 4), bookmark(9, ends=True))
+        await asyncio.sleep(10.0)
+
+        assert at.told[2:] == ["a@5>a@5", "b@3>b@4"]
 
 
 @virtually
