@@ -313,10 +313,16 @@ class BindingCycle:
         self._bus.wake()
 
     def _take_back(self, assumed: AssumedPod) -> PodInfo | None:
-        """Undo reservations and the assumption; return the pod as it was counted, if it still was."""
+        """Undo reservations and the assumption; return the pod as it was counted, unless it is on that node all the same.
+
+        Its room may have been free before, since it is going, or is on another node: what it had reserved was not.
+        """
+        uid = assumed.pod.uid
         assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name)
-        self._waiting_pods.release(assumed.pod.uid)
-        return self._cache.forget(assumed.pod.uid)
+        self._waiting_pods.release(uid)
+        forgotten, counted = self._cache.forget(uid), self._cache.pod(uid)
+        is_there = counted is not None and counted.node_name == assumed.node_name
+        return None if is_there else forgotten or assumed.pod
 
     def _requeue(self, assumed: AssumedPod, status: Status) -> None:
         rejected_by = frozenset({status.plugin}) if status.is_rejected and status.plugin else frozenset[str]()

@@ -482,6 +482,32 @@ class TestWhatHappensMeanwhile:
             assert cluster.api.events == []
 
     @virtually
+    async def test_what_a_pod_deleted_while_it_is_bound_reserved_is_news_once_it_is_given_back(self):
+        reserved: set[str] = set()
+
+        def reserve(_state: Any, each: Any, _node: str) -> Status | None:
+            if reserved:
+                return Status.unschedulable("it is taken")
+            reserved.add(each.name)
+            return None
+
+        def unreserve(_state: Any, each: Any, _node: str) -> None:
+            reserved.discard(each.name)
+
+        cluster = Cluster(Reserve("One", reserve=reserve, unreserve=unreserve))
+        async with cluster.running():
+            cluster.api.bind_seconds = 30
+            cluster.api.create(WEB)
+            await cluster.until(lambda: cluster.api.binds)
+            cluster.api.create(pod("other"))
+            await cluster.until(lambda: cluster.place_of("other") is Place.UNSCHEDULABLE)
+            cluster.api.delete("default/web")
+            await cluster.until(lambda: len(cluster.notes("other")) == 2)  # for its room is free already
+            await bound(cluster, "other")
+
+            assert cluster.clock.monotonic() < 100
+
+    @virtually
     async def test_a_pod_whose_deletion_begins_while_held_is_rejected(self):
         cluster = Cluster(Permit("Hold", Wait(600)))
         async with cluster.running():
