@@ -78,8 +78,10 @@ class BackoffQueue:
         ends_in = self.ends_in(queued)
         was_rejected = queued.unschedulable_plugins or queued.pending_plugins
         if was_rejected and self._plugins.group_of(queued.pod) is None:
+            self._failed.remove(uid)  # it may have left its group
             self._rejected.put(uid, (ends_in, *self._plugins.sort_key(queued)))
         else:
+            self._rejected.remove(uid)
             self._failed.put(uid, (ends_in,))
 
     def remove(self, uid: str) -> None:

@@ -5,6 +5,7 @@ from math import inf
 import pytest
 
 from scheduler.framework import QueuedPodInfo
+from scheduler.objects.pod_group import COSCHEDULING_LABEL
 from scheduler.queue import Place
 from scheduler.queue.backoff import BackoffQueue
 from tests.builders import pod
@@ -127,3 +128,21 @@ def test_without_backoff_an_error_is_tried_again_at_once():
 
     assert cluster.fail(pod("web")) is Place.ACTIVE
     cluster.queue.check()
+
+
+@pytest.mark.parametrize("into", [True, False], ids=["into a group", "out of a group"])
+def test_a_pod_that_changes_its_group_while_it_backs_off_waits_once(cluster: Cluster, into: bool):
+    alone, member = pod("web"), pod("web", labels={COSCHEDULING_LABEL: "gang"})
+    before, after = (alone, member) if into else (member, alone)
+    cluster.reject(before, "Taints")
+    cluster.queue.move_all(NODE_TAINT)
+    assert cluster.queue.place_of(before.uid) is Place.BACKOFF
+
+    cluster.update(before, after)
+    cluster.queue.check()
+    if into:
+        assert cluster.queue.pop() is None  # members are not tried early
+        cluster.advance_and_flush(2)
+    assert cluster.pop().pod is after
+    cluster.advance_and_flush(10)
+    assert cluster.queue.place_of(after.uid) is Place.IN_FLIGHT
