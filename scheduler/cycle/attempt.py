@@ -71,6 +71,7 @@ class AssumedPod:
         node_name: the node.
         disturbances: how often others had changed the node when it was chosen; see `Cache.disturbances`.
         group: what it has to do with the others of its group that are bound; None for a pod by itself.
+        nominated: the node where it was nominated to before; "" for none.
     """
 
     attempt: Attempt
@@ -79,3 +80,4 @@ class AssumedPod:
     node_name: str
     disturbances: int = 0
     group: GroupBinding | None = None
+    nominated: str = ""

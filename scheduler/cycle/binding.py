@@ -133,9 +133,10 @@ class BindingCycle:
     def undo(self, assumed: AssumedPod, status: Status) -> None:
         """Take a choice back at once: reservations, the pod on the node, the pod out of the queue.
 
-        Nobody has seen the room taken, so that it is free is no news.
+        Nobody has seen the room taken, so that it is free is no news, unless it was kept for the pod before.
         """
         self._take_back(assumed)
+        self._queue.nominate(assumed.pod.uid, assumed.nominated)
         self._requeue(assumed, status)
 
     def rescue(self, queued: QueuedPodInfo) -> None:

@@ -64,9 +64,19 @@ class EventBus:
             self._tell_of_object(event.resource, old if new is None else new)
         self._woken.set()
 
-    def nomination_ended(self, pod: PodInfo) -> None:
-        """Tell that the room that was kept for a pod is free for those who had to leave it alone."""
-        self.happened(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority)
+    def nomination_ended(self, pod: PodInfo, *, but: str = "") -> None:
+        """Tell that the room that was kept for a pod is free for those who had to leave it alone.
+
+        Args:
+            pod: with the node, as if it was on it, where its status does not say that it was nominated.
+            but: uid of a rejected pod that is left out.
+        """
+        self.happened(
+            ASSIGNED_POD_DELETE,
+            pod,
+            None,
+            lambda other: other.priority <= pod.priority and other.uid != but,
+        )
 
     def activate(self, uids: Iterable[str]) -> None:
         self._queue.activate(uids)

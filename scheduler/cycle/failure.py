@@ -32,6 +32,7 @@ class FailureHandler:
 
     def __init__(self, shared: Shared, reporter: Reporter) -> None:
         self._queue, self._newest = shared.queue, shared.pods.get
+        self._nominator, self._bus = shared.nominator, shared.bus
         self._clock, self._observer = shared.clock, shared.observer
         self._budget, self._reporter = shared.budget, reporter
 
@@ -82,8 +83,15 @@ class FailureHandler:
         if place is Place.OUTSIDE:  # its newest version cannot be read, which its user was told
             return
         if nominated_node_name is not None:
-            self._queue.nominate(pod.uid, nominated_node_name)
+            self._nominate(newest, nominated_node_name)
         self._reporter.failed(profile, newest, status, nominated_node_name)
+
+    def _nominate(self, pod: PodInfo, node_name: str) -> None:
+        """Nominate a pod anew; of the end of a nomination that was not written yet no watch will ever tell."""
+        before = self._nominator.node_of(pod.uid)
+        self._queue.nominate(pod.uid, node_name)
+        if before not in {"", node_name, pod.pod.status.nominated_node_name}:
+            self._bus.nomination_ended(pod.placed_on(before), but=pod.uid)
 
     def extender_failed(
         self, extender: str, verb: str, pod: PodInfo, error: ExtenderError, *, is_fatal: bool

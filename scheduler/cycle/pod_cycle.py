@@ -50,7 +50,7 @@ class PodCycle:
         self._profiles, self._cache, self._nominator = shared.profiles, shared.cache, shared.nominator
         self._queue, self._waiting_pods = shared.queue, shared.waiting_pods
         self._freeze, self._clock, self._observer = shared.freeze, shared.clock, shared.observer
-        self._steps = shared.steps
+        self._steps, self._bus = shared.steps, shared.bus
         self._binding = binding
         self._failures = failures
         self._reporter = reporter
@@ -139,10 +139,11 @@ class PodCycle:
         node_name = decision.node_name or decision.nominated_node_name
         assert node_name, f"pod {decision.pod.key} is assumed nowhere"
         placed = self._cache.assume(decision.pod, node_name)
+        nominated = self._nominator.node_of(placed.uid)
         self._nominator.delete(placed.uid)
         disturbances = self._cache.disturbances(node_name)
         decision.state.forget_rows()
-        return AssumedPod(attempt, decision.state, placed, node_name, disturbances)
+        return AssumedPod(attempt, decision.state, placed, node_name, disturbances, nominated=nominated)
 
     def reserve(self, assumed: AssumedPod) -> Status:
         """Let Reserve plugins note a choice; whoever called undoes what they refuse."""
@@ -153,6 +154,8 @@ class PodCycle:
         return assumed.attempt.framework.run_permit(assumed.state, assumed.pod, assumed.node_name)
 
     def hold(self, assumed: AssumedPod, permitted: Status | Mapping[str, float]) -> None:
-        """Hold a pod for as long as Permit plugins want, if any does."""
+        """Let a choice stand, and hold the pod for as long as Permit plugins want, if any does."""
+        if assumed.nominated not in {"", assumed.node_name}:
+            self._bus.nomination_ended(assumed.attempt.queued.pod.placed_on(assumed.nominated))
         if not isinstance(permitted, Status):
             self._waiting_pods.hold(assumed.pod, permitted)

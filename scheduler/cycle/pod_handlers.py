@@ -249,7 +249,7 @@ class QueueingPodHandler(PodHandler):
             nominated = nominated or pod.pod.status.nominated_node_name
         self._queue.delete(pod)
         if nominated:
-            self._bus.nomination_ended(pod)
+            self._bus.nomination_ended(pod.placed_on(nominated))
 
 
 def _is_read_again(old: PodInfo, new: PodInfo) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,13 +17,16 @@ from tests.unit.cycle.cluster import Cluster
 from tests.unit.plugins.running import made
 from tests.virtually import virtually
 
+if TYPE_CHECKING:
+    from scheduler.framework import Plugin
+
 NOMINATED = pod("nominated", cpu="2", priority=5)
 PREEMPTOR = pod("preemptor", cpu="2", priority=9)
 
 
-def begun() -> Cluster:
+def begun(*plugins: Plugin) -> Cluster:
     """Return a cluster where a pod waits because another, of which the API server was not told, is nominated."""
-    cluster = Cluster(made(NodeResourcesFit), nodes=())
+    cluster = Cluster(made(NodeResourcesFit), *plugins, nodes=())
     cluster.nodes.on_add(node("n1", cpu="2"))
     for each in (NOMINATED, PREEMPTOR):
         cluster.api.create(each)
@@ -83,6 +87,59 @@ async def test_a_nomination_to_another_node_that_came_meanwhile_stays():
     await cluster.parts.freeze.end()
 
     assert cluster.nominator.node_of(NOMINATED.uid) == "n2"
+
+
+@virtually
+async def test_a_nomination_that_was_not_written_yet_ends_with_its_pod():
+    cluster = begun()
+    cluster.api.delete(NOMINATED.key)
+
+    assert cluster.place_of("low") is not Place.UNSCHEDULABLE
+
+
+@pytest.mark.parametrize("refused_by", ["Filter", "Reserve"])
+@virtually
+async def test_a_nomination_that_was_not_written_yet_ends_with_an_attempt_that_does_not_renew_it(
+    refused_by: str,
+) -> None:
+    cluster = begun(puppets.Reserve("No", Status.unschedulable("no")))
+    if refused_by == "Filter":
+        cluster.nodes.on_update(node("n1", cpu="2"), node("n1", cpu="1"))
+    assert cluster.place_of("low") is Place.UNSCHEDULABLE
+    nominated = cluster.queue.get(NOMINATED.uid)
+    assert nominated is not None
+    assert run_now(cluster.schedule_one(nominated)) is None
+
+    assert cluster.nominator.node_of(NOMINATED.uid) == ""
+    assert cluster.place_of("nominated") is Place.UNSCHEDULABLE
+    assert cluster.place_of("low") is not Place.UNSCHEDULABLE
+
+
+@pytest.mark.parametrize("is_written", [True, False], ids=["written", "not written yet"])
+@virtually
+async def test_a_nomination_ends_when_the_pod_is_placed_elsewhere(is_written: bool) -> None:
+    only = puppets.NodeFilter(
+        "Only", lambda _state, each, there: Status.unschedulable("no", resolvable=False) if each.name == "low" and there.name == "n2" else None
+    )  # fmt: skip
+    cluster = Cluster(only, made(NodeResourcesFit), nodes=())
+    for name, cpu in (("n1", "2"), ("n2", "4")):
+        cluster.nodes.on_add(node(name, cpu=cpu))
+    status = {"nominatedNodeName": "n1"} if is_written else {}
+    cluster.api.create(pod("nominated", cpu="2", priority=5, status=status))
+    nominated = cluster.queue.pop()
+    assert nominated is not None
+    cluster.queue.nominate(NOMINATED.uid, "n1")
+    cluster.api.create(pod("higher", cpu="1", node="n1"))
+    cluster.api.create(pod("low", cpu="1"))
+    low = cluster.queue.pop()
+    assert low is not None
+    assert run_now(cluster.schedule_one(low)) is None
+    assert cluster.place_of("low") is Place.UNSCHEDULABLE
+    assumed = run_now(cluster.schedule_one(nominated))
+    assert assumed is not None
+
+    assert assumed.node_name == "n2"
+    assert cluster.place_of("low") is not Place.UNSCHEDULABLE
 
 
 @pytest.mark.parametrize(
