@@ -218,7 +218,7 @@ class PluginCalls:
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
             answer = self._failure(plugin, point, error)
         except asyncio.CancelledError as error:
-            if _is_being_cancelled():
+            if is_being_cancelled():
                 raise
             # Not we are cancelled but something the plugin awaited: that is its failure.
             answer = self._failure(plugin, point, error)
@@ -251,6 +251,10 @@ class PluginCalls:
             answer = self._checked(plugin, point, said, expects, allows)
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
             answer = self._failure(plugin, point, error)
+        except asyncio.CancelledError as error:
+            if is_being_cancelled():
+                raise
+            answer = self._failure(plugin, point, error)  # as in `awaited`
         if self.measuring:
             code = answer.code if isinstance(answer, Status) else Code.SUCCESS
             self.instruments.plugin(plugin.name, point, code, self.clock() - begin)
@@ -339,6 +343,7 @@ def is_worded(status: Status) -> bool:
     return isinstance(reasons, tuple) and all(isinstance(reason, str) for reason in reasons)
 
 
-def _is_being_cancelled() -> bool:
+def is_being_cancelled() -> bool:
+    """Whether somebody wants this task to end; else what it awaited was cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

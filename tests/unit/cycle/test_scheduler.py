@@ -216,6 +216,24 @@ def test_a_nomination_is_noted_at_once_and_keeps_others_off_the_node():
 
 
 @virtually
+async def test_a_plugin_that_awaited_something_cancelled_to_make_room_costs_one_attempt():
+    async def waits(*_: Any) -> None:
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        task.cancel()
+        await task
+
+    full = puppets.NodeFilter("Full", Status.unschedulable("full"))
+    cluster = Cluster(full, puppets.PostFilter("Evict", waits))
+    async with cluster.running():
+        cluster.api.create(WEB)
+        await cluster.until(lambda: cluster.notes("web"), seconds=5)
+        full.answer = None
+        cluster.api.create(pod("other"))
+
+        await cluster.until(lambda: cluster.node_of("other"), seconds=5)
+
+
+@virtually
 async def test_a_nomination_ends_when_the_pod_is_placed():
     cluster = Cluster()
     cluster.api.bind_seconds = 30

@@ -311,6 +311,21 @@ async def test_a_plugin_that_awaited_something_cancelled_has_failed():
 
 
 @virtually
+async def test_a_refresh_that_awaited_something_cancelled_has_failed_and_ends_nobody():
+    class Refreshed(puppets.Gate):
+        refresh_seconds = 1.0
+
+        async def refresh(self) -> None:
+            task = asyncio.ensure_future(asyncio.sleep(60))
+            task.cancel()
+            await task
+
+    plugin = Refreshed("Mine")
+    with pytest.raises(OSError, match="was cancelled"):
+        await framework_of(plugin).run_refresh(plugin)
+
+
+@virtually
 async def test_a_binding_that_is_cancelled_from_outside_ends():
     framework = framework_of(puppets.Bind("Mine", lambda *_: asyncio.sleep(60)))
     task = asyncio.create_task(framework.run_bind(STATE, POD, "n0"))
