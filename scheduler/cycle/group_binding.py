@@ -71,7 +71,7 @@ class GroupRelease:
 
 
 class GroupBinding:
-    """What the bindings of one attempt at a group know of each other.
+    """What the bindings of one attempt at a group know of each other, and of later ones that begin before it is decided.
 
     Args:
         group: which.
@@ -85,6 +85,7 @@ class GroupBinding:
     ) -> None:
         self.group = group
         self._placed_before = placed_before
+        self._uids = set(uids)
         self._coming = set(uids)  # those that may still be bound
         self._needed = group.min_count - placed_before  # so many are past PreBind before the first is bound
         self._ready: dict[
@@ -104,6 +105,19 @@ class GroupBinding:
     def n_bound(self) -> int:
         """How many members are bound, as far as is known here."""
         return self._placed_before + len(self._bound)
+
+    @property
+    def going_back(self) -> Collection[str]:
+        """The uids of members that will not be bound, though they may still be counted on their nodes."""
+        return () if self._status.is_success else self._uids
+
+    def joined_by(self, uids: Collection[str]) -> bool:
+        """Count members of a later attempt in; False if it was decided without them."""
+        if self._decided.is_set():
+            return False
+        self._uids.update(uids)
+        self._coming.update(uids)
+        return True
 
     async def wait_ready(self, pod: PodInfo, is_there: Callable[[], bool]) -> Status:
         """Wait until a member that is past PreBind may be bound; a failure if too few others will be, or not in time.

@@ -10,6 +10,7 @@ import logging
 from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 from scheduler.cycle.group_binding import GroupBinding
 from scheduler.cycle.group_pass import GroupPasses
@@ -22,7 +23,7 @@ from scheduler.framework.status import SUCCESS, Status
 from scheduler.runtime.calls import PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from random import Random
 
     from scheduler.cycle.attempt import AssumedPod, Attempt
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +77,7 @@ class PodGroupCycle:
         self._clock, self._observer = shared.clock, shared.observer
         self._pods, self._binding, self._failures = pods, binding, failures
         self._preemptions, self._release, self._attempts = preemptions, release, attempts
+        self._under_way: WeakValueDictionary[GroupKey, GroupBinding] = WeakValueDictionary()
         self._turns = Turns(shared.freeze, shared.clock, shared.steps)
         self._passes = GroupPasses(pods, shared.cache, shared.nominator, self._turns.give_way)
         self._other_orders = GroupSearch(self._passes, shared.cache)
@@ -242,10 +245,19 @@ class PodGroupCycle:
                 continue
             self._pods.hold(member.assumed, member.permitted)
             assumed.append(member.assumed)
-        uids = {each.pod.uid for each in assumed}
-        placed_before = sum(pod.uid not in uids for pod in self._cache.groups.placed(tried.group.key))
-        binding = GroupBinding(tried.group, uids, placed_before, self._release)
+        binding = self._binding_of(tried.group, {each.pod.uid for each in assumed})
         return [replace(each, group=binding) for each in assumed]
+
+    def _binding_of(self, group: PodGroup, uids: Collection[str]) -> GroupBinding:
+        """Return what members that are to be bound wait for together: with those of an attempt before, while they wait."""
+        before = self._under_way.get(group.key)
+        if before is not None and before.joined_by(uids):
+            return before
+        others = {pod.uid for pod in self._cache.groups.placed(group.key)}.difference(uids)
+        if before is not None:
+            others.difference_update(before.going_back)
+        binding = self._under_way[group.key] = GroupBinding(group, uids, len(others), self._release)
+        return binding
 
     def _bring_back(self, tried: Pass, attempts: Sequence[Attempt], room: Status) -> tuple[Status, str]:
         """Bring all members back, each with its reason; return what that means for the group, and the metric's word.

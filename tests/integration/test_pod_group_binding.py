@@ -127,6 +127,33 @@ async def test_more_than_it_takes_may_fail_without_harm(tmp_path: Path) -> None:
         await it.until(lambda: placed(it) == {"g-0", "g-2"})
 
 
+class PreparesSome(PreBindPlugin):
+    """Takes a while, fails for one pod, and has nothing to do for those who come late."""
+
+    name = "Prepares"
+    api_version = 1
+
+    async def pre_bind(self, state: Any, pod: Any, node_name: str) -> Status | None:
+        await asyncio.sleep(0 if pod.name == "g-3" else 5)
+        return Status.failed("its disk is gone") if pod.name == "g-1" else None
+
+
+@virtually
+async def test_who_comes_late_is_not_bound_before_enough_of_those_before_can_be(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": PreparesSome}) as daemon:
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        *first, last = members("g", 4)
+        it.add_pods(*first)
+        await asyncio.sleep(2)
+        it.add_pods(last)
+        await asyncio.sleep(2)
+        assert not placed(it)
+        await it.until(lambda: len(placed(it)) == 3, seconds=60)
+        assert placed(it) == {"g-0", "g-2", "g-3"}
+        daemon.parts.cache.check()
+
+
 class Dawdles(PreBindPlugin):
     """Takes long for the last member."""
 
