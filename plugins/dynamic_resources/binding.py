@@ -6,7 +6,9 @@ Source:
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from plugins.dynamic_resources.binding_conditions import (
     DeviceBindingError,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         PodEvents,
         WaitForEvent,
     )
+    from scheduler.objects.dynamic_resources import AllocationResult
     from scheduler.objects.pod import PodInfo
 
 _UNTIL_SHOWN_SECONDS = 120.0
@@ -73,6 +76,7 @@ class ClaimBinding:
         self._metrics = metrics
         self._clock = clock
         self._timeout_seconds = timeout_seconds
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def bind(self, its: PodDevices, pod: PodInfo, node_name: str) -> None:
         """Write all claims of a pod, and wait until its devices are ready.
@@ -98,23 +102,51 @@ class ClaimBinding:
         try:
             if is_special:
                 held = its.held[place] = await self._created(its, pod)
-            written = await self._writes.reserve(held, pod, allocation)
+            async with self._turn_at(held.claim):
+                written = await self._writes.reserve(*self._as_written(held, pod, allocation))
+                if not is_special:
+                    self._writes.show(written)
             if is_special:
                 await self._until_shown(written.claim)
-            self._writes.show(written)
+                self._writes.show(written)
             is_settled = True
         except SchedulerError:
             is_settled = True
             raise
         finally:
             if is_settled:
-                self._devices.end(in_flight)
+                self._devices.end(in_flight, pod)
             elif allocation is not None:
                 self._settle_later(in_flight, held.claim, pod)
         if is_special:
             assert its.node_claim is not None, "Reserve notes what it gives"
             await self._writes.tell_pod(pod, written.claim, its.node_claim.mappings)
         return written
+
+    def _turn_at(self, claim: ResourceClaim) -> asyncio.Lock:
+        """Return what keeps others from writing a claim meanwhile: all of a group would find that it had changed."""
+        lock = self._turns.get(claim.metadata.uid)
+        if lock is None:
+            lock = self._turns[claim.metadata.uid] = asyncio.Lock()
+        return lock
+
+    def _as_written(
+        self, held: HeldClaim, pod: PodInfo, allocation: AllocationResult | None
+    ) -> tuple[HeldClaim, PodInfo, AllocationResult | None]:
+        """Return what is to be written where another one of a group has written what the claim was given: no more than the pod."""
+        claim = held.claim
+        newest = self._devices.claims.typed(ResourceClaim, claim.key)
+        is_written = (
+            allocation is not None
+            and claim.metadata.uid not in self._devices.in_flight
+            and newest is not None
+            and newest.metadata.uid == claim.metadata.uid
+            and newest.status.allocation is not None
+            and newest.status.allocation.devices.results == allocation.devices.results
+        )
+        if newest is None or not is_written:
+            return held, pod, allocation
+        return HeldClaim(newest, self._devices.claims[claim.key]), pod, None
 
     async def _created(self, its: PodDevices, pod: PodInfo) -> HeldClaim:
         assert its.node_claim is not None, "Reserve notes what it gives"
@@ -143,7 +175,7 @@ class ClaimBinding:
                 if found is not None:
                     self._writes.show(found)
             finally:
-                self._devices.end(in_flight)
+                self._devices.end(in_flight, pod)
                 if self._devices.given_up.pop(both):
                     self._activator.activate([pod.uid])
 

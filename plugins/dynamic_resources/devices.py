@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from plugins.dynamic_resources.device_classes import DEVICE_CLASSES, DeviceClasses
 from plugins.dynamic_resources.pod_claims import CLAIMS
@@ -13,17 +13,32 @@ from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scheduler.framework import ClusterObjects
+    from scheduler.framework import ClusterObjects, PodGroup
+    from scheduler.objects.pod import PodInfo
 
 RESOURCE_SLICES: Final = "resource.k8s.io/v1/resourceslices"
 NEEDS: Final = Needs(kinds=frozenset({CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES}))
+
+
+class InFlight(NamedTuple):
+    """What a claim was given and does not say yet.
+
+    Attributes:
+        allocation: what.
+        group: for whose attempt; None for that of a pod by itself.
+        pods: uids of those that were given it.
+    """
+
+    allocation: AllocationResult
+    group: PodGroup | None
+    pods: set[str]
 
 
 class Devices:
     """The devices of a cluster and their claims.
 
     An allocation is in flight from Reserve until it is written, or given up. No other pod may use the claim
-    meanwhile: its own write might come first, and fail.
+    meanwhile, but members of a group that are placed in the same attempt: its own write might come first, and fail.
 
     Attributes:
         claims: all ResourceClaims.
@@ -44,7 +59,7 @@ class Devices:
         self.classes = DeviceClasses(objects.objects(DEVICE_CLASSES))
         self.slices = objects.objects(RESOURCE_SLICES)
         self.inventory = Inventory(self.slices)
-        self.in_flight: dict[str, AllocationResult] = {}
+        self.in_flight: dict[str, InFlight] = {}
         self.given_up: dict[tuple[str, str], bool] = {}
         self._allocated = AllocatedDevices()
         self._changes = 0
@@ -66,23 +81,48 @@ class Devices:
         self._changes = self.claims.changes
         return self._allocated
 
-    def begin(self, uid: str, allocation: AllocationResult) -> None:
-        """Take what a claim was given."""
-        self.in_flight[uid] = allocation
+    def begin(
+        self, uid: str, allocation: AllocationResult, pod: PodInfo, group: PodGroup | None = None
+    ) -> None:
+        """Take what a claim was given for a pod, which may be what another one of its group was given."""
+        known = self.in_flight.get(uid)
+        if known is not None and known.allocation is allocation:
+            known.pods.add(pod.uid)
+            return
+        self.in_flight[uid] = InFlight(allocation, group, {pod.uid})
         self._allocated.set(uid, allocation)
 
-    def end(self, claim: ResourceClaim) -> None:
-        """Forget what a claim was given; what it has according to the API server, or an answer of its, remains."""
-        if self.in_flight.pop(claim.metadata.uid, None) is not None:
-            known = self.claims.typed(ResourceClaim, claim.key)
-            is_same = known is not None and known.metadata.uid == claim.metadata.uid
-            self._allocated.set(claim.metadata.uid, known.status.allocation if known and is_same else None)
+    def shared(self, uid: str, group: PodGroup | None) -> AllocationResult | None:
+        """Return what a claim was given in the same attempt at a group; None if it was not."""
+        known = self.in_flight.get(uid)
+        return known.allocation if known is not None and group is not None and known.group is group else None
+
+    def end(self, claim: ResourceClaim, pod: PodInfo) -> None:
+        """Forget what a claim was given for a pod, unless others of its group wait for that to be written.
+
+        What it has according to the API server, or an answer of its, remains.
+        """
+        uid = claim.metadata.uid
+        given = self.in_flight.get(uid)
+        if given is None or pod.uid not in given.pods:
+            return
+        known = self.claims.typed(ResourceClaim, claim.key)
+        is_same = known is not None and known.metadata.uid == uid
+        allocation = known.status.allocation if known and is_same else None
+        given.pods.discard(pod.uid)
+        if allocation is not None or not given.pods:
+            del self.in_flight[uid]
+            self._allocated.set(uid, allocation)
 
     def _follow(self, key: str) -> None:
         claim = self.claims.typed(ResourceClaim, key)
         known = self.uids.pop(key, None)
         if known is not None and (claim is None or claim.metadata.uid != known):
-            self._allocated.set(known, self.in_flight.get(known))
+            self._allocated.set(known, self._given(known))
         if claim is not None:
             uid = self.uids[key] = claim.metadata.uid
-            self._allocated.set(uid, claim.status.allocation or self.in_flight.get(uid))
+            self._allocated.set(uid, claim.status.allocation or self._given(uid))
+
+    def _given(self, uid: str) -> AllocationResult | None:
+        known = self.in_flight.get(uid)
+        return None if known is None else known.allocation

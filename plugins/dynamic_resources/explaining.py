@@ -128,7 +128,7 @@ class Explaining:
 
 def _why_elsewhere(claim: ResourceClaim, node: NodeInfo) -> Iterator[str]:
     """Yield why a claim that has its devices keeps a pod from a node; nothing if it does not."""
-    rules = places_of(claim)
+    rules = places_of(claim.status.allocation)
     if rules is None or any(rule.matches(node.name, node.labels) for rule in rules):
         return
     devices = some_of([str(device) for device in _devices_of(claim)])
@@ -260,7 +260,8 @@ def _counters_left(pool: Pool, device: PoolDevice, devices: Devices) -> bool:
 
 def _holders(device: DeviceID, devices: Devices) -> str:
     keys = list(devices.claims.indexed(_BY_DEVICE, device))
-    for uid, allocation in devices.in_flight.items():
-        if any(device == (each.driver, each.pool, each.device) for each in allocation.devices.results):
+    for uid, given in devices.in_flight.items():
+        results = given.allocation.devices.results
+        if any(device == (each.driver, each.pool, each.device) for each in results):
             keys += [key for key, known in devices.uids.items() if known == uid]
     return some_of(list(dict.fromkeys(keys))) or "that is gone by now"

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     from plugins.dynamic_resources.pod_claims import HeldClaim
     from scheduler.framework import CycleState, Diagnosis, Outcomes
-    from scheduler.objects.dynamic_resources import DeviceRequest, ResourceClaim
+    from scheduler.objects.dynamic_resources import AllocationResult, DeviceRequest, ResourceClaim
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import NodeRule
     from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
@@ -162,7 +162,10 @@ class DynamicResources(
             return None  # which names the claim
         held, special = found
         if node is None:
-            refusals = (self._why_no_node(each, pod, is_special=each is special) for each in held)
+            refusals = (
+                self._why_no_node(each, pod, each.claim.status.allocation, is_special=each is special)
+                for each in held
+            )
             return [refusal.message for refusal in refusals if isinstance(refusal, Status)]
         asked = Explaining(self._devices, self._clock, self._binding_seconds)
         return list(asked.why_not_on(node, pod, held, special))
@@ -184,28 +187,41 @@ class DynamicResources(
         if not held:
             return SKIP
         places: dict[int, tuple[NodeRule, ...]] = {}
+        shared = self._shared(state, held)
         for place, each in enumerate(held):
-            why_not = self._why_no_node(each, pod, is_special=each is special)
+            allocation = shared.get(place, each.claim.status.allocation)
+            why_not = self._why_no_node(each, pod, allocation, is_special=each is special)
             if why_not is not None:
                 both = (each.claim.metadata.uid, pod.uid)
                 if both in self._devices.given_up:
                     self._devices.given_up[both] = True
                 return why_not
             try:
-                rules = places_of(each.claim)
+                rules = places_of(allocation)
             except SelectorError as error:
                 return Status.failed(str(error), error)
             if rules is not None:
                 places[place] = rules
-        state.write(_STATE, self._pod_devices(pod, held, special, places))
+        state.write(_STATE, self._pod_devices(pod, held, special, places, shared))
         return None
 
-    def _why_no_node(self, held: HeldClaim, pod: PodInfo, *, is_special: bool) -> Status | None:
-        """Say why a claim keeps its pod from all nodes for now."""
+    def _shared(self, state: CycleState, held: Sequence[HeldClaim]) -> Mapping[int, AllocationResult]:
+        """Return what claims were given in the same attempt at the pod's group, by their places."""
+        found = {
+            place: self._devices.shared(each.claim.metadata.uid, state.group)
+            for place, each in enumerate(held)
+            if state.group is not None and each.claim.status.allocation is None
+        }
+        return {place: allocation for place, allocation in found.items() if allocation is not None}
+
+    def _why_no_node(
+        self, held: HeldClaim, pod: PodInfo, allocation: AllocationResult | None, *, is_special: bool
+    ) -> Status | None:
+        """Say why a claim, which was given something or not, keeps its pod from all nodes for now."""
         claim = held.claim
         if (claim.metadata.uid, pod.uid) in self._devices.given_up:
             return _refused(f"resource claim {claim.key} is in the process of being given back")
-        return None if claim.status.allocation is not None else self._why_not(claim, is_special=is_special)
+        return None if allocation is not None else self._why_not(claim, is_special=is_special)
 
     def _why_not(self, claim: ResourceClaim, *, is_special: bool) -> Status | None:
         """Say why a claim cannot be given anything now, whatever the node."""
@@ -228,11 +244,14 @@ class DynamicResources(
         held: list[HeldClaim],
         special: HeldClaim | None,
         places: Mapping[int, tuple[NodeRule, ...]],
+        shared: Mapping[int, AllocationResult],
     ) -> PodDevices:
         now = self._clock.utc_now()
         deadline = Deadline(self._clock, self._filter_seconds)
         allocator = None
-        if any(each.claim.status.allocation is None for each in held):
+        if any(
+            each.claim.status.allocation is None and place not in shared for place, each in enumerate(held)
+        ):
             devices = self._devices
             allocator = Allocator(
                 devices.inventory, devices.allocated, devices.classes.get, out_of_time=deadline.is_over
@@ -242,6 +261,7 @@ class DynamicResources(
             special=special and special.claim,
             extended=special and ExtendedResources.of(pod, self._devices.classes),
             places=places,
+            shared=shared,
             unready=frozenset(
                 place
                 for place, each in enumerate(held)
@@ -265,7 +285,7 @@ class DynamicResources(
         its = _of(state)
         if not its.held:
             return _nothing("no new claims to deallocate")
-        for place in sorted(its.unavailable):
+        for place in sorted(its.unavailable.difference(its.shared)):
             held = its.held[place]
             if all(consumer.uid == pod.uid for consumer in held.claim.status.reserved_for[:2]):
                 self._release.deallocate(held, pod)
@@ -284,6 +304,9 @@ class DynamicResources(
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         its = _of(state)
+        its.given = dict(its.shared)
+        for place, allocation in its.shared.items():
+            self._devices.begin(its.held[place].claim.metadata.uid, allocation, pod)
         if its.allocator is None:
             return None
         snapshot = self._objects.snapshot()
@@ -295,7 +318,7 @@ class DynamicResources(
         if given is None:
             return Status.failed("claim allocation not found for node")
         for place, allocation in given.items():
-            self._devices.begin(its.held[place].claim.metadata.uid, allocation)
+            self._devices.begin(its.held[place].claim.metadata.uid, allocation, pod, state.group)
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -303,7 +326,7 @@ class DynamicResources(
         for place in its.given:
             claim = its.reserved_claim(place)
             if (claim.metadata.uid, pod.uid) not in self._devices.given_up:
-                self._devices.end(claim)
+                self._devices.end(claim, pod)
         for held in its.own:
             if held.claim.status.allocation is not None and is_reserved_for(held.claim, pod):
                 self._release.unreserve(held.claim, pod)

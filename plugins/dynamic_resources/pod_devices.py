@@ -47,6 +47,7 @@ class PodDevices:
         places: of each claim in `held` that is allocated to some nodes only, which.
         allocator: gives devices to those that are not allocated; None where all are, and after Reserve.
         deadline: until when it may search.
+        shared: place in `held` -> what another one of its group was given in the same attempt.
         unready: the claims whose devices failed, or took too long.
         unavailable: places in `held` of allocated claims that kept the pod from some node.
         given: place in `held` -> what Reserve gave.
@@ -59,6 +60,7 @@ class PodDevices:
     places: Mapping[int, tuple[NodeRule, ...]] = field(default_factory=dict)
     allocator: Allocator | None = None
     deadline: Deadline | None = None
+    shared: Mapping[int, AllocationResult] = field(default_factory=dict)
     unready: frozenset[int] = frozenset()
     unavailable: set[int] = field(default_factory=set)
     given: dict[int, AllocationResult] = field(default_factory=dict)
@@ -87,7 +89,7 @@ class PodDevices:
         self.allocator = None  # nobody asks again
         if given and self.special is not None and len(self.held) - 1 in given:
             self.node_claim = self._node_claim(self._names_on(node))
-        self.given = given or {}
+        self.given = {**self.shared, **(given or {})}
         return given
 
     def reserved_claim(self, place: int) -> ResourceClaim:
@@ -111,7 +113,9 @@ class PodDevices:
                 them; kube-scheduler has an empty one there if the pod has others, and fails to write it.
         """
         claims = {
-            place: held.claim for place, held in enumerate(self.own) if held.claim.status.allocation is None
+            place: held.claim
+            for place, held in enumerate(self.own)
+            if held.claim.status.allocation is None and place not in self.shared
         }
         if names:
             claims[len(self.held) - 1] = self._node_claim(names).claim
@@ -218,13 +222,12 @@ def is_unready(claim: ResourceClaim, timeout_seconds: float, now: datetime) -> b
     return not ready and deadline is not None and deadline < now
 
 
-def places_of(claim: ResourceClaim) -> tuple[NodeRule, ...] | None:
+def places_of(allocation: AllocationResult | None) -> tuple[NodeRule, ...] | None:
     """Return the nodes that the devices of a claim are for; None for all.
 
     Raises:
         SelectorError: that cannot be said.
     """
-    allocation = claim.status.allocation
     if allocation is None or allocation.node_selector is None:
         return None
     terms = allocation.node_selector.node_selector_terms

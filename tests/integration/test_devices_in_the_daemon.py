@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugins.dynamic_resources.devices import Devices
+from scheduler.app.capabilities import TableObjects
 from scheduler.simulator.faults import requests
 from scheduler.testing.devices import (
     DRIVER,
@@ -18,6 +20,7 @@ from scheduler.testing.devices import (
 )
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
+from tests.integration.test_pod_groups_in_the_daemon import POD_GROUPS, members, placed, pod_group
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
@@ -153,6 +156,20 @@ async def test_pods_that_share_a_claim_go_to_its_device_together(tmp_path: Path)
 
         assert {it.node_of(f"p{number}") for number in range(3)} == {devices(it)[0][0]}
         assert sorted(users(it)) == ["p0", "p1", "p2"]
+
+
+@virtually
+async def test_members_of_a_gang_share_a_claim_that_one_of_them_is_given(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        it.add_nodes(*(node_object(name, cpu="16") for name in "ab"))
+        create(it, device_class(), *(resource_slice(name, 1) for name in "ab"), resource_claim("one"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 8))
+        it.add_pods(*members("g", 8, resourceClaims=claims_of("one")))
+        await it.until(lambda: len(placed(it)) == 8, seconds=5)
+
+        assert {it.node_of(name) for name in placed(it)} == {devices(it)[0][0]}
+        assert set(users(it)) == placed(it)
+        assert not Devices.of(TableObjects(daemon.parts.cache.table)).in_flight
 
 
 @virtually

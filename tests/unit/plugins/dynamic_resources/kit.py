@@ -19,7 +19,7 @@ from tests.unit.plugins.dynamic_resources.claims_api import ClaimsApi
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.framework import Outcome
+    from scheduler.framework import Outcome, PodGroup
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
 
@@ -69,9 +69,9 @@ class Kit:
             metrics=fakes.claim_metrics,
         )
 
-    def begin(self, pod: PodInfo) -> Attempt:
-        """Begin an attempt: PreFilter."""
-        return Attempt(self, pod)
+    def begin(self, pod: PodInfo, group: PodGroup | None = None) -> Attempt:
+        """Begin an attempt, at a pod or at a group: PreFilter."""
+        return Attempt(self, pod, group)
 
     def watch_shows(self, *keys: str) -> None:
         """Let the watch show claims as the API server has them; one that is not there is gone."""
@@ -91,10 +91,11 @@ class Attempt:
         pre_filter: what PreFilter said.
     """
 
-    def __init__(self, kit: Kit, pod: PodInfo) -> None:
+    def __init__(self, kit: Kit, pod: PodInfo, group: PodGroup | None = None) -> None:
         self.kit = kit
         self.pod = pod
         self.state = CycleState()
+        self.state.group = group
         self.pre_filter: Status | None = kit.plugin.pre_filter(self.state, pod, kit.table.snapshot())
 
     def filter(self) -> dict[str, Outcome]:
@@ -130,9 +131,9 @@ class Attempt:
         return await self.kit.plugin.pre_bind(self.state, self.pod, node)
 
 
-def placed(kit: Kit, pod: PodInfo, node: str) -> Attempt:
+def placed(kit: Kit, pod: PodInfo, node: str, group: PodGroup | None = None) -> Attempt:
     """Take a pod to the end of Reserve."""
-    attempt = kit.begin(pod)
+    attempt = kit.begin(pod, group)
     assert attempt.pre_filter is None, attempt.pre_filter
     assert node not in attempt.reasons()
     assert attempt.reserve(node) is None

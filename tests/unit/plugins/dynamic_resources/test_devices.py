@@ -14,6 +14,9 @@ from scheduler.app.capabilities import TableObjects
 from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.devices import DRIVER, allocation, resource_claim, watch_devices
+from tests.builders import pod
+
+WEB = pod("web")
 
 CLAIMS = "resource.k8s.io/v1/resourceclaims"
 NAMES = ["a", "b", "c"]
@@ -63,11 +66,11 @@ class Story:
         if not self._held_by(f"{name}-{number}"):
             self.in_flight[f"{name}-{number}"] = device
             given = msgspec.convert(allocation(device, node="n"), AllocationResult)
-            self.kept.begin(f"{name}-{number}", given)
+            self.kept.begin(f"{name}-{number}", given, WEB)
 
     def end(self, name: str, number: int) -> None:
         self.in_flight.pop(f"{name}-{number}", None)
-        self.kept.end(msgspec.convert(claim(name, None, number), ResourceClaim))
+        self.kept.end(msgspec.convert(claim(name, None, number), ResourceClaim), WEB)
 
     def many(self) -> None:
         """So much that it is not remembered one by one."""

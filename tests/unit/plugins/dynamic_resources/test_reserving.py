@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,8 @@ from plugins.dynamic_resources.claim_writes import FINALIZER
 from plugins.dynamic_resources.devices import Devices
 from scheduler.app.capabilities import TableObjects
 from scheduler.errors import ApiError
-from scheduler.framework import ActionType, ClusterEvent, Code, EventResource, Status
+from scheduler.framework import ActionType, ClusterEvent, Code, EventResource, PodGroup, Status
+from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from scheduler.testing.devices import (
     DRIVER,
     allocation,
@@ -73,6 +75,29 @@ def test_a_claim_in_flight_is_nobody_elses_to_use():
 
     words = "resource claim default/one is in the process of being allocated"
     assert waiting.pre_filter == Status.unschedulable(words, resolvable=False)
+
+
+def test_a_claim_in_flight_is_shared_by_those_of_a_group_that_are_placed_with_its_pod():
+    it = Kit(
+        *(node(name) for name in "ab"),
+        device_class(),
+        *(resource_slice(name, 1) for name in "ab"),
+        *(resource_claim(name) for name in ("one", "two")),
+    )
+    group = PodGroup(GroupKey(POD_GROUPS, "default", "g"), "uid-of-g")
+    first = placed(it, FIRST, "a", group)
+    assert it.begin(SHARING).pre_filter is not None
+    assert it.begin(SHARING, replace(group)).pre_filter is not None, "of another attempt"
+
+    second = it.begin(SHARING, group)
+    assert second.reasons() == {"b": "resourceclaim not available on the node"}
+    assert second.reserve("a") is None
+
+    first.unreserve("a")
+    assert it.begin(SECOND).reasons() == {"a": NO_ROOM}
+    second.unreserve("a")
+    assert it.begin(SECOND).reasons() == {}
+    assert devices_of(it).in_flight == {}
 
 
 def test_what_was_reserved_is_free_again_when_it_is_given_up():
