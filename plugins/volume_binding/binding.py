@@ -7,8 +7,10 @@ Source:
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 from plugins.volume_binding.claims import SELECTED_NODE, is_fully_bound, key_of
 from plugins.volume_binding.migration import reach_on
@@ -64,6 +66,18 @@ class Change:
             else f"/api/v1/{plural}/{self.name}"
         )
 
+    def is_made_in(self, other: Mapping[str, Any]) -> bool:
+        """Say whether a later version of the object has what this is about."""
+        if resource_version(other) <= resource_version(self.after):
+            return False
+        if other["metadata"].get("uid") != self.after["metadata"].get("uid"):
+            return False
+        if self.kind == VOLUMES:
+            held, wanted = other["spec"].get("claimRef") or {}, self.after["spec"]["claimRef"]
+            return all(held.get(field) == wanted.get(field) for field in ("namespace", "name", "uid"))
+        made, wanted = (each["metadata"].get("annotations") or {} for each in (other, self.after))
+        return bool(made.get(SELECTED_NODE) == wanted[SELECTED_NODE])
+
 
 class _BindingFailedError(Exception):
     """The volumes will not be bound like this; the pod has to be scheduled again."""
@@ -90,6 +104,7 @@ class VolumeBinder:
         self._happenings = happenings
         self._clock = clock
         self._timeout_seconds = timeout_seconds
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # Before and after.
 
@@ -155,17 +170,37 @@ class VolumeBinder:
         """Write what was assumed, and wait until all of it is bound; return why not, if it will not be."""
         for change in changes:
             try:
-                answer = await self._writer.api_write("PUT", change.path, change.after)
+                async with self._turn_at(change):
+                    await self._write(change)
             except ApiError as error:
                 return Status.failed(str(error), error)
-            change.after, change.is_written = answer, True
-            if object_key(answer) in self._objects.objects(change.kind):
-                self._objects.assume(change.kind, answer)
         try:
             await self._wait_bound(pod, node_name, changes)
         except _BindingFailedError as error:
             return Status.failed(f"binding volumes: {error}")
         return None
+
+    def _turn_at(self, change: Change) -> asyncio.Lock:
+        """Return what keeps others from writing an object meanwhile: pods of a group may share a claim."""
+        lock = self._turns.get(change.path)
+        if lock is None:
+            lock = self._turns[change.path] = asyncio.Lock()
+        return lock
+
+    async def _write(self, change: Change) -> None:
+        """Write a change, unless another pod's of the same claim was written meanwhile, which is the same.
+
+        Raises:
+            ApiError: refused, or without an answer.
+        """
+        shown = self._objects.objects(change.kind).get(object_key(change.after))
+        if shown is not None and change.is_made_in(shown):
+            change.after, change.is_written = shown, True
+            return
+        answer = await self._writer.api_write("PUT", change.path, change.after)
+        change.after, change.is_written = answer, True
+        if object_key(answer) in self._objects.objects(change.kind):
+            self._objects.assume(change.kind, answer)
 
     async def _wait_bound(self, pod: PodInfo, node_name: str, changes: Sequence[Change]) -> None:
         """Wait until all claims are fully bound.

@@ -15,6 +15,7 @@ from scheduler.simulator.faults import requests
 from scheduler.testing.storage import DRIVER, claim, mounted, only_on, storage_class, volume
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import Cluster, cluster
+from tests.integration.test_pod_groups_in_the_daemon import POD_GROUPS, members, pod_group
 from tests.virtual_time import LoopClock
 from tests.virtually import virtually
 
@@ -121,6 +122,26 @@ async def test_a_volume_is_made_where_the_pod_goes_while_others_are_placed(tmp_p
             assert await placed(it, "db", seconds=200) == "n2"
             assert 100 <= now() < 110
             assert bound_to(it, "data").startswith("pvc-")
+
+
+@pytest.mark.parametrize("class_name", ["local", "made"])
+def test_members_of_a_gang_share_a_claim_that_is_not_bound_yet(tmp_path: Path, class_name: str) -> None:
+    @virtually
+    async def scenario() -> None:
+        async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=3)) as it:
+            it.add_nodes(node_object("n3", cpu="32"))
+            create(it, local("on-n3", "n3"), claim("data", class_name=class_name))
+            where = {"n3"} if class_name == "local" else {"n1", "n2", "n3"}
+            async with it.daemon():
+                it.server.store.create(POD_GROUPS, pod_group("g", 6))
+                it.add_pods(*members("g", 6, cpu="100m", volumes=mounted("data")))
+                nodes = {await placed(it, f"g-{number}", seconds=30) for number in range(6)}
+
+                assert len(nodes) == 1
+                assert nodes <= where
+                assert not any(failures(it, f"g-{number}") for number in range(6))
+
+    scenario()
 
 
 def annotations(it: Cluster, name: str) -> dict[str, str]:
