@@ -78,10 +78,16 @@ class GroupBinding:
         uids: of the members that are to be bound.
         placed_before: how many members are on nodes, or on their way there, since earlier attempts.
         release: gives members back.
+        why_few: why there might be too few of them.
     """
 
     def __init__(
-        self, group: PodGroup, uids: Collection[str], placed_before: int, release: GroupRelease
+        self,
+        group: PodGroup,
+        uids: Collection[str],
+        placed_before: int,
+        release: GroupRelease,
+        why_few: str = "a plugin let too few go on",
     ) -> None:
         self.group = group
         self._placed_before = placed_before
@@ -99,7 +105,7 @@ class GroupBinding:
         if self._needed <= 1:
             self._decided.set()
         elif len(self._coming) < self._needed:
-            self._give_up("a plugin let too few go on")
+            self._give_up(why_few)
 
     @property
     def n_bound(self) -> int:

@@ -254,9 +254,10 @@ class PodGroupCycle:
         if before is not None and before.joined_by(uids):
             return before
         others = {pod.uid for pod in self._cache.groups.placed(group.key)}.difference(uids)
-        if before is not None:
-            others.difference_update(before.going_back)
-        binding = self._under_way[group.key] = GroupBinding(group, uids, len(others), self._release)
+        going_back = others.intersection(() if before is None else before.going_back)
+        why_few = ("others are on their way back",) if going_back else ()
+        binding = GroupBinding(group, uids, len(others - going_back), self._release, *why_few)
+        self._under_way[group.key] = binding
         return binding
 
     def _bring_back(self, tried: Pass, attempts: Sequence[Attempt], room: Status) -> tuple[Status, str]:
