@@ -40,6 +40,16 @@ def after_pod_change(claims: Objects, pod: PodInfo, _old: PodInfo | None, new: P
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 
+def after_pod_left(claims: Objects, _pod: PodInfo, gone: PodInfo, _new: None) -> QueueingHint:
+    """Wake pods when another one was not bound after all: what its claims were given and never said is free again.
+
+    kube-scheduler has them wait until something else happens.
+    """
+    found = [] if not gone.pod.spec.resource_claims else find_claims(gone, claims)
+    helps = isinstance(found, str) or any(held.claim.status.allocation is None for held in found)
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
 def _status(claim: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return a claim's status; what is empty is as good as absent."""
     status = (claim or {}).get("status") or {}

@@ -21,7 +21,7 @@ from plugins.dynamic_resources.extended_resources import (
     special_claim,
     wants_devices,
 )
-from plugins.dynamic_resources.hints import after_claim_change, after_pod_change
+from plugins.dynamic_resources.hints import after_claim_change, after_pod_change, after_pod_left
 from plugins.dynamic_resources.pod_claims import find_claims, is_reserved_for
 from plugins.dynamic_resources.pod_devices import Deadline, PodDevices, is_unready, places_of
 from plugins.dynamic_resources.release import ClaimRelease
@@ -54,6 +54,7 @@ from scheduler.framework import (
     Status,
     WaitForEvent,
     default_normalize_score,
+    reads_nothing,
 )
 from scheduler.objects.selectors import SelectorError
 
@@ -145,6 +146,11 @@ class DynamicResources(
                 ClusterEvent(EventResource.RESOURCE_CLAIM, changed), partial(after_claim_change, claims)
             ),
             EventWithHint(ClusterEvent(EventResource.POD, generated), partial(after_pod_change, claims)),
+            EventWithHint(
+                ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE),
+                partial(after_pod_left, claims),
+                reads_nothing,
+            ),
             EventWithHint(ClusterEvent(EventResource.DEVICE_CLASS, changed)),
             EventWithHint(ClusterEvent(EventResource.RESOURCE_SLICE, changed)),
         )

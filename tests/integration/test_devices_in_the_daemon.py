@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -156,6 +157,23 @@ async def test_pods_that_share_a_claim_go_to_its_device_together(tmp_path: Path)
 
         assert {it.node_of(f"p{number}") for number in range(3)} == {devices(it)[0][0]}
         assert sorted(users(it)) == ["p0", "p1", "p2"]
+
+
+@virtually
+async def test_a_device_that_was_never_written_is_news_once_its_pod_gives_it_back(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        set_up(it, "n")
+        create(it, resource_claim("one"), resource_claim("two"))
+        writes = requests(verb="update", resource="resourceclaims", name="one")
+        it.server.faults.delay(5, writes)
+        it.server.faults.refuse(403, writes)
+        it.add_pods(claiming("first", "one"))
+        await asyncio.sleep(1)
+        it.add_pods(claiming("second", "two"))
+        await it.until(lambda: says(it, "second"))
+        it.server.store.delete("pods", "first")
+
+        await it.until(lambda: it.node_of("second"), seconds=30)
 
 
 @virtually

@@ -191,6 +191,7 @@ def test_it_listens_to_all_that_brings_devices():
         | ActionType.UPDATE_NODE_LABEL
         | ActionType.UPDATE_NODE_ALLOCATABLE,
         EventResource.POD: ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+        EventResource.ASSIGNED_POD: ActionType.DELETE,
         EventResource.RESOURCE_CLAIM: changed,
         EventResource.RESOURCE_SLICE: changed,
         EventResource.DEVICE_CLASS: changed,
