@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.app.capabilities import LoopSleep, NoApiServer, TableObjects
+from scheduler.app.capabilities import LoopSleep, LoopTurns, NoApiServer, TableObjects
 from scheduler.clock import Clock, SystemClock
 from scheduler.configuration.feature_gates import FeatureGates
 from scheduler.cycle.observer import NoObserver
@@ -24,6 +24,7 @@ from scheduler.framework import (
     PodGroupObjects,
     QueuedPods,
     Sleep,
+    TakeTurns,
     WaitForEvent,
     WorkloadFeatures,
 )
@@ -54,6 +55,7 @@ OFFLINE: Mapping[type, object] = {
     PodEvents: _NOTHING,
     QueuedPods: _SHARED.queue,
     Sleep: LoopSleep(),
+    TakeTurns: LoopTurns(),
     ApiWrite: _NOTHING,
     Background: _NOTHING,
     Clock: SystemClock(),

@@ -6,9 +6,7 @@ Source:
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
 
 from plugins.dynamic_resources.binding_conditions import (
     DeviceBindingError,
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
         Clock,
         PodActivator,
         PodEvents,
+        TakeTurns,
         WaitForEvent,
     )
     from scheduler.objects.dynamic_resources import AllocationResult
@@ -63,6 +62,7 @@ class ClaimBinding:
         activator: PodActivator,
         events: PodEvents,
         happenings: WaitForEvent,
+        turns: TakeTurns,
         metrics: ClaimMetrics,
         clock: Clock,
         timeout_seconds: float,
@@ -73,10 +73,10 @@ class ClaimBinding:
         self._activator = activator
         self._events = events
         self._happenings = happenings
+        self._turns = turns
         self._metrics = metrics
         self._clock = clock
         self._timeout_seconds = timeout_seconds
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def bind(self, its: PodDevices, pod: PodInfo, node_name: str) -> None:
         """Write all claims of a pod, and wait until its devices are ready.
@@ -102,7 +102,8 @@ class ClaimBinding:
         try:
             if is_special:
                 held = its.held[place] = await self._created(its, pod)
-            async with self._turn_at(held.claim):
+            # Else all of a group but one would find that the claim they share had changed.
+            async with self._turns.turn_at(held.claim.metadata.uid):
                 written = await self._writes.reserve(*self._as_written(held, pod, allocation))
                 if not is_special:
                     self._writes.show(written)
@@ -122,13 +123,6 @@ class ClaimBinding:
             assert its.node_claim is not None, "Reserve notes what it gives"
             await self._writes.tell_pod(pod, written.claim, its.node_claim.mappings)
         return written
-
-    def _turn_at(self, claim: ResourceClaim) -> asyncio.Lock:
-        """Return what keeps others from writing a claim meanwhile: all of a group would find that it had changed."""
-        lock = self._turns.get(claim.metadata.uid)
-        if lock is None:
-            lock = self._turns[claim.metadata.uid] = asyncio.Lock()
-        return lock
 
     def _as_written(
         self, held: HeldClaim, pod: PodInfo, allocation: AllocationResult | None

@@ -76,7 +76,7 @@ class ClaimWrites:
         try:
             written = await self._retried(held, write)
         except _UnansweredError as error:
-            found = await self.read(held.claim)
+            found = await self._newest(held.claim)
             if found is None or not _has_come_about(found.claim, pod, allocation):
                 raise ClaimError(str(error)) from error
             written = found
@@ -87,6 +87,8 @@ class ClaimWrites:
         status = {**(held.obj.get("status") or {})}
         if claim.metadata.deletion_timestamp:
             raise ClaimError(f"claim {claim.key} got deleted in the meantime")
+        if _has_come_about(claim, pod, allocation):
+            return held  # a conflict may be with our own write, sent again when its answer was lost
         if allocation is not None:
             if claim.status.allocation is not None:
                 raise ClaimError(f"claim {claim.key} got allocated elsewhere in the meantime")
@@ -218,11 +220,18 @@ class ClaimWrites:
                 return await write(held)
             except _ConflictError:
                 await self._sleep.sleep(_BETWEEN_TRIES_SECONDS)
-            try:
-                held = await self._read(held.claim)
-            except OSError as error:
-                raise ClaimError(f"get updated claim {held.claim.key} after conflict: {error}") from error
+            newest = await self._newest(held.claim)
+            if newest is None:
+                raise ClaimError(f"get updated claim {held.claim.key} after conflict: it is gone")
+            held = newest
         return await write(held)
+
+    async def _newest(self, claim: ResourceClaim) -> HeldClaim | None:
+        """Read a claim of which the watch may not have told the last: the devices it has by now are nobody else's."""
+        found = await self.read(claim)
+        if found is not None:
+            self.show(found)
+        return found
 
     async def _read(self, claim: ResourceClaim) -> HeldClaim:
         return HeldClaim.of(decode_object(await self._reads.api_get(_path(claim))))

@@ -52,6 +52,7 @@ from scheduler.framework import (
     ScorePlugin,
     Sleep,
     Status,
+    TakeTurns,
     WaitForEvent,
     default_normalize_score,
     reads_nothing,
@@ -103,6 +104,7 @@ class DynamicResources(
         activator: PodActivator,
         events: PodEvents,
         happenings: WaitForEvent,
+        turns: TakeTurns,
         metrics: ClaimMetrics,
     ) -> None:
         self._objects = objects
@@ -126,6 +128,7 @@ class DynamicResources(
             activator=activator,
             events=events,
             happenings=happenings,
+            turns=turns,
             metrics=metrics,
             clock=clock,
             timeout_seconds=self._binding_seconds,

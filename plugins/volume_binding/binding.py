@@ -7,10 +7,8 @@ Source:
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakValueDictionary
 
 from plugins.volume_binding.claims import SELECTED_NODE, is_fully_bound, key_of
 from plugins.volume_binding.migration import reach_on
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from plugins.volume_binding.judging import VolumesOnNode
-    from scheduler.framework import ApiWrite, Clock, ClusterObjects, WaitForEvent
+    from scheduler.framework import ApiWrite, Clock, ClusterObjects, TakeTurns, WaitForEvent
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
@@ -95,6 +93,7 @@ class VolumeBinder:
         objects: ClusterObjects,
         writer: ApiWrite,
         happenings: WaitForEvent,
+        turns: TakeTurns,
         clock: Clock,
         timeout_seconds: float,
     ) -> None:
@@ -102,9 +101,9 @@ class VolumeBinder:
         self._storage = Storage(objects)
         self._writer = writer
         self._happenings = happenings
+        self._turns = turns
         self._clock = clock
         self._timeout_seconds = timeout_seconds
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # Before and after.
 
@@ -170,7 +169,8 @@ class VolumeBinder:
         """Write what was assumed, and wait until all of it is bound; return why not, if it will not be."""
         for change in changes:
             try:
-                async with self._turn_at(change):
+                # Others of a group may write the same of a claim that they share.
+                async with self._turns.turn_at(change.path):
                     await self._write(change)
             except ApiError as error:
                 return Status.failed(str(error), error)
@@ -179,13 +179,6 @@ class VolumeBinder:
         except _BindingFailedError as error:
             return Status.failed(f"binding volumes: {error}")
         return None
-
-    def _turn_at(self, change: Change) -> asyncio.Lock:
-        """Return what keeps others from writing an object meanwhile: pods of a group may share a claim."""
-        lock = self._turns.get(change.path)
-        if lock is None:
-            lock = self._turns[change.path] = asyncio.Lock()
-        return lock
 
     async def _write(self, change: Change) -> None:
         """Write a change, unless another pod's of the same claim was written meanwhile, which is the same.

@@ -38,6 +38,7 @@ from scheduler.framework import (
     ReservePlugin,
     ScorePlugin,
     Status,
+    TakeTurns,
     WaitForEvent,
 )
 
@@ -97,9 +98,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         objects: ClusterObjects,
         writer: ApiWrite,
         happenings: WaitForEvent,
+        turns: TakeTurns,
         clock: Clock,
     ) -> None:
-        self._binder = VolumeBinder(objects, writer, happenings, clock, args.bind_timeout_seconds)
+        self._binder = VolumeBinder(objects, writer, happenings, turns, clock, args.bind_timeout_seconds)
         self._kept = KeptCandidates()
 
     def signature(self, pod: PodInfo) -> Hashable | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.capabilities import LoopSleep, TableObjects
+from scheduler.app.capabilities import LoopSleep, LoopTurns, TableObjects
 from scheduler.app.needs import resource_of, trimmed
 from scheduler.app.web_client import WebClient
 from scheduler.client.requests import RateLimitedRequests
@@ -38,6 +38,7 @@ from scheduler.framework import (
     PodGroupObjects,
     QueuedPods,
     Sleep,
+    TakeTurns,
     WaitForEvent,
     WaitingPods,
 )
@@ -139,6 +140,7 @@ class Parts(Shared):
             Preemptions: NoPreemptions(),
             QueuedPods: self.queue,
             Sleep: LoopSleep(),
+            TakeTurns: LoopTurns(),
             VictimReview: ExtenderReview(self.profiles),
             WaitForEvent: self.bus,
             WaitingPods: self.waiting_pods,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -33,6 +34,19 @@ class LoopSleep:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class LoopTurns:
+    """Lets tasks of the loop take turns."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def turn_at(self, what: str) -> asyncio.Lock:
+        lock = self._locks.get(what)
+        if lock is None:
+            lock = self._locks[what] = asyncio.Lock()
+        return lock
 
 
 class Bindings:

@@ -14,6 +14,7 @@ from scheduler.framework.capabilities import (
     PodEvents,
     QueuedPods,
     Sleep,
+    TakeTurns,
     WaitForEvent,
     WaitingPods,
 )
@@ -123,6 +124,7 @@ __all__ = [
     "ScorePlugin",
     "Sleep",
     "Status",
+    "TakeTurns",
     "Wait",
     "WaitForEvent",
     "WaitingPods",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from scheduler.framework.events import ClusterEvent, EventResource
     from scheduler.framework.queued_pod import QueuedPodInfo
@@ -41,6 +42,15 @@ class Sleep(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Return after that many seconds of the daemon's clock."""
+        ...
+
+
+@runtime_checkable
+class TakeTurns(Protocol):
+    """Keeps two from being at the same thing at a time; of PreBind and background refreshes only, as `Sleep`."""
+
+    def turn_at(self, what: str) -> AbstractAsyncContextManager[object]:
+        """Return what to be in meanwhile, as in `async with`: it is waited for until whoever came before is out."""
         ...
 
 

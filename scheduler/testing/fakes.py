@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,7 @@ from scheduler.framework import (
     QueuedPodInfo,
     QueuedPods,
     Sleep,
+    TakeTurns,
     WaitForEvent,
     WaitingPods,
     WorkloadFeatures,
@@ -31,6 +33,7 @@ from scheduler.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
     from typing import Any
 
     from scheduler.framework import ClusterEvent, EventResource, PodGroup
@@ -56,6 +59,13 @@ class FakeSleep:
 
     async def sleep(self, seconds: float) -> None:
         self._clock.advance(seconds)
+
+
+class FakeTurns:
+    """Implements `TakeTurns` where nobody else is at anything."""
+
+    def turn_at(self, what: str) -> AbstractAsyncContextManager[object]:
+        return nullcontext()
 
 
 class FakeWeb:
@@ -262,6 +272,7 @@ class Fakes:
         self.claim_metrics = FakeClaimMetrics()
         self.activator = FakeActivator()
         self.happenings = FakeWaitForEvent()
+        self.turns = FakeTurns()
         self.queued = FakeQueuedPods()
         self.waiting_pods = FakeWaitingPods()
         self.pod_groups = FakePodGroups()
@@ -273,6 +284,7 @@ class Fakes:
             PodBinder: self.binder,
             Clock: self.clock,
             Sleep: FakeSleep(self.clock),
+            TakeTurns: self.turns,
             HttpGet: self.web,
             ApiGet: self.web,
             ApiWrite: self.api,

@@ -271,7 +271,9 @@ def _check_pending(stage: Stage, life: Life) -> None:
         places = _PLACES_IN_THE_END if judge.cache.table.n_nodes else _PLACES_WITHOUT_NODES
         if place not in places:
             stage.find(f"{_key(pod)} is pending, and {place.value}", uid)
-        if condition.get("status") != "False" or condition.get("reason") != "Unschedulable":
+        # What is known of a pod while watches are refused may be older than what was said of it last, and is not said again.
+        is_told = condition.get("reason") == "Unschedulable" or (condition and not stage.plan.flushes)
+        if condition.get("status") != "False" or not is_told:
             stage.find(f"{_key(pod)} is pending, its condition is {condition}", uid)
         node, message = _judge(judge, life.daemon, pod)
         if node:

@@ -71,6 +71,7 @@ class Story:
             objects=TableObjects(self.table),
             writer=fakes.api,
             happenings=fakes.happenings,
+            turns=fakes.turns,
             clock=fakes.clock,
         )
         watch_storage(self.table)

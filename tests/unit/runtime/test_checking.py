@@ -230,6 +230,7 @@ def test_every_protocol_of_the_contract_is_a_capability():
     assert {
         "PodBinder",
         "Sleep",
+        "TakeTurns",
         "WaitForEvent",
         "ApiGet",
         "ApiWrite",

@@ -66,6 +66,7 @@ class Kit:
             activator=fakes.activator,
             events=fakes.events,
             happenings=fakes.happenings,
+            turns=fakes.turns,
             metrics=fakes.claim_metrics,
         )
 

@@ -159,14 +159,14 @@ async def test_a_claim_that_is_being_deleted_is_not_written():
     [
         pytest.param([ApiError(403, "Forbidden", "no")], "add finalizer to claim default/one: no", id="finalizer"),
         pytest.param([None, ApiError(422, "Invalid", "Too many: 257")], "add allocation and reservation to claim default/one: Too many: 257", id="status"),
-        pytest.param([None, CONFLICT], "get updated claim default/one after conflict: GET .*: down", id="reading again"),
+        pytest.param([None, CONFLICT], "get updated claim default/one after conflict: it is gone", id="reading again"),
     ],
 )  # fmt: skip
 @virtually
 async def test_a_refusal_is_told_in_upstreams_words(refusals: list[ApiError | None], why: str):
     it = Writing(FREE)
     it.api.refusals = refusals
-    it.api.unread = [ApiError(503, "", "down")]
+    it.api.unread = [ApiError(503, "", "down"), ApiError(404, "NotFound", "gone")]
 
     with pytest.raises(ClaimError, match=rf"^{why}$"):
         await it.reserve(allocate=True)
@@ -184,6 +184,30 @@ async def test_a_write_without_an_answer_that_came_about_is_as_good_as_answered(
     assert written.obj["metadata"]["resourceVersion"] == "102"
     assert len(it.api.reads) == 3, "it is asked until it answers"
     assert it.clock.now == pytest.approx(2.0)
+
+
+@virtually
+async def test_a_write_that_was_sent_again_and_conflicts_with_itself_has_come_about():
+    it = Writing(FREE)
+    it.api.lost = [None, CONFLICT]
+
+    written = await it.reserve(allocate=True)
+
+    assert it.requests() == ["PUT ", "PUT /status"]
+    assert written.obj["metadata"]["resourceVersion"] == "102"
+
+
+@pytest.mark.parametrize("answer", [CONFLICT, LOST], ids=["a conflict", "none"])
+@virtually
+async def test_what_somebody_else_was_given_meanwhile_is_seen_at_once(answer: ApiError):
+    it = Writing(resource_claim("one", finalizers=[FINALIZER]))
+    it.api.refusals = [answer]
+    it.api.meanwhile = [lambda: it.api.change(KEY, allocation=GIVEN)]
+
+    with pytest.raises(ClaimError):
+        await it.reserve(allocate=True)
+
+    assert it.shown()["status"]["allocation"] == GIVEN, "else its devices were given to the next"
 
 
 @pytest.mark.parametrize(

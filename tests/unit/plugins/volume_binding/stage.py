@@ -41,9 +41,14 @@ class Stage:
         self.show(*objects)
         fakes = Fakes()
         self.api: FakeApi = capabilities.get("writer", fakes.api)
-        given = {"writer": self.api, "happenings": fakes.happenings, "clock": fakes.clock, **capabilities}
+        given = {
+            "writer": self.api,
+            "happenings": fakes.happenings,
+            "turns": fakes.turns,
+            "clock": fakes.clock,
+        }
         args = VolumeBindingArgs(bind_timeout_seconds=bind_timeout_seconds)
-        self.plugin = VolumeBinding(args=args, objects=TableObjects(self.table), **given)
+        self.plugin = VolumeBinding(args=args, objects=TableObjects(self.table), **given | capabilities)
 
     def show(self, *objects: dict[str, Any]) -> None:
         """Let the API server show objects."""
