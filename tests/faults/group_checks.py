@@ -237,7 +237,9 @@ class Groups:
         lines, requests = stage.story.lines, stage.server.requests
         ended = len(stage.lives.past)
         for line in lines[self._lines :]:
-            if line.who in {"node", "server", "operator", "tuning"}:
+            # A binding without an answer may have come a long way before that is given up.
+            failed_to_bind = line.who == "log" and "/binding: " in line.what
+            if failed_to_bind or line.who in {"node", "server", "operator", "tuning"}:
                 self.troubled_at = line.at_seconds
         self._lines = len(lines)
         all_requests = list(requests)
