@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from scheduler.errors import ObjectError
-from scheduler.objects.amounts import Amounts, amounts_of
+from scheduler.objects.amounts import Amounts, bounded_amount
 from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 from scheduler.snapshot import Objects
 
@@ -95,12 +95,14 @@ class Quotas:
     Attributes:
         by_namespace: namespace -> its quota; another mapping after every change.
         holders: namespace -> key of that ElasticQuota.
+        wrong: key -> what is wrong with an ElasticQuota that does not count for it, with the field.
         guaranteed: resource -> what all together are sure of.
     """
 
     def __init__(self) -> None:
         self.by_namespace: Mapping[str, Quota] = {}
         self.holders: Mapping[str, str] = {}
+        self.wrong: Mapping[str, str] = {}
         self.guaranteed: Mapping[str, int] = {}
         self._objects = Objects()
         self._changes = 0
@@ -111,27 +113,50 @@ class Quotas:
             return
         self._objects, self._changes = objects, objects.changes
         oldest: dict[str, tuple[tuple[str, str], Quota]] = {}
+        wrong: dict[str, str] = {}
         for key in objects:
             try:
                 found = objects.typed(ElasticQuota, key)
                 assert found is not None, f"{key} was there"
                 quota = Quota(
-                    amounts_of(found.spec.min or {}),
-                    None if found.spec.max is None else amounts_of(found.spec.max),
+                    _amounts("min", found.spec.min or {}),
+                    None if found.spec.max is None else _amounts("max", found.spec.max),
                 )
-            except (ObjectError, ValueError) as error:
-                logger.warning("ElasticQuota cannot be understood", extra={"quota": key, "error": str(error)})
+            except ObjectError as error:
+                wrong[key] = f"{error.path or 'spec'}: {error.problem}"
+                continue
+            except ValueError as error:
+                wrong[key] = str(error)
                 continue
             namespace, age = key.partition("/")[0], (found.metadata.creation_timestamp, key)
             known = oldest.get(namespace)
             if known is None or age < known[0]:
                 oldest[namespace] = age, quota
+        for key, problem in wrong.items():
+            if self.wrong.get(key) != problem:
+                logger.warning("ElasticQuota cannot be understood", extra={"quota": key, "error": problem})
+        self.wrong = wrong
         self.by_namespace = {namespace: quota for namespace, (_, quota) in oldest.items()}
         self.holders = {namespace: key for namespace, ((_, key), _) in oldest.items()}
         guaranteed: dict[str, int] = {}
         for quota in self.by_namespace.values():
             add(guaranteed, quota.min)
         self.guaranteed = guaranteed
+
+
+def _amounts(field: str, given: Amounts) -> dict[str, int]:
+    """Return min or max; all namespaces share the sum, so none may lower it.
+
+    Raises:
+        ValueError: an amount is wrong; it names the field.
+    """
+    found = {}
+    for name, amount in given.items():
+        try:
+            found[name] = bounded_amount(name, amount)
+        except ValueError as error:
+            raise ValueError(f"spec.{field}.{name}: {error}") from error
+    return found
 
 
 def add(total: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:

@@ -11,9 +11,8 @@ import msgspec
 
 from plugins.capacity_scheduling.quotas import add
 from scheduler.errors import ObjectError
-from scheduler.objects.amounts import Amounts
+from scheduler.objects.amounts import Amounts, bounded_amount
 from scheduler.objects.decode import typed_object
-from scheduler.objects.quantity import parse_quantity
 from scheduler.objects.resource_names import CPU
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
 from scheduler.snapshot import Objects
@@ -240,13 +239,9 @@ def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | Fault:
     for kind, given in (("min", spec.min), ("max", spec.max)):
         for resource, amount in (given or {}).items():
             try:
-                quantity = parse_quantity(str(amount))
+                amounts[kind][resource] = bounded_amount(resource, amount)
             except ValueError as error:
                 return Fault(f"spec.{kind}.{resource}", str(error))
-            number = quantity.milli_value() if resource == CPU else quantity.value()
-            if number < 0:
-                return Fault(f"spec.{kind}.{resource}", f"at least 0 is expected, was {amount}")
-            amounts[kind][resource] = number
     try:
         rule = None if spec.pod_selector is None else parse_label_selector(spec.pod_selector)
     except SelectorError as error:

@@ -63,7 +63,9 @@ class QuotaStatuses:
         for key, obj in objects.items():
             namespace = key.partition("/")[0]
             amounts = written(used.get(namespace, _NONE), named(obj.get("spec") or {}))
-            verdict = judged(key, holders.get(namespace, ""), quotas.get(namespace))
+            verdict = judged(
+                key, holders.get(namespace, ""), quotas.get(namespace), self._quotas.wrong.get(key, "")
+            )
             found[key] = Wanted({"used": amounts}, verdict)
         return found
 
@@ -83,21 +85,22 @@ def part_of_max(used: Mapping[str, int], quota: Quota) -> float:
     return max((used.get(name, 0) / amount for name, amount in most.items() if amount), default=0.0)
 
 
-def judged(key: str, holder: str, quota: Quota | None) -> Verdict:
+def judged(key: str, holder: str, quota: Quota | None, wrong: str = "") -> Verdict:
     """Say whether a quota counts.
 
     Args:
         key: `namespace/name`.
         holder: the key of the quota that counts in its namespace; "" without one.
         quota: that one, as it was understood.
+        wrong: why the one with the key cannot be understood, with the field; "" if it can.
     """
+    if wrong or quota is None:
+        return Verdict("Invalid", f"{wrong}; it does not count")
     if holder and key != holder:
         name = holder.partition("/")[2]
         return Verdict(
             "Ignored", f"metadata.namespace: ElasticQuota {name} is older, and the first one counts"
         )
-    if quota is None:
-        return Verdict("Invalid", "spec: cannot be understood, so it does not count")
     faults = [
         f"spec.min.{name}: must be at most spec.max.{name} ({amount_text(name, most)}), was {amount_text(name, amount)}; max holds"
         for name, amount in sorted(quota.min.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from scheduler.objects.canonical_quantity import canonical_quantity
 from scheduler.objects.quantity import parse_quantity
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 Amounts = dict[str, str | int | float]
 """As an object writes them."""
+
+_MAX_INT64: Final = 2**63 - 1
+_MOST, _MOST_MILLI = _MAX_INT64 * 10**9, _MAX_INT64 * 10**6  # in billionths
 
 
 def amounts_of(given: Amounts) -> dict[str, int]:
@@ -26,6 +29,20 @@ def amounts_of(given: Amounts) -> dict[str, int]:
         name: quantity.milli_value() if name == CPU else quantity.value()
         for name, quantity in quantities.items()
     }
+
+
+def bounded_amount(resource: str, given: str | float) -> int:
+    """Return milliCPU, bytes or a count, where what is negative, or wraps around in the int64 upstream makes of it, is wrong.
+
+    Raises:
+        ValueError: it is no quantity, or such an amount.
+    """
+    quantity = parse_quantity(str(given))
+    if quantity.unscaled < 0:
+        raise ValueError(f"at least 0 is expected, was {given}")
+    if quantity.nanos > (_MOST_MILLI if resource == CPU else _MOST):
+        raise ValueError(f"at most {amount_text(resource, _MAX_INT64)} is expected, was {given}")
+    return quantity.milli_value() if resource == CPU else quantity.value()
 
 
 def amount_text(resource: str, amount: int) -> str:

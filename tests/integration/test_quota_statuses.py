@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from scheduler.simulator.apimachinery.status import StatusError
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
 from tests.integration.test_quotas_in_the_daemon import QUOTAS, quota, several, teams
@@ -79,6 +82,25 @@ async def test_a_min_above_max_is_told_at_its_field(tmp_path: Path) -> None:
         await it.until(lambda: accepted(it, "a") == ("False", "MinAboveMax", told))
         it.server.store.patch(QUOTAS, "a", {"spec": {"min": {"cpu": 3}}}, namespace="a")
         await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
+
+
+@virtually
+async def test_an_amount_that_overflows_is_told_at_its_field_and_lowers_nobody_elses(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(0, 6), b=(4, 4)) as it:
+        it.server.store.patch(QUOTAS, "a", {"spec": {"min": {"cpu": "8Ei"}}}, namespace="a")
+        told = "spec.min.cpu: at most 9223372036854775807m is expected, was 8Ei; it does not count"
+        await it.until(lambda: accepted(it, "a") == ("False", "Invalid", told))
+        it.add_pods(*several("b", 4))
+        await it.until(lambda: used(it, "b") == {"cpu": "4"})
+
+
+@virtually
+async def test_a_negative_amount_is_refused_by_the_schema(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(0, 6)) as it:
+        for wrong in (-1, "-1"):
+            for field in ("min", "max"):
+                with pytest.raises(StatusError, match=rf"spec\.{field}\.cpu"):
+                    it.server.store.patch(QUOTAS, "a", {"spec": {field: {"cpu": wrong}}}, namespace="a")
 
 
 @virtually

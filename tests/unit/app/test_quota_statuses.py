@@ -44,7 +44,6 @@ def test_running_pods_of_namespaces_with_a_quota_count() -> None:
         ("a/x", "a/x", Quota({"cpu": 1}, {"cpu": 1}), ("Valid", "")),
         ("a/x", "a/x", Quota({"cpu": 1}, None), ("Valid", "")),
         ("a/x", "a/w", Quota({}, None), ("Ignored", "metadata.namespace: ElasticQuota w is older, and the first one counts")),
-        ("a/x", "", None, ("Invalid", "spec: cannot be understood, so it does not count")),
         (
             "a/x",
             "a/x",
@@ -58,12 +57,16 @@ def test_running_pods_of_namespaces_with_a_quota_count() -> None:
             ),
         ),
     ],
-    ids=["valid", "no max", "second", "nonsense", "min above max"],
+    ids=["valid", "no max", "second", "min above max"],
 )  # fmt: skip
-def test_the_verdict_names_the_field(
-    key: str, holder: str, quota: Quota | None, expected: tuple[str, str]
-) -> None:
+def test_the_verdict_names_the_field(key: str, holder: str, quota: Quota, expected: tuple[str, str]) -> None:
     assert judged(key, holder, quota) == expected
+
+
+@pytest.mark.parametrize("holder", ["", "a/w"])
+def test_what_cannot_be_understood_is_told_whoever_else_counts(holder: str) -> None:
+    told = judged("a/x", holder, Quota({}, None) if holder else None, "spec.min.cpu: was nonsense")
+    assert told == ("Invalid", "spec.min.cpu: was nonsense; it does not count")
 
 
 @pytest.mark.parametrize(

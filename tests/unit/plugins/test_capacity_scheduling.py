@@ -179,6 +179,15 @@ MORE_THAN_MIN = "Pod a/p is rejected in PreFilter because total ElasticQuota use
         pytest.param(
             [quota("a", 4, {"cpu": "many"})], [running("r", "a", "9")], "", id="no quantity, no quota"
         ),
+        pytest.param(
+            [quota("a", 4), quota("b", -4)],
+            [running("r", "a", "3")],
+            "",
+            id="less than nothing lowers no total",
+        ),
+        pytest.param(
+            [quota("a", 4), quota("b", {"cpu": "8Ei"})], [running("r", "a", "3")], "", id="nor what overflows"
+        ),
     ],
 )
 def test_a_pod_is_rejected_in_upstreams_words(

@@ -72,6 +72,12 @@ LATE = "2026-03-02T08:00:00Z"
             id="less than nothing",
         ),
         pytest.param(
+            [queue("a", max={"cpu": "1E"})],
+            [],
+            {"a": ("spec.max.cpu", "at most 9223372036854775807m is expected, was 1E")},
+            id="more than can be computed with",
+        ),
+        pytest.param(
             [queue("a", podSelector={"matchExpressions": [{"key": "a", "operator": "Like"}]})],
             [],
             {"a": ("spec.podSelector", ...)},
