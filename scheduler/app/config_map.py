@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-import msgspec
-
 from scheduler.app.reloader import Offer, digest_of, outcome
+from scheduler.client.connection import CONNECTION_LOST
 from scheduler.client.http.request import Request
 from scheduler.client.recorded_event import ObjectReference
 from scheduler.client.resources import Resource
 from scheduler.configuration.load import NO_POLICIES, parse
 from scheduler.configuration.versions.algorithm_source import POLICY_KEY, PolicyMissingError
 from scheduler.controllers.config_map import ConfigMap
-from scheduler.errors import ApiError, ConfigurationError, FieldError
+from scheduler.errors import ApiError, ConfigurationError, FieldError, ObjectError
+from scheduler.objects.decode import decode_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
@@ -161,7 +161,11 @@ async def read_config_map(connection: Requests, where: ConfigMapKey) -> ConfigMa
             raise
         problem = "does not exist" if error.status == 404 else f"may not be read: {error}"
         raise ConfigurationError([FieldError("", problem)], where.source) from error
-    return ConfigMap.of(msgspec.json.decode(answer.body))
+    try:
+        return ConfigMap.of(decode_object(answer.body))
+    except (ObjectError, KeyError) as error:
+        problem = f"{where.source}: unreadable answer: {error}"
+        raise ApiError(0, CONNECTION_LOST, problem) from error
 
 
 async def with_policies(

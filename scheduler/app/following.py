@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FILE, _CONFIG_MAP = "file", "configmap"
+_AGAIN_SECONDS = 5.0
+"""After so long it is asked again whether the ConfigMap was deleted, where that could not be told."""
 
 
 @asynccontextmanager
@@ -117,6 +119,8 @@ class _Listener:
 
     def began(self) -> None:
         """It begins, perhaps again; of what was deleted meanwhile it says nothing."""
+        for earlier in self.tasks:
+            earlier.cancel()
         self._is_silent = True
         task = asyncio.create_task(self._ask_whether_deleted(), name="configuration")
         self.tasks.add(task)
@@ -132,18 +136,28 @@ class _Listener:
         self._up[_CONFIG_MAP] = up
 
     async def _ask_whether_deleted(self) -> None:
-        try:
-            await read_config_map(self._connection, self._source.where)
-        except ConfigurationError as error:
-            is_gone = getattr(error.__cause__, "status", None) == 404
-            if is_gone and self._is_silent:
-                self._offer(None)
-                self.seen(True)
-            elif not is_gone:
-                fields = {"source": self._source.where.source, "error": str(error)}
-                logger.error("Configuration cannot be followed", extra=fields)  # noqa: TRY400 - no mistake of ours
-        except SchedulerError as error:  # kopf asks on
-            logger.warning("Configuration could not be read", extra={"error": str(error)})
+        told = ""
+        while self._is_silent:
+            try:
+                await read_config_map(self._connection, self._source.where)
+            except SchedulerError as error:
+                if getattr(error.__cause__, "status", None) == 404:
+                    if self._is_silent:
+                        self._offer(None)
+                        self.seen(True)
+                    return
+                if told != (told := str(error)):
+                    self._not_read(error)
+            else:
+                return
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    def _not_read(self, error: SchedulerError) -> None:
+        fields = {"source": self._source.where.source, "error": str(error)}
+        if isinstance(error, ConfigurationError):
+            logger.error("Configuration cannot be followed", extra=fields)
+        else:
+            logger.warning("Configuration could not be read", extra=fields)
 
     def _offer(self, config_map: ConfigMap | None) -> None:
         offer = self._source.offer(config_map)
