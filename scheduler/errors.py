@@ -68,6 +68,10 @@ class ConfigurationError(SchedulerError):
         super().__init__("\n".join(f"{head}{error}" for error in self.errors))
 
 
+class UnreadError(ConfigurationError):
+    """What a configuration needs could not be read; nothing is wrong with it otherwise, so it may be taken later."""
+
+
 class ApiError(SchedulerError):
     """The API server refused a request, or could not be asked.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.client.events import CONTROLLER
 from scheduler.configuration.defaults import enabled_names
-from scheduler.errors import ConfigurationError, SchedulerError
+from scheduler.errors import ConfigurationError, SchedulerError, UnreadError
 from scheduler.wasm.library import guest_files
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 RELOADED, REJECTED, RESTART = "ConfigurationReloaded", "ConfigurationRejected", "ConfigurationNeedsRestart"
 _ACTION = "Reloading"
+_AGAIN_SECONDS = 60.0
+"""After so long it is tried again to read what a configuration needs: the API server was away, or refused it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class Reloader:
         self._metrics = daemon.metrics.configuration
         self._events = daemon.recorder(CONTROLLER)
         self._offered: Offer | None = None
+        self._unread: Offer | None = None  # refused only because what it needs could not be read
         self._is_offered = asyncio.Event()
 
     def started_with(self, digest: bytes) -> None:
@@ -90,10 +94,12 @@ class Reloader:
     async def run(self) -> NoReturn:
         """Take what is offered, until cancelled."""
         while True:
-            await self._is_offered.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if self._unread is None else _AGAIN_SECONDS):
+                    await self._is_offered.wait()
             self._is_offered.clear()
-            if self._offered is not None:
-                offer, self._offered = self._offered, None
+            offer, self._offered = self._offered or self._unread, None
+            if offer is not None:
                 await self.take(offer)
 
     async def take(self, offer: Offer) -> bool:
@@ -102,12 +108,18 @@ class Reloader:
         Returns:
             Whether it is in force.
         """
+        tried, self._unread = self._unread, None
         try:
             read = await self._daemon.aside(offer.read)
             configuration = await self._settle(read)
             if self._try_out is not None:
                 await self._try_out(configuration)
             left = await self._put(configuration)
+        except UnreadError as error:
+            self._unread = offer
+            if tried is not offer:
+                problem = "; ".join(map(str, error.errors))
+                self._refused(offer, f"{problem}; it is tried again every minute")
         except ConfigurationError as error:
             self._refused(offer, "; ".join(map(str, error.errors)))
         except SchedulerError as error:

@@ -12,7 +12,7 @@ from scheduler.client.picture import Picture
 from scheduler.client.reflector import Reflector
 from scheduler.client.resources import NODES, PODS
 from scheduler.cycle.event_handlers import NodeHandler
-from scheduler.errors import ConfigurationError, FieldError
+from scheduler.errors import ConfigurationError, FieldError, UnreadError
 from scheduler.objects.decode import decode_node, decode_object
 from scheduler.objects.kinds import STRUCTS
 from scheduler.objects.node import NodeObject
@@ -133,7 +133,8 @@ class Watches:
         """Watch and keep what is needed besides what is already; returns when all of it is there.
 
         Raises:
-            ConfigurationError: it could not be read in time, and is not watched.
+            UnreadError: it could not be read in time, and is not watched.
+            ConfigurationError: a plugin needs what is no kind.
         """
         try:
             fresh = {kind: self._reflector_of(kind) for kind in sorted(needs.kinds - self._others.keys())}
@@ -157,7 +158,7 @@ class Watches:
                 self._parts.cache.table.watch_kind(kind).clear()
             if isinstance(error, TimeoutError):
                 problem = f"plugins need {', '.join(unread)}, not read within {GROWTH_SECONDS:.0f} seconds"
-                raise ConfigurationError([FieldError("profiles", problem)]) from error
+                raise UnreadError([FieldError("profiles", problem)]) from error
             raise
         self._others |= fresh
 

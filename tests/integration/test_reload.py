@@ -497,6 +497,46 @@ async def test_a_kind_that_cannot_be_read_is_a_reason_to_refuse(tmp_path: Path) 
         assert await place(it, "web") == "a"
 
 
+@virtually
+async def test_what_could_not_be_read_while_the_server_was_away_is_tried_again(tmp_path: Path) -> None:
+    plugins = {**PLUGINS, "NeedsConfigMaps": NeedsConfigMaps}
+    async with cluster(tmp_path) as it, it.daemon(configuration(prefer("a")), plugins=plugins) as daemon:
+        await two_nodes(it, daemon)
+        reloader = reloader_of(daemon)
+        running = asyncio.create_task(reloader.run())
+        away = it.server.faults.refuse(503, lambda info: info.path.endswith("/configmaps"))
+
+        reloader.offer(offer_of(configuration(profile(filter="NeedsConfigMaps"))))
+        await asyncio.sleep(400)
+        (note,) = it.notes("cs", "ConfigurationRejected")
+        assert note.endswith("not read within 60 seconds; it is tried again every minute")
+        assert metric(daemon, "custom_scheduler_config_reloads_total", result="rejected") == 1
+
+        it.server.faults.remove(away)
+        await it.until(lambda: it.notes("cs", "ConfigurationReloaded"), seconds=130)
+        running.cancel()
+
+
+@virtually
+async def test_what_could_not_be_read_is_not_tried_again_after_something_newer(tmp_path: Path) -> None:
+    plugins = {**PLUGINS, "NeedsConfigMaps": NeedsConfigMaps}
+    async with cluster(tmp_path) as it, it.daemon(configuration(prefer("a")), plugins=plugins) as daemon:
+        await two_nodes(it, daemon)
+        reloader = reloader_of(daemon)
+        running = asyncio.create_task(reloader.run())
+        it.server.faults.refuse(503, lambda info: info.path.endswith("/configmaps"))
+
+        reloader.offer(offer_of(configuration(profile(filter="NeedsConfigMaps"))))
+        await it.until(lambda: it.notes("cs", "ConfigurationRejected"), seconds=70)
+        reloader.offer(offer_of(configuration(prefer("b"))))
+        await it.until(lambda: it.notes("cs", "ConfigurationReloaded"))
+        it.server.faults.clear()
+        await asyncio.sleep(300)
+        assert len(it.notes("cs", "ConfigurationReloaded")) == 1
+        assert await place(it, "web") == "b"
+        running.cancel()
+
+
 class Fresh(ScorePlugin):
     """Counts how often it was refreshed, by its arguments' name."""
 
