@@ -15,8 +15,8 @@ import msgspec
 from plugins.coscheduling.objects import PodGroupObject
 from plugins.coscheduling.phases import Members, coscheduling_status, volcano_status
 from plugins.coscheduling.room import resource_gap
-from scheduler.client import wire
 from scheduler.client.http.request import MERGE_PATCH, Request
+from scheduler.client.paging import listed
 from scheduler.client.resources import COSCHEDULING_POD_GROUPS, PODS, VOLCANO_POD_GROUPS
 from scheduler.clock import rfc3339
 from scheduler.errors import ApiError, ObjectError
@@ -139,21 +139,19 @@ class PodGroupStatuses:
         """Return the pods of groups in a namespace that have ended; what was known if nobody answers."""
         found: dict[GroupKey, list[Pod]] = {}
         try:
-            answer = await self._reads.send(Request("GET", f"{PODS.path(namespace)}?fieldSelector={_ENDED}"))
-            items = list(wire.decode_list_page(answer.body).objects())
-        except (ApiError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            async for item in listed(self._reads, PODS.path(namespace), {"fieldSelector": _ENDED}):
+                try:
+                    pod = typed_object(decode_object(item), Pod)
+                except ObjectError:
+                    continue  # told where it was watched
+                key = group_of(pod)
+                if key is not None:
+                    found.setdefault(key, []).append(pod)
+        except ApiError as error:
             logger.warning(
                 "Pods that ended cannot be counted", extra={"namespace": namespace, "error": str(error)}
             )
             return self._ended.get(namespace, {})
-        for item in items:
-            try:
-                pod = typed_object(decode_object(item), Pod)
-            except ObjectError:
-                continue  # told where it was watched
-            key = group_of(pod)
-            if key is not None:
-                found.setdefault(key, []).append(pod)
         return found
 
     def _forget(self, groups: Mapping[GroupKey, Mapping[str, Any]]) -> None:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import yaml
 
+from scheduler.app.pod_group_statuses import _ENDED
 from scheduler.framework import PreBindPlugin
 from scheduler.objects.decode import decode_pod
 from scheduler.simulator.apimachinery.status import StatusError
@@ -288,6 +289,25 @@ async def test_counts_are_told_as_one_write_a_second_at_most_and_by_a_new_daemon
         async with it.daemon(configuration):
             await it.until(lambda: phase(it, COSCHEDULING, "g") == "Finished")
             assert status(it, COSCHEDULING, "g")["succeeded"] == 20
+
+
+@virtually
+async def test_pods_that_ended_are_listed_in_pages(tmp_path: Path) -> None:
+    async with kinds_served(tmp_path) as it:
+        it.server.store.create(COSCHEDULING, pod_group(COSCHEDULING, "g", 600))
+        it.add_nodes(node_object("n"))
+        for pod in members(COSCHEDULING, "g", 600):
+            pod["spec"]["nodeName"] = "n"
+            it.server.store.create("pods", pod)
+            ended = {"status": {"phase": "Succeeded"}}
+            it.server.store.patch(
+                "pods", pod["metadata"]["name"], ended, namespace="default", subresource="status"
+            )
+        async with it.daemon((EXAMPLE / "scheduler.yaml").read_text()):
+            await it.until(lambda: status(it, COSCHEDULING, "g").get("succeeded") == 600)
+        asked = [each for each in it.server.requests if each.query.get("fieldSelector") == _ENDED]
+        assert ["continue" in each.query for each in asked] == [False, True]
+        assert {each.query["limit"] for each in asked} == {"500"}
 
 
 class Prepares(PreBindPlugin):

@@ -1,0 +1,47 @@
+"""Lists in pages, for who asks once and does not watch."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scheduler.client import wire
+from scheduler.client.connection import CONNECTION_LOST
+from scheduler.client.http.request import JSON, Request
+from scheduler.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from scheduler.client.requests import Requests
+
+_PAGE = 500
+_LIST_SECONDS = 60.0
+_OBJECTS_AT_A_TIME = 100  # then the other tasks get a turn
+
+
+async def listed(
+    requests: Requests, path: str, selectors: Mapping[str, str], accept: str = JSON
+) -> AsyncIterator[bytes]:
+    """Yield all objects of a list as a watch would show them; the other tasks get turns in between.
+
+    Raises:
+        ApiError: refused or cut off; 410 if the pages took so long that the rest of them is no more.
+    """
+    params = {**selectors, "limit": str(_PAGE)}
+    while True:
+        request = Request("GET", path, params=params, timeout_seconds=_LIST_SECONDS, accept=accept)
+        answer = await requests.send(request)
+        try:
+            page = wire.decode_list_page(answer.body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ApiError(0, CONNECTION_LOST, f"list {path}: unreadable answer: {error}") from error
+        for number, obj in enumerate(page.objects(), 1):
+            yield obj
+            if number % _OBJECTS_AT_A_TIME == 0:
+                await asyncio.sleep(0)
+        if not page.metadata.continue_token:
+            return
+        params["continue"] = page.metadata.continue_token
