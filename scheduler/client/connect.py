@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scheduler.client.connection import ApiConnection
+from scheduler.client.exec_plugin import ExecLogin
 from scheduler.client.http.endpoint import Endpoint
 from scheduler.client.login import Kubeconfig, Login, LoginError, login_of_pod
 from scheduler.client.proxies import proxy_of
@@ -21,7 +22,7 @@ from scheduler.errors import ConfigurationError, FieldError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from scheduler.client.login_by_plugin import PluginLogin
+    from scheduler.client.login_by_provider import ProviderLogin
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +102,8 @@ class Credentials:
         self.login = Login("")
         self.namespace = "default"
         self._context = context
-        self._plugin: PluginLogin | None = None
+        self._plugin: ExecLogin | None = None
+        self._provider: ProviderLogin | None = None
         self._rejected = asyncio.Event()
 
     async def load(self) -> None:
@@ -160,13 +162,18 @@ class Credentials:
             return login_of_pod()
         kubeconfig = Kubeconfig(*self._kubeconfig, context=self._context)
         self.namespace = kubeconfig.namespace
-        if not kubeconfig.asks_plugin:
-            return kubeconfig.login()
-        if self._plugin is None:
-            from scheduler.client.login_by_plugin import PluginLogin  # as long as all other imports together
+        if kubeconfig.asks_provider:
+            if self._provider is None:
+                from scheduler.client.login_by_provider import (
+                    ProviderLogin,  # as long as all other imports together
+                )
 
-            self._plugin = PluginLogin()
-        return await self._plugin.login(self._kubeconfig, kubeconfig.context)
+                self._provider = ProviderLogin()
+            return await self._provider.login(self._kubeconfig, kubeconfig.context)
+        if kubeconfig.asks_plugin:
+            self._plugin = self._plugin or ExecLogin()
+            return await self._plugin.login(kubeconfig)
+        return kubeconfig.login()
 
     def _broken(self, problem: str) -> ConfigurationError:
         return ConfigurationError([FieldError("", problem)], source=self.source)

@@ -1,7 +1,7 @@
 """How to log in at a server, as a kubeconfig or a pod's service account says it in plain words.
 
-These are what nearly everybody uses. What a kubeconfig leaves to others, exec plugins and auth providers, is read by
-`kubernetes_asyncio`, see `login_by_plugin`: it takes as long to import as all the rest together.
+These are what nearly everybody uses. What a kubeconfig leaves to an exec plugin, see `exec_plugin`; what to an auth provider
+is read by `kubernetes_asyncio`, see `login_by_plugin`: it takes as long to import as all the rest together.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from urllib.parse import urlsplit
 import yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 Pem: TypeAlias = Path | bytes
 """Certificates or a key: the file they are in, or themselves."""
 
+_FOR_EXEC = "client.authentication.k8s.io/exec"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -183,9 +184,26 @@ class Kubeconfig:
         self._user = _named(contents, "users", user) if user in known else _Entry({}, Path())
 
     @property
+    def asks_provider(self) -> bool:
+        """Whether an auth provider says who the user is."""
+        return "auth-provider" in self._user.values
+
+    @property
     def asks_plugin(self) -> bool:
-        """Whether another program says who the user is."""
-        return "exec" in self._user.values or "auth-provider" in self._user.values
+        """Whether another program does."""
+        return "exec" in self._user.values
+
+    @property
+    def exec_plugin(self) -> tuple[Mapping[str, Any], Path]:
+        """What is said of that program, and what a relative path to it starts from."""
+        said = self._user.values.get("exec")
+        return said if isinstance(said, dict) else {}, self._user.folder
+
+    @property
+    def exec_config(self) -> object:
+        """What such a program is told of the cluster besides."""
+        extensions = _mappings(self._cluster.values.get("extensions"))
+        return next((each.get("extension") for each in extensions if each.get("name") == _FOR_EXEC), None)
 
     def login(self) -> Login:
         """Log in as it says.

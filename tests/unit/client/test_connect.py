@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import ssl
@@ -306,6 +307,94 @@ def test_a_plugin_beside_the_kubeconfig_is_found_wherever_the_process_began(
     asyncio.run(credentials.load())
 
     assert credentials.header() == "Bearer run-1"
+
+
+def answering(
+    folder: Path, shell: str = "", *, also: dict[str, Any] | None = None, **status: Any
+) -> dict[str, Any]:
+    """A plugin that runs a line of shell and answers with a status."""
+    script = folder / "plugin"
+    credential = {"apiVersion": PLUGIN_API, "kind": "ExecCredential", "status": status}
+    script.write_text(f"#!/bin/sh\n{shell}\ncat <<'EOF'\n{json.dumps(credential)}\nEOF\n")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return {"exec": {"apiVersion": PLUGIN_API, "command": str(script), "args": None, **(also or {})}}
+
+
+def test_a_plugin_may_answer_null_for_what_it_does_not_say(tmp_path: Path):
+    nothing = dict.fromkeys(("expirationTimestamp", "clientCertificateData", "clientKeyData"))
+    credentials = Credentials(kubeconfig(tmp_path, **answering(tmp_path, token="it", **nothing)))
+
+    asyncio.run(credentials.load())
+
+    assert credentials.header() == "Bearer it"
+
+
+def test_a_plugin_may_write_much_to_stderr(tmp_path: Path):
+    user = answering(tmp_path, "head -c 1000000 /dev/zero | tr '\\0' x >&2", token="it")
+    credentials = Credentials(kubeconfig(tmp_path, **user))
+
+    asyncio.run(asyncio.wait_for(credentials.load(), 10.0))
+
+    assert credentials.header() == "Bearer it"
+
+
+def test_a_plugin_that_asks_for_it_is_told_of_the_cluster(tmp_path: Path):
+    info = tmp_path / "info"
+    user = answering(
+        tmp_path,
+        f'printf %s "$KUBERNETES_EXEC_INFO" > {info}; printf %s "$MORE" >> {info}.more',
+        also={"provideClusterInfo": True, "env": [{"name": "MORE", "value": "given"}]},
+        token="it",
+    )
+    path = Path(kubeconfig(tmp_path, server="https://127.0.0.1:1", **user))
+    (tmp_path / "ca.crt").write_text("an authority")
+    content = yaml.safe_load(path.read_text())
+    content["clusters"][0]["cluster"] |= {
+        "certificate-authority": "ca.crt",
+        "tls-server-name": "api",
+        "extensions": [
+            {"name": "another", "extension": {"audience": "nobody"}},
+            {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "us"}},
+        ],
+    }
+    path.write_text(yaml.safe_dump(content))
+
+    asyncio.run(Credentials(str(path)).load())
+
+    told = json.loads(info.read_text())
+    assert (told["apiVersion"], told["kind"]) == (PLUGIN_API, "ExecCredential")
+    assert told["spec"]["cluster"] == {
+        "server": "https://127.0.0.1:1",
+        "tls-server-name": "api",
+        "certificate-authority-data": base64.b64encode(b"an authority").decode(),
+        "config": {"audience": "us"},
+    }
+    assert Path(f"{info}.more").read_text() == "given"
+
+
+@pytest.mark.parametrize(
+    ("shell", "status", "problem"),
+    [
+        pytest.param(
+            "echo no card >&2; exit 3", {"token": "it"}, "exec: process returned 3. no card", id="it fails"
+        ),
+        pytest.param("echo what", {"token": "it"}, "exec: the answer cannot be read: ", id="no JSON"),
+        pytest.param(
+            "", {}, "exec: neither a token nor a certificate is in the answer", id="it says nothing"
+        ),
+        pytest.param(
+            "",
+            {"clientCertificateData": "x"},
+            "exec: only one of certificate and key is in the answer",
+            id="no key",
+        ),
+        pytest.param("", {"token": 1}, "exec: the answer cannot be read: ", id="no text"),
+    ],
+)
+def test_what_is_wrong_with_a_plugin_is_told(
+    tmp_path: Path, shell: str, status: dict[str, Any], problem: str
+):
+    assert problem in asyncio.run(problem_of(kubeconfig(tmp_path, **answering(tmp_path, shell, **status))))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the library that asks

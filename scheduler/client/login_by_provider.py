@@ -1,4 +1,4 @@
-"""Logging in by an exec plugin or an auth provider, which `kubernetes_asyncio` runs as a kubeconfig asks for it."""
+"""Logging in by an auth provider, which `kubernetes_asyncio` asks as a kubeconfig says."""
 
 from __future__ import annotations
 
@@ -30,30 +30,15 @@ _LOADING_ERRORS = (
 )
 
 
-class PluginLogin:
-    """The answers of a plugin, kept by `kubernetes_asyncio` until five minutes before they expire."""
+class ProviderLogin:
+    """The answers of a provider, kept by `kubernetes_asyncio` until they expire."""
 
     def __init__(self) -> None:
         self._configuration = Configuration(host="")
         self._loader: KubeConfigLoader | None = None
 
-    @property
-    def tells_expiry(self) -> bool:
-        """Whether the plugin says when its answer expires."""
-        user = None if self._loader is None else self._loader._user  # noqa: SLF001  # as kubernetes_asyncio itself
-        return "exec" not in (user or {}) or self._has_expiry
-
-    @property
-    def _has_expiry(self) -> bool:
-        return hasattr(self._loader, "exec_plugin_expiry")
-
-    def forget(self) -> None:
-        """Ask the plugin anew next time: its answer was rejected."""
-        if self._loader is not None and self._has_expiry:
-            del self._loader.exec_plugin_expiry
-
     async def login(self, kubeconfig: Iterable[Path], context: str) -> Login:
-        """Ask the plugin, if its answer is not known or about to expire.
+        """Ask the provider, if its answer is not known or about to expire.
 
         Args:
             kubeconfig: its files.
@@ -92,9 +77,4 @@ class PluginLogin:
 
 def _loader(kubeconfig: Iterable[Path], context: str) -> KubeConfigLoader:
     merged = KubeConfigMerger(os.pathsep.join(map(str, kubeconfig))).config
-    for user in [] if merged is None else merged.value["users"]:
-        plugin = (user.value.get("user") or {}).get("exec")
-        # As kubectl: a path starts from the kubeconfig's folder, and a name alone is looked for in PATH.
-        if plugin and os.sep in plugin["command"]:
-            plugin["command"] = str(Path(user.path).parent.absolute() / plugin["command"])
     return KubeConfigLoader(config_dict=merged, active_context=context)
