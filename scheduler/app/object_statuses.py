@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
+from scheduler.client import wire
 from scheduler.client.http.request import MERGE_PATCH, Request
 from scheduler.client.recorded_event import ObjectReference
 from scheduler.clock import rfc3339
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 _EVERY_SECONDS: Final = 1.0
 _SHARE: Final = 0.01
 """Of the time that counting may take: where there are many pods it is done less often."""
+_REPAIR_SECONDS: Final = 60.0
+"""After so long what somebody else wrote over ours is put right; a watch has shown ours by then."""
 _ACTION: Final = "Counting"
 _ACCEPTED: Final = "Accepted"
 
@@ -62,6 +65,14 @@ class Wanted(NamedTuple):
     def status(self) -> dict[str, Any]:
         """Return the status, without times."""
         return {**self.fields, "conditions": [self.verdict.condition()]}
+
+
+class _Written(NamedTuple):
+    """What was written: the status without times, the version of the object that has it, and when by the monotonic clock."""
+
+    status: Mapping[str, Any]
+    version: str
+    at: float
 
 
 class Source(Protocol):
@@ -108,7 +119,7 @@ class ObjectStatuses:
         self._is_leading = is_leading
         self._recorder = recorder
         self._clock = parts.clock
-        self._written: dict[str, dict[str, Any]] = {}  # uid -> what was written last, without times
+        self._written: dict[str, _Written] = {}  # uid -> what was written last
 
     @property
     def kind(self) -> str:
@@ -130,15 +141,23 @@ class ObjectStatuses:
             return
         wanted = await self._source.wanted(objects)
         known = {obj["metadata"]["uid"] for obj in objects.values()}
-        self._written = {uid: status for uid, status in self._written.items() if uid in known}
+        self._written = {uid: written for uid, written in self._written.items() if uid in known}
         for key, obj in list(objects.items()):
             its = wanted.get(key)
             if its is None:
                 continue
-            status = its.status()
-            seen = self._written.get(obj["metadata"]["uid"])
-            if status != (seen or _timeless(obj.get("status") or {}, status)):
+            if its.status() != self._seen(obj, its.status()):
                 await self._write(key, obj, its)
+
+    def _seen(self, obj: Mapping[str, Any], fields: Iterable[str]) -> Mapping[str, Any]:
+        """Return the status that an object has, without times: what was written, unless somebody else has changed it since."""
+        last = self._written.get(obj["metadata"]["uid"])
+        if last is not None and (
+            obj["metadata"].get("resourceVersion") == last.version
+            or self._clock.monotonic() - last.at < _REPAIR_SECONDS
+        ):
+            return last.status
+        return _timeless(obj.get("status") or {}, fields)
 
     async def _write(self, key: str, obj: Mapping[str, Any], wanted: Wanted) -> None:
         namespace, _, name = key.rpartition("/")
@@ -155,13 +174,15 @@ class ObjectStatuses:
         path = resource.path(namespace, name, "status")
         body = msgspec.json.encode({"status": status})
         try:
-            await self._requests.send(Request("PATCH", path, body, MERGE_PATCH))
+            answer = await self._requests.send(Request("PATCH", path, body, MERGE_PATCH))
         except ApiError as error:
             if error.status != 404:
                 fields = {"kind": resource.kind, "object": key, "error": str(error)}
                 logger.warning("Status could not be written", extra=fields)
             return
-        self._written[obj["metadata"]["uid"]] = wanted.status()
+        self._written[obj["metadata"]["uid"]] = _Written(
+            wanted.status(), _version(answer.body), self._clock.monotonic()
+        )
         if not wanted.verdict.is_accepted and (old.get("reason"), old.get("message")) != wanted.verdict:
             self._tell(namespace, name, obj, wanted.verdict)
 
@@ -204,6 +225,14 @@ def _merging(before: object, wanted: object) -> object:
     if isinstance(before, dict) and isinstance(wanted, dict):
         return {**dict.fromkeys(before.keys() - wanted.keys()), **wanted}
     return wanted
+
+
+def _version(answer: bytes) -> str:
+    """Return the version that a write has made; "" where the answer does not tell."""
+    try:
+        return wire.decode_identity(answer).resource_version
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
 
 
 def _is_ours(condition: Mapping[str, Any]) -> bool:

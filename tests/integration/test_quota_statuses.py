@@ -10,7 +10,7 @@ import pytest
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
-from tests.integration.test_quotas_in_the_daemon import QUOTAS, quota, several, teams
+from tests.integration.test_quotas_in_the_daemon import CRDS, QUOTAS, quota, several, teams
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
@@ -121,6 +121,39 @@ async def test_the_condition_of_somebody_else_stays_and_is_not_taken_for_ours(tm
         before = status_writes(it)
         await asyncio.sleep(60)
         assert status_writes(it) == before
+
+
+@virtually
+async def test_what_somebody_else_wrote_over_ours_is_put_right_within_a_minute(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(2, 6)) as it:
+        await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
+        ours = status(it, "a")
+        theirs = {"used": {"cpu": "5"}, "conditions": []}
+        before = status_writes(it)
+        for _ in range(5):  # whoever insists is not fought about it
+            it.server.store.patch(QUOTAS, "a", {"status": theirs}, namespace="a", subresource="status")
+            await asyncio.sleep(20)
+
+        await it.until(lambda: used(it, "a") == ours["used"] and accepted(it, "a") == ("True", "Valid", ""))
+        assert status_writes(it) - before <= 3
+        before = status_writes(it)
+        await asyncio.sleep(300)
+        assert status_writes(it) == before
+
+
+@virtually
+async def test_what_the_server_does_not_keep_is_not_written_again_and_again(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(2, 6)) as it:
+        definition = it.server.store.get(CRDS, "elasticquotas.scheduling.x-k8s.io")
+        known = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+        del known["properties"]["conditions"]  # as scheduler-plugins' own has it
+        it.server.store.update(CRDS, definition)
+        it.server.store.patch(QUOTAS, "a", {"spec": {"min": {"cpu": 3}}}, namespace="a")
+        await asyncio.sleep(120)
+        before = status_writes(it)
+        await asyncio.sleep(600)
+        assert status_writes(it) == before
+        assert "conditions" not in status(it, "a")
 
 
 @virtually
