@@ -16,8 +16,8 @@ from scheduler.client.connection import ApiConnection
 from scheduler.client.exec_plugin import ExecLogin
 from scheduler.client.http.endpoint import Endpoint
 from scheduler.client.login import Kubeconfig, Login, LoginError, login_of_pod
-from scheduler.client.proxies import proxy_of
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.proxies import proxy_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

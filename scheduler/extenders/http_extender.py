@@ -11,12 +11,14 @@ import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 from scheduler.certificates.key_pair import load_key_pair
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.extenders import wire
 from scheduler.extenders.health import ExtenderHealth
 from scheduler.extenders.wire import ExtenderError
+from scheduler.proxies import proxy_of
 from scheduler.steps import UNHEARD
 
 if TYPE_CHECKING:
@@ -72,6 +74,8 @@ class HttpExtender:
         self.ignorable = settings.ignorable
         self.health = ExtenderHealth()
         self._server_name = (settings.tls_config.server_name if settings.tls_config else "") or None
+        # As kube-scheduler's transport, by what the environment says as the process begins.
+        self._proxy = proxy_of(settings.url_prefix) or None
         self._seconds = settings.http_timeout.nanoseconds / 1e9 or _DEFAULT_SECONDS
         try:
             self._context = _ssl_context(settings)
@@ -142,6 +146,8 @@ class HttpExtender:
     async def _post(self, url: str, verb: str, body: bytes) -> bytes:
         import aiohttp  # few profiles have extenders
 
+        if self._proxy is not None and not _is_http(self._proxy):
+            raise ExtenderError(f"POST {url}: the proxy that the environment names is no HTTP proxy")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, ssl=self._context),
@@ -153,7 +159,11 @@ class HttpExtender:
             )
         try:
             async with self._session.post(
-                url, data=body, server_hostname=self._server_name, trace_request_ctx=verb
+                url,
+                data=body,
+                server_hostname=self._server_name,
+                proxy=self._proxy,
+                trace_request_ctx=verb,
             ) as answer:
                 if answer.status != 200:
                     raise ExtenderError(f"failed {verb} with extender at URL {url}, code {answer.status}")
@@ -178,6 +188,14 @@ class HttpExtender:
         trace.on_request_headers_sent.append(check)
         trace.on_request_chunk_sent.append(check)
         return trace
+
+
+def _is_http(proxy: str) -> bool:
+    try:
+        url = urlsplit(proxy)
+        return url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
+    except ValueError:  # a port that is no number, an unfinished IPv6 address
+        return False
 
 
 async def _body(answer: aiohttp.ClientResponse, longest: int) -> bytes:

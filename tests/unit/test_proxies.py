@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.client.proxies import proxy_of
+from scheduler.proxies import proxy_of
 
 PROXY = "http://proxy:3128"
 

@@ -1,0 +1,135 @@
+"""An extender is asked by the proxy that the environment names, as kube-scheduler asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from scheduler.certificates.key_pair import load_key_pair
+from scheduler.certificates.made import issue
+from scheduler.configuration.types import Extender, ExtenderTLS
+from scheduler.errors import NotLeadingError
+from scheduler.extenders.http_extender import HttpExtender
+from scheduler.extenders.wire import ExtenderError
+from tests.builders import node, pod
+from tests.extender_server import scripted_extender
+from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+FILTERED = {"filter": {"NodeNames": ["n1"]}}
+
+
+@pytest.fixture(autouse=True)
+def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+async def ask(url: str, tls: ExtenderTLS | None = None) -> list[str]:
+    settings = Extender(url_prefix=url, filter_verb="filter", node_cache_capable=True, tls_config=tls)
+    extender = HttpExtender(settings, "extenders[0]")
+    try:
+        return list((await extender.filter(pod("web"), [node("n1")])).node_names)
+    finally:
+        await extender.close()
+
+
+@asynccontextmanager
+async def tunnel(port: int) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Run a proxy for CONNECT that leads to a port, whatever it is asked for; yields its URL and what it was asked."""
+    heads: list[bytes] = []
+    ended: list[asyncio.Event] = []
+
+    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        end = asyncio.Event()
+        ended.append(end)
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        there, onward = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await asyncio.gather(pipe(reader, onward), pipe(there, writer))
+        end.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", heads
+    finally:
+        server.close()
+        for each in ended:
+            await each.wait()
+
+
+@virtually
+async def test_http_goes_by_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scripted_extender(FILTERED) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+
+        assert await ask("http://extender.example") == ["n1"]
+        assert [verb for verb, _ in proxy.asked] == ["filter"]
+
+
+@virtually
+async def test_https_goes_through_the_proxy_and_the_extender_is_still_who_must_be_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    issued = issue("extender", dns_names=["extender.example"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_key_pair(context, issued.serving)
+    async with (
+        scripted_extender(FILTERED, context=context) as server,
+        tunnel(urlsplit(server.url).port or 0) as (url, heads),
+    ):
+        monkeypatch.setenv("HTTPS_PROXY", url)
+
+        believed = ExtenderTLS(ca_data=issued.authority)
+        assert await ask("https://extender.example", believed) == ["n1"]
+        assert heads[0].startswith(b"CONNECT extender.example:443 HTTP/1.1\r\n")
+        with pytest.raises(ExtenderError, match="CERTIFICATE_VERIFY_FAILED"):
+            await ask("https://extender.example")
+
+
+@virtually
+async def test_this_machine_is_asked_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scripted_extender(FILTERED) as server:
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+        assert await ask(server.url) == ["n1"]
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "http://[", "http://proxy:x"])
+@virtually
+async def test_a_proxy_of_another_kind_is_an_error_of_the_extender(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    with pytest.raises(ExtenderError, match="is no HTTP proxy"):
+        await ask("http://extender.example")
+
+
+@virtually
+async def test_who_leads_no_more_has_nothing_bound_by_a_proxy_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check() -> None:
+        raise NotLeadingError("kube-system/custom-scheduler")
+
+    async with scripted_extender({"bind": {}}) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        settings = Extender(url_prefix="http://extender.example", bind_verb="bind")
+        extender = HttpExtender(settings, "extenders[0]", check)
+        with pytest.raises((NotLeadingError, ExtenderError)):
+            await extender.bind(pod("web"), "n1")
+        await extender.close()
+        assert not proxy.asked
