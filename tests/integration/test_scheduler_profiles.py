@@ -15,6 +15,7 @@ from scheduler.app.profile_objects.status_writer import StatusWriter
 from scheduler.client.events import CONTROLLER
 from scheduler.client.http.request import Response
 from scheduler.controllers.scheduler_profile import SchedulerProfile
+from scheduler.framework import Needs, ScorePlugin
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
@@ -346,6 +347,37 @@ async def test_what_is_deleted_while_kopf_is_away_is_missed_and_a_kind_that_come
         it.server.store.delete(PROFILES, "team-a")
         followed.listener.began()
         await it.until(lambda: "team-a" not in followed.daemon.frameworks)
+
+
+class NeedsConfigMaps(ScorePlugin):
+    """Reads a kind that nobody else does."""
+
+    name = "NeedsConfigMaps"
+    api_version = 1
+    needs = Needs(kinds=frozenset({"v1/configmaps"}))
+
+    def score_node(self, state: Any, pod: Any, node: Any) -> int:
+        return 1
+
+
+@virtually
+async def test_a_profile_whose_needs_could_not_be_read_in_an_outage_is_tried_again_after_it(
+    tmp_path: Path,
+) -> None:
+    plugins = {"NeedsConfigMaps": NeedsConfigMaps}
+    async with following(tmp_path) as it, daemon_of(it, plugins=plugins) as followed:
+        away = it.server.faults.refuse(
+            503, lambda info: info.path.endswith("/configmaps") or info.path == "/readyz"
+        )
+        enabled = [{"name": "NeedsConfigMaps", "weight": 1}]
+        followed.apply(profile("team-a", plugins={"score": {"enabled": enabled}}))
+        await it.until(lambda: "not read within" in followed.said("team-a")[2], seconds=300)
+        await asyncio.sleep(300)
+        assert followed.said("team-a")[0] == "False"
+
+        it.server.faults.remove(away)
+        await followed.until_said("team-a", "True", "True", "")
+        assert await followed.place("web", "team-a")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from scheduler.app.profile_objects.status import message_of
 from scheduler.client.recorded_event import ObjectReference
 from scheduler.client.resources import SCHEDULER_PROFILES
 from scheduler.configuration.more_profiles import faults_of_added, read_profile, with_more_profiles
-from scheduler.errors import ConfigurationError, FieldError, SchedulerError
+from scheduler.errors import ConfigurationError, FieldError, SchedulerError, UnreadError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -68,6 +68,8 @@ class ClusterProfiles:
         self._known: dict[str, Known] = {}  # name -> object
         self._are_changed = asyncio.Event()
         self._putting = asyncio.Lock()
+        self._has_unread = False  # something was refused only because what it needs could not be read
+        daemon.watches.outages.when_over(self._try_unread_again)
 
     def changed(self, obj: SchedulerProfile) -> None:
         """Take in a version of an object."""
@@ -93,6 +95,10 @@ class ClusterProfiles:
     def names(self) -> set[str]:
         """Return the names of all objects."""
         return set(self._known)
+
+    def _try_unread_again(self) -> None:
+        if self._has_unread:
+            self._are_changed.set()
 
     async def put(self, base: Configuration) -> Sequence[str]:
         """Put another configuration in force, with what is in force of the objects.
@@ -145,9 +151,11 @@ class ClusterProfiles:
     async def _take(self) -> None:
         """Put the best version of every object in force."""
         refused: Refusals = {}
+        self._has_unread = False
         try:
             await self._put(self._base, Known.versions, refused)
         except SchedulerError as error:
+            self._has_unread = isinstance(error, UnreadError)
             logger.info("Profiles are tried one by one", extra={"error": str(error)})
             await self._take_one_by_one(refused)
         except Exception:
@@ -170,6 +178,7 @@ class ClusterProfiles:
                     if not isinstance(error, SchedulerError):
                         # Whatever a plugin's code does when it is loaded, the scheduler that runs goes on.
                         logger.exception("Profile could not be built", extra={"profile": known.object.name})
+                    self._has_unread |= isinstance(error, UnreadError)
                     refused[known.object.uid, version.generation] = _whole(error)
                 else:
                     break
