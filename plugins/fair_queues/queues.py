@@ -31,6 +31,8 @@ STATUS_RIGHT: Final = f"patch {QUEUES}/status"
 """The daemon tells there how a queue stands."""
 QUEUE_NAME: Final = f"{GROUP}/queue-name"
 """The label by which a pod names its queue."""
+_MOST_WEIGHT: Final = 2**31 - 1
+"""As the schema has it."""
 
 
 class Fault(NamedTuple):
@@ -235,6 +237,8 @@ def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | Fault:
     spec = found.spec
     if spec.weight < 1:
         return Fault("spec.weight", f"at least 1 is expected, was {spec.weight}")
+    if spec.weight > _MOST_WEIGHT:
+        return Fault("spec.weight", f"at most {_MOST_WEIGHT} is expected, was {spec.weight}")
     amounts: dict[str, dict[str, int]] = {"min": {}, "max": {}}
     for kind, given in (("min", spec.min), ("max", spec.max)):
         for resource, amount in (given or {}).items():

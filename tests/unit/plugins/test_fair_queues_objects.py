@@ -58,6 +58,12 @@ LATE = "2026-03-02T08:00:00Z"
             },
             id="no weight",
         ),
+        pytest.param(
+            [queue("a", weight=10**400)],
+            [],
+            {"a": ("spec.weight", f"at most 2147483647 is expected, was {10**400}")},
+            id="a weight that overflows",
+        ),
         pytest.param([queue("a", weight="much")], [], {"a": ("spec.weight", ...)}, id="a text for a number"),
         pytest.param(
             [queue("a", min={"cpu": "many"})],
