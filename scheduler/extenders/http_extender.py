@@ -170,7 +170,7 @@ class HttpExtender:
                 return await _body(answer, len(body) + _LONGEST_ANSWER_BYTES)
         except TimeoutError as error:
             raise ExtenderError(f"POST {url}: no answer within {self._seconds:g} s") from error
-        except aiohttp.ClientError as error:
+        except (aiohttp.ClientError, UnicodeError) as error:  # the latter of a name that no DNS can have
             raise ExtenderError(f"POST {url}: {error}") from error
 
     def _checked(self) -> aiohttp.TraceConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +149,26 @@ async def test_an_extender_that_is_not_there_is_named() -> None:
     ):
         await filtered(chain)
     await chain.close()
+
+
+@pytest.mark.parametrize("host", ["double..dot", f"{'long' * 16}.example", "user:€@127.0.0.1:1"])
+def test_an_address_that_cannot_be_put_on_the_wire_is_told_of(host: str) -> None:
+    url, heard = f"http://{host}", Heard()
+
+    async def ask() -> None:
+        settings = Extender(url_prefix=url, ignorable=True, weight=1, **FILTER, **RANK)
+        chain = Extenders([settings], heard)
+        rows, _ = await filtered(chain)
+        assert rows == [0, 1, 2]
+        assert await chain.scores(POD, three_nodes(), three_nodes().all_rows) == {}
+        await chain.close()
+
+    asyncio.run(ask())  # names are resolved in a thread, which virtual time does not wait for
+    told = f'extender "{url}": POST {url}/ask: '
+    assert [verb for verb, _, problem in heard.failures if problem.startswith(told)] == [
+        "filter",
+        "prioritize",
+    ]
 
 
 @virtually
