@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 
     from scheduler.configuration.types import Extender, ExtenderTLS
 
+_MAX_SCORE = 100  # an extender's best, on the scale of plugins
+_MAX_TOTAL_SCORE = 2**63 - 1  # they are added up as int64
+
 
 def faults(extenders: Sequence[Extender]) -> Iterator[FieldError]:
     """Yield what is wrong with the extenders, each alone and all together."""
+    if sum(each.weight for each in extenders if each.prioritize_verb) * _MAX_SCORE > _MAX_TOTAL_SCORE:
+        yield FieldError("extenders", "the weights are so large that the sum of scores could overflow")
     owners: dict[str, str] = {}  # resource name -> the extender that manages it
     binder = ""
     for i, extender in enumerate(extenders):

@@ -290,6 +290,18 @@ def test_broken_profiles_are_named(body: str, expected: list[str]) -> None:
             id="scores without a weight",
         ),
         pytest.param(
+            EXTENDER + f"  prioritizeVerb: score\n  weight: {2**63 // 100 + 1}",
+            ["extenders: the weights are so large that the sum of scores could overflow"],
+            id="a weight too large",
+        ),
+        pytest.param(
+            EXTENDER
+            + f"  prioritizeVerb: score\n  weight: {2**62 // 100 + 1}\n"
+            + f"- urlPrefix: http://b/\n  prioritizeVerb: score\n  weight: {2**62 // 100 + 1}",
+            ["extenders: the weights are so large that the sum of scores could overflow"],
+            id="weights too large together",
+        ),
+        pytest.param(
             EXTENDER + "  bindVerb: bind\n- urlPrefix: http://b/\n  bindVerb: bind",
             ["extenders[1].bindVerb: only one extender can bind, extenders[0] does already"],
             id="two binders",
