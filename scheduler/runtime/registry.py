@@ -155,7 +155,9 @@ class Registry:
             raise PluginLoadError(name, f"several installed packages offer it: {where}")
         try:
             loaded = found[0].load()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit and CancelledError mean the module itself
             raise PluginLoadError(f"{name} ({found[0].value})", told(error)) from error
         return check_plugin(loaded, f"{name} ({found[0].value})")
 
@@ -175,6 +177,8 @@ def _entry_points() -> EntryPoints:
 def _from_module(module_name: str, class_name: str, reference: str) -> type[Plugin]:
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # as above
         raise PluginLoadError(reference, told(error)) from error
     return check_plugin(class_of(module, class_name, reference), reference)

@@ -234,6 +234,21 @@ def test_an_installed_plugin_is_found_by_the_name_of_its_entry_point():
     assert [registry.knows(name) for name in ("Filter", "Licences", "Licence")] == [True, True, False]
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("raise SystemExit(0)", "cannot be imported: SystemExit: 0"),
+        ("import asyncio; raise asyncio.CancelledError", "cannot be imported: CancelledError"),
+    ],
+)
+def test_an_importable_module_that_wants_to_end_us_is_refused(installed: Path, line: str, told: str):
+    (installed / "leaving_package.py").write_text(f"{line}\n")
+    install(installed, "leaving", "Leaving = leaving_package:Leaving")
+
+    assert told in refusal(Registry({}), "leaving_package:Leaving")
+    assert told in refusal(Registry({}), "Leaving")
+
+
 @pytest.mark.usefixtures("installed")
 def test_an_in_tree_plugin_comes_before_an_installed_one():
     assert Registry({"Licences": Filter}).find("Licences") is Filter
