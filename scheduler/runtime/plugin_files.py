@@ -42,7 +42,7 @@ class PluginFiles:
         """
         try:
             path = path.resolve(strict=True)
-        except OSError as error:
+        except (OSError, RuntimeError, ValueError) as error:  # the others: links in a circle, a NUL
             raise PluginLoadError(reference, f"no such file: {path}") from error
         known = self._modules.get(path)
         if known is not None:

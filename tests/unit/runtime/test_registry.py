@@ -188,6 +188,13 @@ def test_a_missing_file_is_named_with_its_whole_path(folder: Path, reference: st
     assert "/nowhere.py" in told
 
 
+def test_a_path_that_leads_nowhere_is_named(folder: Path):
+    (folder / "loop.py").symlink_to(folder / "loop.py")
+
+    assert f"plugin loop.py: no such file: {folder}/loop.py" in refusal(Registry({}), "loop.py", folder)
+    assert "no such file: " in refusal(Registry({}), "a\0b.py", folder)
+
+
 def test_a_folder_is_no_file(folder: Path):
     (folder / "folder.py").mkdir()
 
