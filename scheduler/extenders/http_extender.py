@@ -225,7 +225,9 @@ def _ssl_context(settings: Extender) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if tls is not None and has_authority:
         context = ssl.create_default_context(
-            cafile=None if tls.ca_data else tls.ca_file, cadata=tls.ca_data.decode() or None
+            # Beside certificates a bundle has comments, which may be in any encoding.
+            cafile=None if tls.ca_data else tls.ca_file,
+            cadata=tls.ca_data.decode("ascii", "ignore") or None,
         )
     if (settings.enable_https and not has_authority) or (tls is not None and tls.insecure):
         context.check_hostname = False

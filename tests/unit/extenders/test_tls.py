@@ -95,6 +95,12 @@ async def test_the_given_authority_is_believed(issued: Issued, how: str, tmp_pat
 
 
 @virtually
+async def test_a_bundle_may_have_comments_in_any_language(issued: Issued) -> None:
+    tls = ExtenderTLS(ca_data="# Főtanúsítvány\n".encode() + issued.authority)
+    assert await ask(serving(issued), enable_https=True, tls_config=tls) == b"{}"
+
+
+@virtually
 async def test_another_authority_is_not_believed(issued: Issued) -> None:
     tls = ExtenderTLS(ca_data=issue("other", addresses=["127.0.0.1"]).authority)
     with pytest.raises(ExtenderError, match="CERTIFICATE_VERIFY_FAILED"):
