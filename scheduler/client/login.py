@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from scheduler.certificates.trust import believe_as_go
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -86,6 +88,7 @@ class Login:
                 for pem in (self.authority, self.certificate, self.key)
             )
             context = ssl.create_default_context(cafile=authority) if self.verifies else _trusting_anybody()
+            believe_as_go(context)
             if certificate is not None:
                 # Without a password an encrypted key is an error, instead of a question on the terminal.
                 context.load_cert_chain(certificate, key, password="")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from scheduler.certificates.key_pair import load_key_pair
+from scheduler.certificates.trust import believe_as_go
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.extenders import wire
 from scheduler.extenders.health import ExtenderHealth
@@ -229,6 +230,7 @@ def _ssl_context(settings: Extender) -> ssl.SSLContext:
             cafile=None if tls.ca_data else tls.ca_file,
             cadata=tls.ca_data.decode("ascii", "ignore") or None,
         )
+    believe_as_go(context)
     if (settings.enable_https and not has_authority) or (tls is not None and tls.insecure):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import ssl
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from scheduler.certificates.key_pair import load_key_pair
 from scheduler.certificates.made import issue
 from scheduler.client.login import Kubeconfig, Login, LoginError
 
@@ -114,6 +117,30 @@ def test_certificates_and_keys_are_used_wherever_they_are(tmp_path: Path, *, ins
 
     assert found.identity() == tuple(pems.values())
     assert len(found.tls().get_ca_certs()) == 1
+
+
+def test_a_given_certificate_is_believed_whoever_vouches_for_it():
+    issued = issue("api", dns_names=["api"])
+    _, begin, rest = issued.serving.partition(b"-----BEGIN CERTIFICATE-----")
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_key_pair(serving, issued.serving)
+
+    shake_hands(Login("https://api", authority=issued.authority).tls(), serving, "api")
+    shake_hands(Login("https://api", authority=begin + rest).tls(), serving, "api")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(Login("https://api", authority=issue("other").authority).tls(), serving, "api")
+
+
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None:
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname=name),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(2):
+        for end in ends:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
 
 
 def test_nobody_is_asked_for_the_password_of_a_key(tmp_path: Path):

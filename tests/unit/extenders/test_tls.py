@@ -101,6 +101,13 @@ async def test_a_bundle_may_have_comments_in_any_language(issued: Issued) -> Non
 
 
 @virtually
+async def test_a_given_certificate_is_believed_whoever_vouches_for_it(issued: Issued) -> None:
+    _, begin, rest = issued.serving.partition(b"-----BEGIN CERTIFICATE-----")
+    tls = ExtenderTLS(ca_data=begin + rest)  # of an authority that is not given
+    assert await ask(serving(issued), enable_https=True, tls_config=tls) == b"{}"
+
+
+@virtually
 async def test_another_authority_is_not_believed(issued: Issued) -> None:
     tls = ExtenderTLS(ca_data=issue("other", addresses=["127.0.0.1"]).authority)
     with pytest.raises(ExtenderError, match="CERTIFICATE_VERIFY_FAILED"):
