@@ -240,4 +240,4 @@ def _folded(value: Any, *, keeps: bool = False) -> Any:
 def _meta_victims(victims: _Victims[Any] | None) -> MetaVictims:
     if victims is None:
         return MetaVictims((), 0)
-    return MetaVictims(tuple(each.uid for each in victims.pods or ()), victims.violations)
+    return MetaVictims(tuple(dict.fromkeys(each.uid for each in victims.pods or ())), victims.violations)

@@ -56,7 +56,7 @@ class MetaVictims:
     """Pods to preempt on a node, as an extender names them.
 
     Attributes:
-        uids: of the pods.
+        uids: of the pods, each once.
         pdb_violations: how many disruption budgets that breaks.
     """
 
@@ -187,8 +187,10 @@ def preemption_answer(body: bytes) -> Mapping[str, MetaVictims]:
 def _meta_victims(value: Any, path: str) -> MetaVictims:
     fields = _object(value, path)
     pods = _field(fields, "Pods", list, [], f"{path}.Pods")
-    uids = tuple(_uid(pod, f"{path}.Pods[{place}]") for place, pod in enumerate(pods))
-    return MetaVictims(uids, _field(fields, "NumPDBViolations", int, 0, f"{path}.NumPDBViolations"))
+    uids = (_uid(pod, f"{path}.Pods[{place}]") for place, pod in enumerate(pods))
+    return MetaVictims(
+        tuple(dict.fromkeys(uids)), _field(fields, "NumPDBViolations", int, 0, f"{path}.NumPDBViolations")
+    )
 
 
 def _uid(pod: Any, path: str) -> str:

@@ -463,6 +463,18 @@ async def test_what_kube_scheduler_sends_is_answered_as_it_reads_it(tmp_path: Pa
 
 
 @virtually
+async def test_a_victim_that_is_named_twice_leaves_once(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it:
+        it.add_nodes(node_object("a", cpu="1"))
+        uid = stored(it, pod_object("old", cpu="1", node="a"))["metadata"]["uid"]
+        async with extender_service(it, only("NodeResourcesFit")) as asked:
+            victims = {"a": {"Pods": [{"UID": uid}, {"UID": uid}], "NumPDBViolations": 0}}
+            said = {"Pod": pod_object("web", cpu="1"), "NodeNameToMetaVictims": victims}
+            left = {"a": {"Pods": [{"UID": uid}], "NumPDBViolations": 0}}
+            assert await asked.post("preempt", said) == {"NodeNameToMetaVictims": left}
+
+
+@virtually
 async def test_bind_is_not_there_unless_it_was_asked_for(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path) as it,

@@ -159,6 +159,8 @@ def test_victims_are_read_by_node() -> None:
         b'{"nodeNameToMetaVictims":{"n1":{"Pods":[{"UID":"a"},{"uid":"b"}],"NumPDBViolations":2},"n2":null}}'
     )
     assert wire.preemption_answer(body) == {"n1": MetaVictims(("a", "b"), 2), "n2": MetaVictims((), 0)}
+    twice = b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":"b"},{"UID":"a"},{"UID":"b"}]}}}'
+    assert wire.preemption_answer(twice) == {"n1": MetaVictims(("b", "a"), 0)}
     with pytest.raises(ExtenderError) as caught:
         wire.preemption_answer(b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":5}]}}}')
     assert str(caught.value) == "answered 5 at NodeNameToMetaVictims[n1].Pods[0].UID, expected text"
