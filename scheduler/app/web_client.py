@@ -68,7 +68,11 @@ class WebClient:
                 if not answer.ok:
                     raise OSError(f"GET {url}: {answer.status} {answer.reason}: {body[:256]!r}")
                 return body
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except (
+            aiohttp.ClientError,
+            TimeoutError,
+            UnicodeError,
+        ) as error:  # the last of a name that DNS cannot have
             raise OSError(f"GET {url}: {type(error).__name__}: {error}") from error
 
     async def close(self) -> None:

@@ -133,6 +133,12 @@ async def test_another_status_and_no_answer_are_errors_that_name_the_url() -> No
         await get(url)
 
 
+@pytest.mark.parametrize("host", ["double..dot", f"{'long' * 16}.example", "user:€@127.0.0.1:1"])
+def test_an_address_that_cannot_be_put_on_the_wire_is_an_error_that_names_the_url(host: str) -> None:
+    with pytest.raises(OSError, match=f"GET http://{host}/: Unicode"):
+        asyncio.run(get(f"http://{host}/"))  # names are resolved in a thread
+
+
 @asynccontextmanager
 async def saying(answer: bytes, *, ends: bool = True) -> AsyncIterator[str]:
     """Run what answers every request with the same bytes, whatever they are; yields its URL."""
