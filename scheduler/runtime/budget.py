@@ -12,6 +12,7 @@ Time that is awaited belongs to no stretch. Without the clock, off the main thre
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import sys
@@ -76,6 +77,13 @@ class OverBudgetError(SchedulerError):
     def __init__(self, message: str, rest_seconds: float | None = None) -> None:
         self.rest_seconds = rest_seconds
         super().__init__(message)
+
+
+class PluginEndError(Exception):
+    """A plugin raised what would have ended the task it was called in, or the process; the cause is what it raised."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"{type(cause).__name__}: {cause}")
 
 
 class _StoppedError(BaseException):
@@ -266,8 +274,10 @@ class LoopBudget:
         except _StoppedError as stopped:
             self._may_stop = may_stop
             raise self._stopped(plugin, often) from stopped
-        except BaseException:
+        except BaseException as error:
             self._may_stop = may_stop
+            if _ends_others(error):
+                raise PluginEndError(error) from error
             raise
         return result
 
@@ -333,6 +343,22 @@ class _Steps(Generic[T]):
                 result: T = end.value
                 return result
             step, value = yield from resumed(steps, waits_for)
+
+
+def _ends_others(error: BaseException) -> bool:
+    """Whether a plugin's error would end more than the plugin, and nobody but the plugin wants that."""
+    if isinstance(error, asyncio.CancelledError):
+        return not is_being_cancelled()  # but something that the plugin asked is
+    return not isinstance(error, Exception | KeyboardInterrupt | GeneratorExit)
+
+
+def is_being_cancelled() -> bool:
+    """Whether somebody cancels the task that this is called in."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop runs
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def is_ours(plugin: Plugin) -> bool:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.runtime.answers import EXPECTED, is_anything, is_none
-from scheduler.runtime.budget import LoopBudget, OverBudgetError, is_ours
+from scheduler.runtime.budget import (
+    LoopBudget,
+    OverBudgetError,
+    PluginEndError,
+    is_being_cancelled,
+    is_ours,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -293,6 +299,8 @@ class PluginCalls:
         if isinstance(error, NodeError):
             at_node = f' for node "{error.node_name}"'
             error = error.cause
+        if isinstance(error, PluginEndError):
+            error = error.__cause__ or error
         if isinstance(error, OverBudgetError):
             was_stopped = error.__cause__ is not None
             logger.error(
@@ -341,9 +349,3 @@ def is_worded(status: Status) -> bool:
     """Whether the reasons are a tuple of texts; one text alone would be read letter by letter."""
     reasons: object = status.reasons
     return isinstance(reasons, tuple) and all(isinstance(reason, str) for reason in reasons)
-
-
-def is_being_cancelled() -> bool:
-    """Whether somebody wants this task to end; else what it awaited was cancelled."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

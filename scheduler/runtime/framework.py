@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from dataclasses import dataclass, field
@@ -39,7 +38,7 @@ from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.runtime.answers import is_anything, is_permit, is_sort_key
 from scheduler.runtime.budget import OverBudgetError, is_ours
-from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginCalls, is_being_cancelled
+from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginCalls
 from scheduler.runtime.equivalence_classes import EquivalenceClasses
 from scheduler.runtime.filtering import Filtering
 from scheduler.runtime.instruments import NoInstruments
@@ -250,13 +249,8 @@ class Framework:
     # Background data.
 
     async def run_refresh(self, plugin: Plugin) -> None:
-        """Let a plugin fetch its background data; raises whatever it does, or OSError where what it awaited was cancelled."""
-        try:
-            await self._call.budget.awaited(plugin, plugin.refresh)
-        except asyncio.CancelledError as error:
-            if is_being_cancelled():
-                raise
-            raise OSError("what it waited for was cancelled") from error
+        """Let a plugin fetch its background data; raises whatever it does."""
+        await self._call.budget.awaited(plugin, plugin.refresh)
 
     def nodes_without_data(self, plugin: Plugin, snapshot: Snapshot) -> int | None:
         """Ask a plugin of how many nodes its data say nothing; raises whatever it does."""

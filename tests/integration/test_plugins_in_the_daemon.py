@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from scheduler.framework import FilterPlugin, Outcomes, ReservePlugin, ScorePlugin, Status
+from scheduler.framework import (
+    FilterPlugin,
+    Outcomes,
+    PostFilterPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    Status,
+)
 from tests import virtual_time
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
@@ -112,6 +121,46 @@ class RaisingReserve(ReservePlugin):
         raise RuntimeError("nor can it be undone")
 
 
+class CancelledFilter(FilterPlugin):
+    name = "Cancelled"
+    api_version = 1
+    times = 2
+
+    def filter_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            raise asyncio.CancelledError("as the result of a cancelled task")
+
+
+class ExitingScore(ScorePlugin):
+    name = "Exiting"
+    api_version = 1
+    times = 2
+
+    def score_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            raise SystemExit(3)
+        return 1
+
+
+class CancelledPreBind(PreBindPlugin):
+    name = "CancelledPreBind"
+    api_version = 1
+    times = 2
+
+    async def pre_bind(self, state, pod, node_name):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            await cancelled()
+
+
+async def cancelled() -> None:
+    asked = asyncio.ensure_future(asyncio.sleep(10))
+    asked.cancel()
+    await asked
+
+
 @pytest.mark.parametrize(
     ("plugin", "told"),
     [
@@ -120,6 +169,9 @@ class RaisingReserve(ReservePlugin):
         pytest.param(FloatScore, 'Score plugin "Float": ValueError: score returns int64 (2,)', id="scores of another type"),
         pytest.param(HugeScore, 'Score plugin "Huge": ValueError: invalid score 101 for node "n1"', id="a score out of range"),
         pytest.param(RaisingReserve, 'Reserve plugin "RaisingReserve": RuntimeError: no reservation', id="a reserve that raises"),
+        pytest.param(CancelledFilter, 'Filter plugin "Cancelled": CancelledError: as the result', id="a filter that is cancelled"),
+        pytest.param(ExitingScore, 'Score plugin "Exiting": SystemExit: 3', id="a score that exits"),
+        pytest.param(CancelledPreBind, 'PreBind plugin "CancelledPreBind": CancelledError: ', id="a cancelled pre-bind"),
     ],
 )  # fmt: skip
 def test_a_plugin_that_fails_is_named_on_the_pod_and_the_pod_is_bound_once_it_works(
@@ -166,5 +218,34 @@ def test_a_refusal_of_a_users_plugin_is_told_in_its_own_words(tmp_path: Path) ->
             assert it.condition("web")["message"].startswith(
                 f"{told} no new claims to deallocate, preemption: "
             )
+
+    virtual_time.run(scenario())
+
+
+class CancelledPostFilter(PostFilterPlugin):
+    name = "CancelledPostFilter"
+    api_version = 1
+    refresh_seconds = 1.0
+    refreshed = 0
+
+    async def post_filter(self, state, pod, snapshot, diagnosis):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        await cancelled()
+
+    async def refresh(self) -> None:
+        type(self).refreshed += 1
+        await cancelled()
+
+
+def test_what_a_plugin_awaits_may_be_cancelled_without_an_end_to_anything_else(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        plugins = {"CancelledPostFilter": CancelledPostFilter}
+        async with cluster(tmp_path) as it, it.daemon(profile(*plugins), plugins=plugins):
+            it.add_nodes(node_object("n1", cpu="1"))
+            it.add_pods(pod_object("large", cpu="2"))
+            await it.until(lambda: it.notes("large", "FailedScheduling"))
+            assert "0/1 nodes are available: 1 Insufficient cpu." in it.notes("large", "FailedScheduling")[0]
+            it.add_pods(pod_object("small", cpu="100m"))
+            await it.until(lambda: it.node_of("small"))
+            await it.until(lambda: CancelledPostFilter.refreshed > 2)
 
     virtual_time.run(scenario())

@@ -26,6 +26,7 @@ from scheduler.framework import (
     Wait,
 )
 from scheduler.framework.outcomes import PASS
+from scheduler.runtime.budget import PluginEndError
 from scheduler.runtime.calls import PluginError
 from tests import puppets
 from tests.builders import pod
@@ -321,7 +322,7 @@ async def test_a_refresh_that_awaited_something_cancelled_has_failed_and_ends_no
             await task
 
     plugin = Refreshed("Mine")
-    with pytest.raises(OSError, match="was cancelled"):
+    with pytest.raises(PluginEndError, match="^CancelledError"):
         await framework_of(plugin).run_refresh(plugin)
 
 
