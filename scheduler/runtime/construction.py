@@ -51,7 +51,9 @@ def build_plugin(plugin: type[Plugin], args: PluginArgs, capabilities: Mapping[t
 def _check_events(plugin: Plugin) -> None:
     try:
         events = list(plugin.events())
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # as above
         raise PluginLoadError(plugin.name, f"events: {type(error).__name__}: {error}") from error
     for event in events:
         if not isinstance(event, EventWithHint) or not isinstance(event.event, ClusterEvent):

@@ -233,6 +233,14 @@ class RaisingEvents(Bare):
         raise RuntimeError("not now")
 
 
+class ExitingEvents(Bare):
+    name = "ExitingEvents"
+    api_version = 1
+
+    def events(self) -> Any:
+        raise SystemExit(0)
+
+
 class OddEvents(Bare):
     name = "OddEvents"
     api_version = 1
@@ -277,6 +285,7 @@ class RaisingArgs(Bare):
         pytest.param([WantsWeb], "plugin WantsWeb: asks for HttpGet, which is not to be had here", id="a capability that is not there"),
         pytest.param([Stillborn], "profiles[0].plugins: plugin Stillborn: cannot be built: OSError: no licence server", id="constructor raises"),
         pytest.param([RaisingEvents], "plugin RaisingEvents: events: RuntimeError: not now", id="events raises"),
+        pytest.param([ExitingEvents], "plugin ExitingEvents: events: SystemExit: 0", id="events exits"),
         pytest.param([OddEvents], "plugin OddEvents: events: EventWithHint of a ClusterEvent is expected, was 'NodeAdd'", id="events of text"),
         pytest.param([OddEvent], "plugin OddEvent: events: EventWithHint of a ClusterEvent is expected", id="a hint for text"),
         pytest.param([NoEvents], "plugin NoEvents: events: TypeError", id="no events"),
