@@ -125,9 +125,14 @@ def _signature_faults(plugin: type[Plugin], contract: type[Plugin], method: str)
     if isinstance(inspect.getattr_static(plugin, method), staticmethod | classmethod):
         arguments = arguments[1:]  # not called with the plugin, or bound already
     try:
-        inspect.signature(found).bind(*arguments)
+        taken = inspect.signature(found)
+    except ValueError:  # a class or a function in C that does not tell
+        yield f"{method}: a method is expected, was {found!r}"
+        return
+    try:
+        taken.bind(*arguments)
     except TypeError:
-        yield f"{method}: takes {inspect.signature(found)}, is called with ({', '.join(arguments)})"
+        yield f"{method}: takes {taken}, is called with ({', '.join(arguments)})"
 
 
 def constructor_wants(plugin: type[Plugin]) -> dict[str, type | None]:

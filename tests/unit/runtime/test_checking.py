@@ -100,6 +100,7 @@ def _broken(self: Any, *, binder: PodBinder.missing) -> None: ...
         pytest.param(filter_plugin(refresh_seconds="5"), "refresh_seconds: a positive number", id="refresh_seconds of text"),
         pytest.param(filter_plugin(refresh_seconds=0), "refresh_seconds: a positive number", id="no refresh_seconds"),
         pytest.param(filter_plugin(filter_node=_async_filter_node), "filter_node: a plain def is expected", id="async in the cycle"),
+        pytest.param(filter_plugin(signature=type), "signature: a method is expected, was <class 'type'>", id="a class that does not say what it takes"),
         pytest.param(filter_plugin(refresh=_plain_refresh), "refresh: async def is expected", id="def where async is due"),
         pytest.param(
             filter_plugin(filter_node=_short_filter_node),
