@@ -13,6 +13,7 @@ import msgspec
 from scheduler.client.http.request import JSON, Request
 from scheduler.errors import ApiError
 from scheduler.objects.decode import decode_object
+from scheduler.runtime.budget import ends_others
 from scheduler.snapshot import object_key
 from scheduler.steps import UNHEARD
 
@@ -150,8 +151,11 @@ class TasksInBackground:
             await work
         except ApiError as error:
             logger.warning("Work in the background failed", extra={"work": name, "error": str(error)})
-        except Exception:
-            logger.exception("Work in the background failed", extra={"work": name})
+        except BaseException as error:
+            if ends_others(error) or isinstance(error, Exception):
+                logger.exception("Work in the background failed", extra={"work": name})
+            else:
+                raise
 
 
 class NoApiServer:

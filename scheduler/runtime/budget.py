@@ -276,7 +276,7 @@ class LoopBudget:
             raise self._stopped(plugin, often) from stopped
         except BaseException as error:
             self._may_stop = may_stop
-            if _ends_others(error):
+            if ends_others(error):
                 raise PluginEndError(error) from error
             raise
         return result
@@ -345,7 +345,7 @@ class _Steps(Generic[T]):
             step, value = yield from resumed(steps, waits_for)
 
 
-def _ends_others(error: BaseException) -> bool:
+def ends_others(error: BaseException) -> bool:
     """Whether a plugin's error would end more than the plugin, and nobody but the plugin wants that."""
     if isinstance(error, asyncio.CancelledError):
         return not is_being_cancelled()  # but something that the plugin asked is
