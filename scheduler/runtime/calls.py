@@ -330,7 +330,7 @@ class PluginCalls:
         at_node: str = "",
     ) -> Status:
         self.instruments.failed(plugin.name, point)
-        told = f'running {point.metric_name} plugin "{plugin.name}"{at_node}: {what}'
+        told = _sendable(f'running {point.metric_name} plugin "{plugin.name}"{at_node}: {what}')
         return Status(Code.ERROR, (told,), plugin.name, error)
 
     def _fields(self, plugin: Plugin, point: ExtensionPoint) -> dict[str, str]:
@@ -346,6 +346,13 @@ def _expected(point: ExtensionPoint, answer: object) -> str:
 
 
 def is_worded(status: Status) -> bool:
-    """Whether the reasons are a tuple of texts; one text alone would be read letter by letter."""
+    """Whether the reasons are a tuple of texts that can be sent; one text alone would be read letter by letter."""
     reasons: object = status.reasons
-    return isinstance(reasons, tuple) and all(isinstance(reason, str) for reason in reasons)
+    return isinstance(reasons, tuple) and all(
+        isinstance(reason, str) and (reason.isascii() or reason == _sendable(reason)) for reason in reasons
+    )
+
+
+def _sendable(text: str) -> str:
+    """Return a text without halves of characters, as names of files have them that are no UTF-8."""
+    return text.encode(errors="replace").decode()

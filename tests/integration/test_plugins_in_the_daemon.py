@@ -121,6 +121,31 @@ class RaisingReserve(ReservePlugin):
         raise RuntimeError("nor can it be undone")
 
 
+class HalfCharacterFilter(FilterPlugin):
+    name = "Half"
+    api_version = 1
+    times = 2
+
+    def filter_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            return Status.unschedulable("no licence in caf\udce9")
+        return None
+
+
+class HalfCharacterReserve(ReservePlugin):
+    name = "HalfReserve"
+    api_version = 1
+    times = 2
+
+    def reserve(self, state, pod, node_name):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            raise RuntimeError("no licence in caf\udce9")
+
+    def unreserve(self, state, pod, node_name): ...  # type: ignore[no-untyped-def]  # noqa: ANN001
+
+
 class CancelledFilter(FilterPlugin):
     name = "Cancelled"
     api_version = 1
@@ -169,6 +194,8 @@ async def cancelled() -> None:
         pytest.param(FloatScore, 'Score plugin "Float": ValueError: score returns int64 (2,)', id="scores of another type"),
         pytest.param(HugeScore, 'Score plugin "Huge": ValueError: invalid score 101 for node "n1"', id="a score out of range"),
         pytest.param(RaisingReserve, 'Reserve plugin "RaisingReserve": RuntimeError: no reservation', id="a reserve that raises"),
+        pytest.param(HalfCharacterFilter, "TypeError: reasons are texts, as in", id="a reason that nobody can be told"),
+        pytest.param(HalfCharacterReserve, "RuntimeError: no licence in caf?", id="an error that nobody can be told"),
         pytest.param(CancelledFilter, 'Filter plugin "Cancelled": CancelledError: as the result', id="a filter that is cancelled"),
         pytest.param(ExitingScore, 'Score plugin "Exiting": SystemExit: 3', id="a score that exits"),
         pytest.param(CancelledPreBind, 'PreBind plugin "CancelledPreBind": CancelledError: ', id="a cancelled pre-bind"),
