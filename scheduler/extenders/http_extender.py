@@ -155,6 +155,7 @@ class HttpExtender:
                 # Not packed: what is unpacked has no bound that is known beforehand.
                 headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
                 auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
                 trace_configs=[self._checked()],
                 timeout=aiohttp.ClientTimeout(total=self._seconds),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import re
 from contextlib import asynccontextmanager
@@ -87,3 +88,27 @@ async def test_an_answer_is_asked_for_unpacked_and_not_unpacked_where_it_comes_p
         await extender.filter(pod("web"), [node("n1")])
     await extender.close()
     await runner.cleanup()
+
+
+def test_cookies_are_not_kept() -> None:
+    cookies: list[str | None] = []
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        cookies.append(request.headers.get("Cookie"))
+        return web.Response(body=b"{}", headers={"Set-Cookie": f"request-{len(cookies)}=x; Path=/"})
+
+    async def ask() -> None:
+        runner = web.ServerRunner(web.Server(handle))
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        extender = asking(
+            site.name.replace("127.0.0.1", "localhost")
+        )  # those of addresses are kept by nobody
+        await extender.filter(pod("web"), [node("n1")])
+        await extender.filter(pod("web"), [node("n1")])
+        await extender.close()
+        await runner.cleanup()
+
+    asyncio.run(ask())  # names are resolved in a thread
+    assert cookies == [None, None]
