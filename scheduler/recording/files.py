@@ -147,7 +147,7 @@ class FileReader:
                     break
                 try:
                     yield _decode_batch(pending[at + _LENGTH.size : end])
-                except msgspec.DecodeError:
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     self.is_torn = True
                     return
                 at = end

@@ -73,6 +73,14 @@ def test_garbage_in_the_middle_ends_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "batch", [b"\x91\xa1\xaa", b"\x91" * 5000 + b"\x01"], ids=["no text", "nested too deeply"]
+)
+def test_a_batch_that_was_damaged_ends_it(tmp_path: Path, batch: bytes) -> None:
+    path = written(tmp_path / "a.rec", b"\x92\x01\x02", batch, b"\x91\x03")
+    assert read(path) == ([1, 2], True)
+
+
+@pytest.mark.parametrize(
     ("content", "told"),
     [
         (b"", "not a recording of custom-scheduler"),
