@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
@@ -109,7 +110,7 @@ def scaled(cluster: ClusterFile, text: str) -> ClusterFile:
     if not of_it:
         known = sorted({f"{owner.kind.lower()}/{owner.name}" for pod in pods for owner in _controllers(pod)})
         raise EditError(f"--scale {text}: no pod is of it; there are {', '.join(known[:20]) or 'no owners'}")
-    wanted = int(found["number"]) if found["number"] else ceil(len(of_it) * float(found["factor"]))
+    wanted = int(found["number"]) if found["number"] else ceil(len(of_it) * Fraction(found["factor"]))
     if wanted <= len(of_it):
         leaving = sorted(
             of_it, key=lambda pod: (is_pending(pod), pod.pod.metadata.creation_timestamp, pod.name)

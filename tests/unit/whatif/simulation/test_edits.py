@@ -70,6 +70,12 @@ def test_without_a_zone_its_pods_come_again_but_for_those_of_daemon_sets():
     }
 
 
+def test_a_factor_is_taken_as_it_is_written():
+    pods = [owned(f"job-{number}", "Job", "job") for number in range(100)]
+
+    assert len(scaled(ClusterFile(pods=pods), "job/job=1.1x").pods) == 110
+
+
 @pytest.mark.parametrize(
     ("text", "there"),
     [
