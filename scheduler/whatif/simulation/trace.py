@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,11 +42,13 @@ def read_trace(nodes: Path, pods: Path, *, gpu_nodes_only: bool = False) -> Work
     cluster = ClusterFile(
         nodes=[
             decode_node(msgspec.json.encode(node))
-            for node in [row.node() for row in _rows(nodes)]
+            for node in [row.node() for row in _rows(nodes, "sn")]
             if not gpu_nodes_only or node["status"]["allocatable"][GPU_COUNT] != "0"
         ]
     )
-    arrivals = sorted((row.arrival() for row in _rows(pods)), key=lambda each: (each.at, each.pod.key))
+    arrivals = sorted(
+        (row.arrival() for row in _rows(pods, "name")), key=lambda each: (each.at, each.pod.key)
+    )
     return Workload(cluster, arrivals)
 
 
@@ -60,10 +63,10 @@ class _Row:
         self._where, self._cells = where, cells
 
     def node(self) -> dict[str, Any]:
-        name, gpus = self._text("sn"), self._number("gpu")
+        name, gpus = self._text("sn"), self._amount("gpu")
         offered = {
-            "cpu": f"{self._number('cpu_milli')}m",
-            "memory": str(self._number("memory_mib") * _MIB),
+            "cpu": f"{self._amount('cpu_milli')}m",
+            "memory": str(self._amount("memory_mib") * _MIB),
             "pods": _PODS_PER_NODE,
             GPU_COUNT: str(gpus),
         }
@@ -78,17 +81,17 @@ class _Row:
         }
 
     def arrival(self) -> Arrival:
-        name, gpus = self._text("name"), self._number("num_gpu")
+        name, gpus = self._text("name"), self._amount("num_gpu")
         created, ended = self._number("creation_time"), self._number("deletion_time", created_else=True)
         began = self._number("scheduled_time", created_else=True)
         annotations = {}
         if gpus:
-            annotations = {GPU_MILLI: str(min(self._number("gpu_milli"), 1000)), GPU_COUNT: str(gpus)}
+            annotations = {GPU_MILLI: str(min(self._amount("gpu_milli"), 1000)), GPU_COUNT: str(gpus)}
             if models := self._cells.get("gpu_spec", ""):
                 annotations[GPU_MODEL] = models
         asked = {
-            "cpu": f"{self._number('cpu_milli')}m",
-            "memory": str(self._number("memory_mib") * _MIB),
+            "cpu": f"{self._amount('cpu_milli')}m",
+            "memory": str(self._amount("memory_mib") * _MIB),
         }
         container = {"name": "main", "image": "pause", "resources": {"requests": asked}}
         pod = {
@@ -111,6 +114,12 @@ class _Row:
             raise TraceError(f"{self._where}: {column} is missing")
         return text
 
+    def _amount(self, column: str) -> int:
+        number = self._number(column)
+        if number < 0:
+            raise TraceError(f"{self._where}: {column} must not be negative, was {number}")
+        return number
+
     def _number(self, column: str, *, created_else: bool = False) -> int:
         if created_else and not self._cells.get(column):
             column = "creation_time"
@@ -121,11 +130,22 @@ class _Row:
             raise TraceError(f"{self._where}: {column} must be a number, was {text!r:.80}") from error
 
 
-def _rows(path: Path) -> Iterator[_Row]:
+def _rows(path: Path, name: str) -> Iterator[_Row]:
+    """Yield the lines of a table; `name` is the column in which no two are the same."""
     try:
         data = path.read_bytes()
-        text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+        text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise TraceError(f"{path}: cannot be read: {error}") from error
-    for line, cells in enumerate(csv.DictReader(io.StringIO(text)), start=2):
-        yield _Row(f"{path}:{line}", cells)
+    table = csv.DictReader(io.StringIO(text, newline=None))
+    places: dict[str, int] = {}  # name -> its line
+    try:
+        for cells in table:
+            line, named = table.line_num, cells.get(name) or ""
+            if named and places.setdefault(named, line) != line:
+                raise TraceError(f"{path}:{line}: {name} {named!r:.80} is in line {places[named]} already")
+            yield _Row(f"{path}:{line}", cells)
+    except csv.Error as error:
+        raise TraceError(f"{path}:{table.reader.line_num}: {error}") from error
+    if not table.fieldnames:
+        raise TraceError(f"{path}: is empty")

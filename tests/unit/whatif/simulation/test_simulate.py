@@ -80,6 +80,14 @@ def test_a_trace_is_read(tmp_path: Path):
             id="no number",
         ),
         pytest.param("e,1,1,0,0,,LS,Running,,1,0", "pods.csv:6: creation_time is missing", id="missing"),
+        pytest.param("\ne,1,1,0,0,,LS,Running,,1,0", "pods.csv:7: creation_time is missing", id="blank line"),
+        pytest.param(
+            "e,-5,1,0,0,,LS,Running,0,1,0",
+            "pods.csv:6: cpu_milli must not be negative, was -5",
+            id="negative",
+        ),
+        pytest.param("b,1,1,0,0,,LS,Running,0,1,0", "pods.csv:6: name 'b' is in line 3 already", id="twice"),
+        pytest.param(f"{'e' * 200_000},1", "pods.csv:6: field larger than field limit", id="too long"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, line: str, fault: str):
@@ -88,6 +96,31 @@ def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, line: str, fa
 
     with pytest.raises(TraceError, match=fault):
         read_trace(nodes, pods)
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        pytest.param(
+            b"\x1f\x8b\x08" + bytes(7) + b"\xff" * 20, "cannot be read: Error -3", id="damaged gzip"
+        ),
+        pytest.param(b"", "pods.csv: is empty", id="empty"),
+    ],
+)
+def test_a_table_that_is_none_is_refused(tmp_path: Path, content: bytes, fault: str):
+    nodes, pods = written(tmp_path)
+    pods.write_bytes(content)
+
+    with pytest.raises(TraceError, match=fault):
+        read_trace(nodes, pods)
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_a_trace_is_read_as_spreadsheets_save_it(tmp_path: Path, end: str):
+    nodes, pods = written(tmp_path)
+    pods.write_bytes(PODS.replace("\n", end).encode("utf-8-sig"))
+
+    assert [each.pod.name for each in read_trace(nodes, pods).arrivals] == ["a", "b", "c", "d"]
 
 
 def test_a_pod_that_does_not_fit_waits_until_another_goes():
