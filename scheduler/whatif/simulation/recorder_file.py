@@ -240,4 +240,7 @@ class _Reader:
         if not created:
             return False
         assert self.began is not None
-        return datetime.fromisoformat(created) <= self.began
+        made = datetime.fromisoformat(created)
+        if made.tzinfo is None:
+            raise ValueError("metadata.creationTimestamp: must say its zone")
+        return made <= self.began

@@ -104,6 +104,7 @@ def test_a_torn_end_is_left_out(tmp_path: Path):
         pytest.param(line(0, "Bookmark", name_only("Pod", "p")), ":1: event: must be one of Add, Update, Delete, was 'Bookmark'", id="unknown event"),
         pytest.param(line(0, "Add", {"kind": "Pod"}), ":1: apiVersion, metadata.name: must be text", id="no object"),
         pytest.param(line(0, "Add", made(pod_object("p", cpu="x"), NEW)), "cpu", id="no quantity"),
+        pytest.param(line(0, "Add", made(node_object("n"), "2026-03-01T08:00:00")), ":1: metadata.creationTimestamp: must say its zone", id="a time of no zone"),
         pytest.param("", "holds no record", id="empty"),
     ],
 )  # fmt: skip
