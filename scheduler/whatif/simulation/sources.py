@@ -31,7 +31,7 @@ def read_source(
     """Return what a file says, after changes to the cluster that it shows.
 
     Args:
-        source: a trace's pods, a scenario, a recording, or a cluster; `-` is a cluster on standard input.
+        source: a trace's pods, a scenario, a recording, or a cluster; `-` is a cluster on standard input, and so is a pipe.
         nodes: a trace's nodes.
         gpu_nodes_only: of a trace.
         add_nodes: see `edits.with_nodes`; of a cluster only, as are the others.
@@ -42,15 +42,10 @@ def read_source(
         SchedulerError: what cannot be read, with its place, or an edit that makes no sense.
     """
     has_edits = bool(add_nodes or leave_out or scale)
-    other: Workload | None = None
     if nodes is not None:
-        other = read_trace(nodes, Path(source), gpu_nodes_only=gpu_nodes_only)
-    elif is_own_recording(source):
-        other = read_own_recording(source)
-    elif source != STANDARD_INPUT and is_recording(source):
-        other = read_recording(source)
-    elif source != STANDARD_INPUT and Path(source).is_file() and is_scenario(Path(source).read_bytes()):
-        other = read_scenario(source)
+        other: Workload | None = read_trace(nodes, Path(source), gpu_nodes_only=gpu_nodes_only)
+    else:
+        other = _other_than_cluster(source) if _can_be_looked_at(source) else None
     if other is not None:
         if has_edits:
             raise EditError(
@@ -65,3 +60,26 @@ def read_source(
     for text in scale:
         cluster = scaled(cluster, text)
     return of_cluster(cluster)
+
+
+def _other_than_cluster(source: str) -> Workload | None:
+    if is_own_recording(source):
+        return read_own_recording(source)
+    if is_recording(source):
+        return read_recording(source)
+    return read_scenario(source) if is_scenario(Path(source).read_bytes()) else None
+
+
+def _can_be_looked_at(source: str) -> bool:
+    """Say whether it can be seen what it is before it is read: what comes through a pipe comes once."""
+    if source == STANDARD_INPUT:
+        return False
+    path = Path(source)
+    try:
+        if not path.is_file():
+            return path.is_dir()
+        with path.open("rb") as file:
+            file.read(1)
+    except OSError:  # whoever reads it says why
+        return False
+    return True

@@ -14,9 +14,10 @@ from click.testing import CliRunner
 
 from scheduler.cli.simulate import simulate as command
 from scheduler.configuration.load import default
-from scheduler.whatif.cluster_file import ClusterFile
+from scheduler.whatif.cluster_file import ClusterFile, ClusterFileError
 from scheduler.whatif.simulation.measures import Measures
 from scheduler.whatif.simulation.run import simulate
+from scheduler.whatif.simulation.sources import read_source
 from scheduler.whatif.simulation.trace import TraceError, read_trace
 from scheduler.whatif.simulation.workload import Arrival, Workload, drawn, gpu_milli, inflated, typical_pods
 from tests.builders import node, node_object, pod, pod_object
@@ -250,6 +251,23 @@ def test_a_cluster_from_kubectl_is_simulated(tmp_path: Path):
     told = simulated(tmp_path, items)
 
     assert (told["placed"], told["waiting"]) == (1, 1)
+
+
+def test_a_cluster_comes_through_a_pipe():
+    out, into = os.pipe()  # as bash's <(kubectl get nodes,pods -A -o json)
+    os.write(into, msgspec.json.encode({"kind": "List", "items": [node_object("n"), pod_object("a")]}))
+    os.close(into)
+
+    workload = read_source(f"/dev/fd/{out}")
+
+    os.close(out)
+    assert [each.pod.name for each in workload.arrivals] == ["a"]
+
+
+@pytest.mark.parametrize("source", ["x" * 5000, "/proc/self/mem"], ids=["name too long", "unreadable"])
+def test_a_source_that_cannot_be_read_is_refused(source: str):
+    with pytest.raises(ClusterFileError, match="cannot be read"):
+        read_source(source)
 
 
 @pytest.mark.parametrize(
