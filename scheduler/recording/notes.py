@@ -26,7 +26,7 @@ class Note(IntEnum):
     MENDED = 5
     """us, what: see `Steps.mended`."""
     LOST = 6
-    """us, number: so many notes could not be written, and what follows does not go on from what was before."""
+    """us, number: so many notes are missing, 0 if nobody knows, and what follows does not go on from what was before."""
 
     OBSERVED = 16
     """ordinal: what was looked at for the nth time in this step was so."""

@@ -44,12 +44,14 @@ class _Batch(NamedTuple):
         encoded: as they are written.
         notes: that are to be encoded yet.
         begins_file: whether the next file begins with them.
+        lost: how many notes had been lost when they were handed over.
     """
 
     number: int
     encoded: Sequence[bytes] = ()
     notes: Sequence[AnyNote] = ()
     begins_file: bool = False
+    lost: int = 0
 
 
 class FileTape:
@@ -58,6 +60,9 @@ class FileTape:
     While the thread waits for its turn to run Python, each wait of the loop wakes it in vain, which costs more than the
     notes. So they are encoded where they are made, and the thread has a turn seldom, to compress and to write. What
     begins a file is much at once, and is encoded there.
+
+    What follows notes that were lost cannot be understood until how things stand is noted anew. So it is left out, and the file
+    that begins then leaves out a number: it does not go on from the one before.
 
     Args:
         room: where.
@@ -84,6 +89,8 @@ class FileTape:
         self._n_encoded = 0
         self._waiting: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._n_put = self._n_done = 0  # each counted by one thread only
+        self._has_gap = False  # since the last file began, as the loop knows
+        self._lost_before = 0  # the file that is written began
         self._complained = False
         self._thread = threading.Thread(target=self._run, name="recording", daemon=True)
         self._thread.start()
@@ -104,8 +111,8 @@ class FileTape:
     def begin_file(self, state: Sequence[AnyNote]) -> None:
         """Begin the next file with how things stand."""
         self.flush()
-        self.wants_state = False
-        self._give(_Batch(len(state), notes=state, begins_file=True))
+        self.wants_state = self._has_gap = False
+        self._give(_Batch(len(state), notes=state, begins_file=True, lost=self.lost))
 
     def _encode_pending(self) -> None:
         notes, self._pending = self._pending, []
@@ -123,7 +130,8 @@ class FileTape:
         number, self._n_encoded = self._n_encoded, 0
         if not number:
             return
-        if self._n_put - self._n_done > _MOST_WAITING:
+        if self._has_gap or self._n_put - self._n_done > _MOST_WAITING:
+            self._has_gap = True
             self._lose(number, "they come faster than they can be written")
             return
         self._give(_Batch(number, encoded))
@@ -161,7 +169,7 @@ class FileTape:
 
     def _write(self, batch: _Batch) -> None:
         if batch.begins_file:
-            self._next_file()
+            self._next_file(batch.lost)
         if self._file is None:  # until the next state is noted nothing that follows could be understood
             self._lose(batch.number, "the file before could not be written")
             return
@@ -173,9 +181,11 @@ class FileTape:
         if self._file.size >= max(self._room.max_bytes // _FILES, _SMALLEST_FILE):
             self.wants_state = True
 
-    def _next_file(self) -> None:
+    def _next_file(self, lost: int) -> None:
         self._give_up_file()
-        self._header = msgspec.structs.replace(self._header, number=self._header.number + 1)
+        step = 1 if self.lost == self._lost_before else 2
+        self._lost_before = lost
+        self._header = msgspec.structs.replace(self._header, number=self._header.number + step)
         self._make_room()
         self._file = FileWriter(self._path(), self._header)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
+from itertools import islice, pairwise, takewhile
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -33,7 +36,7 @@ from tests.recording.taped import Taped
 from tests.virtual_time import LoopClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from scheduler.steps import Steps
@@ -165,6 +168,66 @@ def test_each_file_can_be_gone_through_by_itself(tmp_path: Path) -> None:
     for begin in tape.tape.files:
         made = tape.replay(begin=begin)
         assert made.difference is None, begin
+
+
+def into_files(tape: Taped, folder: Path, *what_breaks: tuple[str, object]) -> None:
+    """Write the notes as they would have been written; for a third of the second file something breaks."""
+    files = FileTape(Room(folder), tape.header)
+    for number, (begin, end) in enumerate(pairwise([0, *tape.tape.files, None])):
+        notes = tape.tape.notes[begin:end]
+        state = list(takewhile(lambda note: note[0] in {Note.STATE, Note.OBJECT}, notes))
+        if state:
+            files.begin_file(state)
+        rest = iter(notes[len(state) :])
+        third = (len(notes) - len(state)) // 3
+        put(files, islice(rest, third))
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in what_breaks if number == 1 else ():
+                patch.setattr(name, value)
+            put(files, islice(rest, third))
+        put(files, rest)
+    files.close()
+
+
+def put(files: FileTape, notes: Iterable[Any]) -> None:
+    for note in notes:
+        files.put(note)
+    files.flush()
+    while files._n_done < files._n_put:
+        time.sleep(0.001)
+
+
+def disk_is_full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    "breaks",
+    [
+        pytest.param(("scheduler.recording.tape._MOST_WAITING", -1), id="they come too fast"),
+        pytest.param(("scheduler.recording.files.FileWriter.put", disk_is_full), id="the disk is full"),
+    ],
+)
+def test_what_follows_notes_that_were_lost_is_gone_through_by_itself(
+    tmp_path: Path, breaks: tuple[str, object]
+) -> None:
+    into_files(in_several_files(tmp_path), tmp_path / "recording", breaks)
+
+    told = CliRunner().invoke(replay, [str(tmp_path / "recording")])
+
+    assert (told.exit_code, told.output.count("all as recorded")) == (0, 2), told.output
+
+
+def test_what_follows_a_damaged_file_is_gone_through_by_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "recording"
+    into_files(in_several_files(tmp_path), folder)
+    second = sorted(folder.iterdir())[1]
+    second.write_bytes(second.read_bytes()[:-300])
+
+    told = CliRunner().invoke(replay, [str(folder)])
+
+    assert (told.exit_code, told.output.count("all as recorded")) == (0, 2), told.output
+    assert "up to where some notes are missing" in told.output
 
 
 @pytest.mark.parametrize(

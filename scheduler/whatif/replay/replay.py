@@ -141,7 +141,7 @@ class Replay:
             case Note.STATE:
                 await self._resume(note, stack)
             case Note.LOST:
-                self.ended = f"{note[2]} notes are missing"
+                self.ended = f"{note[2] or 'some'} notes are missing"
 
     async def _resume(self, note: list[Any], stack: AsyncExitStack) -> None:
         """Begin, or go on, where a file begins that is not the first."""

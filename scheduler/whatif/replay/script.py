@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from scheduler.recording.files import SUFFIX, FileReader, RecordingError
-from scheduler.recording.notes import Note
+from scheduler.recording.notes import BEGIN_STEPS, Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,10 +38,15 @@ class Stretch:
         return [file.path for file in self.files if file.is_torn]
 
     def notes(self) -> Iterator[list[Any]]:
-        """Yield all notes."""
+        """Yield all notes; where the end of a file is missing, one says so before the next file begins."""
+        us = 0
         for file in self.files:
             for batch in file.batches():
-                yield from batch
+                for note in batch:
+                    us = note[1] if note[0] in BEGIN_STEPS else us
+                    yield note
+            if file.is_torn and file is not self.files[-1]:
+                yield [Note.LOST, us, 0]
 
 
 def stretches(folder: Path) -> list[Stretch]:
