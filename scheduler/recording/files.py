@@ -8,6 +8,7 @@ bytes of length before each, in msgpack.
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
@@ -88,7 +89,13 @@ class FileWriter:
         self.path = path
         self.size = 0
         self._file: BinaryIO = path.open("xb")
-        self._write(_encode_header(header) + b"\n")
+        try:
+            self._write(_encode_header(header) + b"\n")
+        except OSError:
+            path.unlink(missing_ok=True)  # without a header it would be no recording
+            with suppress(OSError):
+                self._file.close()
+            raise
         self._compressor = zstandard.ZstdCompressor(level=1).compressobj()
 
     def put(self, *batches: bytes) -> None:

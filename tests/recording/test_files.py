@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from random import Random
 from typing import TYPE_CHECKING
@@ -109,6 +110,25 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, content: bytes, 
 def test_a_folder_without_recordings_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="no recording is there"):
         stretches(tmp_path)
+
+
+def test_a_file_that_could_not_be_begun_does_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    tape = FileTape(Room(tmp_path), header())
+    monkeypatch.setattr(FileWriter, "_write", fails)
+    tape.begin_file([(Note.STATE, 1, "")])
+    tape.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["run-0001.rec"]
+
+
+def test_a_file_that_a_kill_left_empty_is_passed_over(tmp_path: Path) -> None:
+    written(tmp_path / "1.rec", b"\x92\x01\x02")
+    (tmp_path / "2.rec").touch()
+    assert [[file.path.name for file in each.files] for each in stretches(tmp_path)] == [["1.rec"]]
 
 
 def test_files_of_a_run_without_a_gap_are_one_stretch(tmp_path: Path) -> None:

@@ -50,13 +50,13 @@ class Stretch:
 
 
 def stretches(folder: Path) -> list[Stretch]:
-    """Return what is in a folder, in the order of time.
+    """Return what is in a folder, in the order of time; empty files, of a process that was killed, are passed over.
 
     Raises:
         RecordingError: there is no recording, or one that cannot be read.
         OSError: likewise.
     """
-    paths = [folder] if folder.is_file() else sorted(folder.glob(f"*{SUFFIX}"))
+    paths = [folder] if folder.is_file() else sorted(_begun(folder))
     if not paths:
         raise RecordingError(f"{folder}: no recording is there: no file that ends with {SUFFIX}")
     files = sorted(
@@ -70,6 +70,10 @@ def stretches(folder: Path) -> list[Stretch]:
         for _, row in groupby(numbered, key=lambda item: item[1].header.number - item[0]):
             found.append(Stretch([file for _, file in row]))
     return found
+
+
+def _begun(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.glob(f"*{SUFFIX}") if path.stat().st_size)
 
 
 class Script:
