@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -34,6 +36,8 @@ COMMANDS: Final = (
 )
 """Each is a function in a module of its own, both of that name."""
 _LONGEST_SENTENCE = 1000
+_NOT_TAKEN: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EPIPE}
+"""What ails an output that takes nothing more."""
 _FIRST_STEPS: Final = (
     ("demo", "see it at work; no cluster is needed"),
     ("new plugin NAME", "begin a rule of your own, with tests"),
@@ -102,8 +106,12 @@ def _run(command: Callable[[], object]) -> None:
     # Numpy's library of linear algebra starts a thread a core, which takes as long as all of ours to import. None of
     # what we count is linear algebra; a plugin's may have them still, by the same variable.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    _open_what_is_closed()
     try:
-        command()
+        try:
+            command()
+        finally:
+            sys.stdout.flush()  # here, where it can be told what is wrong with it
     except ConfigurationError as error:
         head = f"{error.source}: " if error.source else ""
         sys.stderr.writelines(f"error: {head}{each}\n" for each in error.errors)
@@ -111,3 +119,17 @@ def _run(command: Callable[[], object]) -> None:
     except SchedulerError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(1)
+    except OSError as error:
+        if error.errno not in _NOT_TAKEN or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left would be tried again at the end
+        if error.errno != errno.EPIPE:
+            sys.stderr.write(f"error: the output cannot be written: {error.strerror}\n")
+        sys.exit(1)
+
+
+def _open_what_is_closed() -> None:
+    """Have the three streams, as after `>&-`: the next file that is opened would be taken for the one that is not there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - to the end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -121,3 +122,25 @@ def test_bash_completes(
         _commands.main([], prog_name="custom-scheduler")
 
     assert capsys.readouterr().out.splitlines() == expected
+
+
+@pytest.mark.parametrize("arguments", ["check", "check --convert", "check --rbac", "--help"])
+def test_a_full_disk_is_told_in_one_line(arguments: str) -> None:
+    done = redirected(f"{arguments} >/dev/full")
+
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: the output cannot be written: No space left on device\n",
+    )
+
+
+@pytest.mark.parametrize("arguments", ["check --convert >&-", "check --rbac >&-", "check no-such-file 2>&-"])
+def test_streams_may_be_closed(arguments: str) -> None:
+    done = redirected(arguments)
+
+    assert (done.returncode, done.stdout, done.stderr) == (2 if "no-such" in arguments else 0, "", "")
+
+
+def redirected(arguments: str) -> subprocess.CompletedProcess[str]:
+    command = f"{shlex.quote(sys.executable)} -m scheduler {arguments}"
+    return subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
