@@ -56,13 +56,12 @@ def backtested(found: Sequence[Stretch], source: str, asked: Asked) -> None:
         OSError: the recording cannot be read, or the page not be written.
     """
     logging.basicConfig(level=logging.WARNING)
-    for path in asked.configs:  # told before anything runs
-        load(path)
+    configs = [load(path) for path in asked.configs]  # what is wrong is told before anything runs
     if asked.html is not None:
         asked.html.touch()
     material = material_of(history_of(found, source))
     result = backtest_all(
-        material, asked.configs, seed=asked.seed, processes=asked.processes, show=sys.stderr.isatty()
+        material, configs, seed=asked.seed, processes=asked.processes, show=sys.stderr.isatty()
     )
     if asked.html is not None:
         _write_page(asked.html, result)

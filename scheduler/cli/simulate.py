@@ -128,12 +128,11 @@ def simulate(
         return
     if not config:
         refuse("--config FILE is needed, at least once")
-    for path in config:  # told before anything runs
-        load(path)
+    configs = [load(path) for path in config]  # what is wrong is told before anything runs
     try:
         jobs = jobs_of(
             workload,
-            [str(path) for path in config],
+            configs,
             range(seed, seed + seeds),
             inflate=inflate,
             arrivals=arrivals,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.configuration.load import load
 from scheduler.errors import SchedulerError
 from scheduler.whatif.backtest.result import Backtest
 from scheduler.whatif.backtest.run import as_recorded, backtest
@@ -15,6 +13,7 @@ from scheduler.whatif.processes import Bar, OtherProcessError, given, progress, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from scheduler.configuration.load import Configuration
     from scheduler.whatif.backtest.result import Recorded, Run
     from scheduler.whatif.backtest.run import Material
 
@@ -24,7 +23,7 @@ SAME: Final = "the same again"
 
 def backtest_all(
     material: Material,
-    configs: Sequence[Path],
+    configs: Sequence[Configuration],
     *,
     seed: int = 1,
     processes: int | None = None,
@@ -34,7 +33,7 @@ def backtest_all(
 
     Args:
         material: the recording.
-        configs: files.
+        configs: as they were read from files.
         seed: of ties that the recording does not decide.
         processes: how many at a time; as many as there are CPUs if not given.
         show: a progress bar on standard error.
@@ -43,12 +42,12 @@ def backtest_all(
         OtherProcessError: a plugin is unknown, broken, or has bad arguments.
     """
     calls: list[Callable[[], Any]] = [
-        *(partial(_run, str(path), seed) for path in configs),
-        partial(_run, "", seed),
+        *(partial(_run, place, seed) for place in range(len(configs))),
+        partial(_run, None, seed),
         _watch,
     ]
     bar = Bar("recorded", len(calls) * len(material.history.happenings)) if show else None
-    *runs, same, recorded = side_by_side(material, calls, processes=processes, bar=bar)
+    *runs, same, recorded = side_by_side((material, configs), calls, processes=processes, bar=bar)
     ran: list[Run] = [each.result() for each in runs]
     try:
         return Backtest(recorded=recorded.result(), baseline=same.result(), no_baseline="", runs=ran)
@@ -56,14 +55,20 @@ def backtest_all(
         return Backtest(recorded=recorded.result(), baseline=None, no_baseline=str(error), runs=ran)
 
 
-def _run(path: str, seed: int) -> Run:
-    material: Material = given()
+def _run(place: int | None, seed: int) -> Run:
+    material, configs = _given()
+    configuration = material.recorded if place is None else configs[place]
+    path = "" if place is None else configuration.source
     try:
-        configuration = load(Path(path)) if path else material.recorded
         return backtest(material, configuration, path or SAME, seed=seed, progress=progress)
     except SchedulerError as error:
         raise OtherProcessError(f"{path}: {error}" if path else str(error)) from None
 
 
 def _watch() -> Recorded:
-    return as_recorded(given(), progress)
+    return as_recorded(_given()[0], progress)
+
+
+def _given() -> tuple[Material, Sequence[Configuration]]:
+    found: tuple[Material, Sequence[Configuration]] = given()
+    return found

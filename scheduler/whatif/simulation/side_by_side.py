@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scheduler.configuration.load import load
 from scheduler.whatif.processes import Bar, given, progress, side_by_side
 from scheduler.whatif.simulation.run import simulate
 from scheduler.whatif.simulation.workload import drawn, inflated
@@ -15,6 +13,7 @@ from scheduler.whatif.simulation.workload import drawn, inflated
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from scheduler.configuration.load import Configuration
     from scheduler.whatif.simulation.measures import Result
     from scheduler.whatif.simulation.workload import Workload
 
@@ -24,7 +23,7 @@ class Job:
     """One configuration with one seed.
 
     Attributes:
-        config: path of its file.
+        config: path of its file, which is read by now.
         seed: of ties and draws.
         inflate: the share of the GPU capacity up to which pods come; None leaves the workload.
         arrivals: how many pods are drawn; None leaves the workload.
@@ -49,16 +48,17 @@ class Job:
 
 
 class Jobs(list[Job]):
-    """Jobs, and the workload that all of them take."""
+    """Jobs, the configurations that they name, and the workload that all of them take."""
 
-    def __init__(self, jobs: Iterable[Job], workload: Workload) -> None:
+    def __init__(self, jobs: Iterable[Job], configs: Iterable[Configuration], workload: Workload) -> None:
         super().__init__(jobs)
+        self.configs = {each.source: each for each in configs}
         self.workload = workload
 
 
 def jobs_of(
     workload: Workload,
-    configs: Sequence[str],
+    configs: Sequence[Configuration],
     seeds: Iterable[int],
     *,
     inflate: float | None = None,
@@ -76,7 +76,12 @@ def jobs_of(
     if inflate is not None:
         inflated(workload, inflate, seeds[0])
     return Jobs(
-        [Job(config, seed, inflate, arrivals, first_of_equals) for config in configs for seed in seeds],
+        [
+            Job(config.source, seed, inflate, arrivals, first_of_equals)
+            for config in configs
+            for seed in seeds
+        ],
+        configs,
         workload,
     )
 
@@ -93,14 +98,15 @@ def run_all(jobs: Jobs, *, processes: int | None = None, show: bool = False) -> 
         OtherProcessError: a plugin is unknown, broken, or has bad arguments; an object that a plugin needs is malformed.
     """
     bar = Bar("pods", sum(job.number(jobs.workload) for job in jobs)) if show else None
-    futures = side_by_side(jobs.workload, [partial(_run, job) for job in jobs], processes=processes, bar=bar)
+    futures = side_by_side(jobs, [partial(_run, job) for job in jobs], processes=processes, bar=bar)
     return [(job, future.result()) for job, future in zip(jobs, futures, strict=True)]
 
 
 def _run(job: Job) -> Result:
+    jobs: Jobs = given()
     return simulate(
-        job.workload(given()),
-        load(Path(job.config)),
+        job.workload(jobs.workload),
+        jobs.configs[job.config],
         seed=job.seed,
         first_of_equals=job.first_of_equals,
         progress=progress,

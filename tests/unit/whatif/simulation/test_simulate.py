@@ -264,6 +264,20 @@ def test_a_cluster_comes_through_a_pipe():
     assert [each.pod.name for each in workload.arrivals] == ["a"]
 
 
+def test_a_configuration_comes_through_a_pipe(tmp_path: Path):
+    nodes, pods = written(tmp_path)
+    out, into = os.pipe()
+    os.write(into, b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    os.close(into)
+
+    answer = CliRunner().invoke(
+        command, [str(pods), "--nodes", str(nodes), "--config", f"/dev/fd/{out}", "--seeds", "2"]
+    )
+
+    os.close(out)
+    assert answer.exit_code == 0, answer.output
+
+
 @pytest.mark.parametrize("source", ["x" * 5000, "/proc/self/mem"], ids=["name too long", "unreadable"])
 def test_a_source_that_cannot_be_read_is_refused(source: str):
     with pytest.raises(ClusterFileError, match="cannot be read"):
