@@ -29,7 +29,7 @@ from scheduler.whatif.offline import OfflineScheduler
 from scheduler.whatif.waking import with_wakes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from scheduler.objects.pod import PodInfo
@@ -116,6 +116,15 @@ def explain(
     if (cluster is None) == (server is None):
         refuse("either --cluster FILE or --server URL is needed, and not both")
     _check_event(event, cluster)
+    of_file = {
+        "--config": config,
+        "--scheduler-name": scheduler_name,
+        "--feature-gates": feature_gates,
+        "--sequence": sequence,
+    }
+    _check_in_vain(of_file if server is not None else {}, "is for --cluster: a daemon judges as it does")
+    of_daemon = {"--token-file": token_file, "--insecure-skip-tls-verify": insecure_skip_tls_verify}
+    _check_in_vain(of_daemon if server is None else {}, "is for --server: nobody is asked")
     _check_group(group, is_alone=pod is None and not sequence and event is None)
     if server is not None:
         _explain_live(server, pod, group, token_file, insecure_skip_tls_verify, output, all_nodes=all_nodes)
@@ -223,6 +232,13 @@ def _check_event(event: str | None, cluster: str | None) -> None:
         refuse("--event needs a --cluster FILE to happen to")
     if event == cluster == STANDARD_INPUT:
         refuse("--cluster and --event cannot both be standard input")
+
+
+def _check_in_vain(options: Mapping[str, object], why: str) -> None:
+    """End with a message if one of these options is given, which would do nothing."""
+    for name, value in options.items():
+        if value:
+            refuse(f"{name} {why}")
 
 
 def _check_group(group: str | None, *, is_alone: bool) -> None:

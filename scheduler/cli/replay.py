@@ -60,6 +60,8 @@ def replay(
     """
     if config and pod is not None:
         refuse("--pod and --config are two questions: give one")
+    if pod is None and (attempt is not None or all_nodes):
+        refuse("--attempt and --all-nodes are about one pod: give --pod too")
     if not config and (html is not None or output is not Output.TABLE):
         refuse("--html and --output tell what another configuration would have done: give --config too")
     try:

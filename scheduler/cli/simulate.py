@@ -117,6 +117,8 @@ def simulate(
     logging.basicConfig(level=logging.WARNING)
     if inflate is not None and arrivals is not None:
         refuse("--inflate and --arrivals are two ways to make a workload: give one")
+    if gpu_nodes_only and nodes is None:
+        refuse("--gpu-nodes-only is about a trace: give --nodes too")
     try:
         workload = read_source(
             source, nodes, gpu_nodes_only=gpu_nodes_only, add_nodes=add_nodes, leave_out=without, scale=scale

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 from scheduler.cli import main
 from scheduler.cli.command import _FIRST_STEPS, COMMANDS, _commands
@@ -144,3 +145,23 @@ def test_streams_may_be_closed(arguments: str) -> None:
 def redirected(arguments: str) -> subprocess.CompletedProcess[str]:
     command = f"{shlex.quote(sys.executable)} -m scheduler {arguments}"
     return subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("explain --server https://x --pod a --config f", "--config is for --cluster"),
+        ("explain --server https://x --pod a --sequence", "--sequence is for --cluster"),
+        ("explain --server https://x --pod a --scheduler-name x", "--scheduler-name is for --cluster"),
+        ("explain --server https://x --pod a --feature-gates GangScheduling=false", "--feature-gates is for"),
+        ("explain --cluster f --token-file f", "--token-file is for --server"),
+        ("explain --cluster f --insecure-skip-tls-verify", "--insecure-skip-tls-verify is for --server"),
+        ("replay d --attempt 2", "give --pod too"),
+        ("replay d --all-nodes", "give --pod too"),
+        ("simulate f --gpu-nodes-only", "give --nodes too"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(arguments: str, told: str) -> None:
+    answer = CliRunner().invoke(_commands, arguments.split())
+
+    assert (answer.exit_code, told in answer.stderr) == (2, True), answer.output
