@@ -102,6 +102,9 @@ class WorkloadPart(_Part, frozen=True, kw_only=True):
             raise ValueError("must have both of every and until, or none")
         if self.every is not None and self.every.seconds <= 0:
             raise ValueError("every must be longer than nothing")
+        for name, duration in (("at", self.at), ("runs", self.runs)):
+            if duration is not None and duration.seconds < 0:
+                raise ValueError(f"{name} must not be negative, was {duration}")
 
 
 class ScalePart(_Part, frozen=True, kw_only=True):
