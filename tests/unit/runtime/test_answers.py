@@ -322,7 +322,7 @@ async def test_a_refresh_that_awaited_something_cancelled_has_failed_and_ends_no
             await task
 
     plugin = Refreshed("Mine")
-    with pytest.raises(PluginEndError, match="^CancelledError"):
+    with pytest.raises(PluginEndError, match=r"^CancelledError"):
         await framework_of(plugin).run_refresh(plugin)
 
 
