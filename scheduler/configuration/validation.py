@@ -122,10 +122,12 @@ def _plugin_set_faults(plugin_set: PluginSet, path: str) -> Iterator[FieldError]
             name_path = f"{entry(f'{path}.{key}', i)}.name"
             if not plugin.name:
                 yield FieldError(name_path, "is missing")
+            elif key == "disabled":
+                continue  # also twice, as upstream
             elif plugin.name in places:
                 first = entry(key, places[plugin.name])
                 yield FieldError(name_path, f"{quoted(plugin.name)} is listed already at {first}")
-            elif key == "enabled":
+            else:
                 yield from _name_faults(plugin.name, name_path)
             places.setdefault(plugin.name, i)
 

@@ -204,11 +204,6 @@ def test_broken_settings_are_named(body: str, expected: list[str]) -> None:
             id="a plugin enabled twice",
         ),
         pytest.param(
-            "profiles: [{plugins: {multiPoint: {disabled: [{name: A}, {name: A}]}}}]",
-            ['profiles[0].plugins.multiPoint.disabled[1].name: "A" is listed already at disabled[0]'],
-            id="a plugin disabled twice",
-        ),
-        pytest.param(
             "profiles: [{plugins: {score: {enabled: [{name: A, weight: -1}]}}}]",
             ["profiles[0].plugins.score.enabled[0].weight: must be at least 0, was -1"],
             id="a negative weight",

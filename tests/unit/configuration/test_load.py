@@ -136,7 +136,7 @@ def test_a_profiles_plugins_are_merged_with_the_default_ones() -> None:
         - plugins:
             multiPoint:
               enabled: [{name: gpu.py}, {name: NodeAffinity, weight: 9}]
-              disabled: [{name: ImageLocality}]
+              disabled: [{name: ImageLocality}, {name: ImageLocality}]
             score:
               disabled: [{name: "*"}]
         """
