@@ -91,7 +91,6 @@ class GroupBinding:
     ) -> None:
         self.group = group
         self._placed_before = placed_before
-        self._uids = set(uids)
         self._coming = set(uids)  # those that may still be bound
         self._needed = group.min_count - placed_before  # so many are past PreBind before the first is bound
         self._ready: dict[
@@ -113,15 +112,14 @@ class GroupBinding:
         return self._placed_before + len(self._bound)
 
     @property
-    def going_back(self) -> Collection[str]:
-        """The uids of members that will not be bound, though they may still be counted on their nodes."""
-        return () if self._status.is_success else self._uids
+    def is_given_up(self) -> bool:
+        """Whether no member will be bound, though they may still be counted on their nodes."""
+        return not self._status.is_success
 
     def joined_by(self, uids: Collection[str]) -> bool:
         """Count members of a later attempt in; False if it was decided without them."""
         if self._decided.is_set():
             return False
-        self._uids.update(uids)
         self._coming.update(uids)
         return True
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.pod_group import GroupKey
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class PodGroupCycle:
         self._clock, self._observer = shared.clock, shared.observer
         self._pods, self._binding, self._failures = pods, binding, failures
         self._preemptions, self._release, self._attempts = preemptions, release, attempts
-        self._under_way: WeakValueDictionary[GroupKey, GroupBinding] = WeakValueDictionary()
+        self._under_way: WeakValueDictionary[str, GroupBinding] = WeakValueDictionary()  # by member's uid
         self._turns = Turns(shared.freeze, shared.clock, shared.steps)
         self._passes = GroupPasses(pods, shared.cache, shared.nominator, self._turns.give_way)
         self._other_orders = GroupSearch(self._passes, shared.cache)
@@ -249,15 +248,15 @@ class PodGroupCycle:
         return [replace(each, group=binding) for each in assumed]
 
     def _binding_of(self, group: PodGroup, uids: Collection[str]) -> GroupBinding:
-        """Return what members that are to be bound wait for together: with those of an attempt before, while they wait."""
-        before = self._under_way.get(group.key)
-        if before is not None and before.joined_by(uids):
-            return before
-        others = {pod.uid for pod in self._cache.groups.placed(group.key)}.difference(uids)
-        going_back = others.intersection(() if before is None else before.going_back)
-        why_few = ("others are on their way back",) if going_back else ()
-        binding = GroupBinding(group, uids, len(others - going_back), self._release, *why_few)
-        self._under_way[group.key] = binding
+        """Return what members that are to be bound wait for together: with those of attempts before, while they wait."""
+        others = [pod.uid for pod in self._cache.groups.placed(group.key) if pod.uid not in uids]
+        before = [found for found in map(self._under_way.get, others) if found is not None]
+        binding = next((each for each in before if each.joined_by(uids)), None)
+        if binding is None:
+            going_back = sum(each.is_given_up for each in before)
+            why_few = ("others are on their way back",) if going_back else ()
+            binding = GroupBinding(group, uids, len(others) - going_back, self._release, *why_few)
+        self._under_way.update(dict.fromkeys(uids, binding))
         return binding
 
     def _bring_back(self, tried: Pass, attempts: Sequence[Attempt], room: Status) -> tuple[Status, str]:

@@ -154,6 +154,32 @@ async def test_who_comes_late_is_not_bound_before_enough_of_those_before_can_be(
         daemon.parts.cache.check()
 
 
+class FailsOnce(PreBindPlugin):
+    """Takes very long for one pod, and fails at once for the other, but for the first time only."""
+
+    name = "Prepares"
+    api_version = 1
+    failed = 0
+
+    async def pre_bind(self, state: Any, pod: Any, node_name: str) -> Status | None:
+        if pod.name == "g-1":
+            self.failed += 1
+            return Status.failed("its disk is busy") if self.failed == 1 else None
+        await asyncio.sleep(30)
+        return None
+
+
+@virtually
+async def test_nobody_is_bound_alone_while_another_is_long_on_its_way_back(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon(SLOW, plugins={"Prepares": FailsOnce}):
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        it.add_pods(*members("g", 2))
+        await asyncio.sleep(25)  # g-1 is tried several times, and g-0 still prepares in vain
+        assert not placed(it)
+        await it.until(lambda: len(placed(it)) == 2, seconds=120)
+
+
 class Dawdles(PreBindPlugin):
     """Takes long for the last member."""
 
