@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from plugins.dynamic_resources.extended_resources import special_claim
 from plugins.dynamic_resources.pod_claims import find_claims
 from scheduler.framework import QueueingHint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from plugins.dynamic_resources.devices import Devices
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects
 
@@ -40,13 +42,15 @@ def after_pod_change(claims: Objects, pod: PodInfo, _old: PodInfo | None, new: P
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 
-def after_pod_left(claims: Objects, _pod: PodInfo, gone: PodInfo, _new: None) -> QueueingHint:
+def after_pod_left(devices: Devices, _pod: PodInfo, gone: PodInfo, _new: None) -> QueueingHint:
     """Wake pods when another one was not bound after all: what its claims were given and never said is free again.
 
     kube-scheduler has them wait until something else happens.
     """
-    found = [] if not gone.pod.spec.resource_claims else find_claims(gone, claims)
-    helps = isinstance(found, str) or any(held.claim.status.allocation is None for held in found)
+    found, special = find_claims(gone, devices.claims), special_claim(gone, devices)
+    helps = isinstance(found, str) or any(
+        held is not None and held.claim.status.allocation is None for held in (*found, special)
+    )
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 

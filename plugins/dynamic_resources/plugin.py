@@ -151,7 +151,7 @@ class DynamicResources(
             EventWithHint(ClusterEvent(EventResource.POD, generated), partial(after_pod_change, claims)),
             EventWithHint(
                 ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE),
-                partial(after_pod_left, claims),
+                partial(after_pod_left, self._devices),
                 reads_nothing,
             ),
             EventWithHint(ClusterEvent(EventResource.DEVICE_CLASS, changed)),

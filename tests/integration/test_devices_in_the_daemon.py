@@ -177,6 +177,24 @@ async def test_a_device_that_was_never_written_is_news_once_its_pod_gives_it_bac
 
 
 @virtually
+async def test_a_device_of_an_extended_resource_is_news_as_well_once_its_pod_gives_it_back(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        set_up(it, "n")
+        first = requests(verb="create", resource="resourceclaims")
+        it.server.faults.delay(5, first, times=1)
+        it.server.faults.refuse(403, first, times=1)
+        it.add_pods(asking("first"))
+        await asyncio.sleep(1)
+        it.add_pods(asking("second"))
+        await it.until(lambda: says(it, "second"))
+        it.server.store.delete("pods", "first")
+
+        await it.until(lambda: it.node_of("second"), seconds=30)
+
+
+@virtually
 async def test_members_of_a_gang_share_a_claim_that_one_of_them_is_given(tmp_path: Path) -> None:
     async with cluster(tmp_path) as it, it.daemon() as daemon:
         it.add_nodes(*(node_object(name, cpu="16") for name in "ab"))
