@@ -44,7 +44,6 @@ class Member:
         status: why it was not kept; a success if it was.
         assumed: where it was put, if it was kept; also when that has been taken back.
         permitted: what Permit plugins said of that.
-        nominated: where it was nominated to before.
         expected: where it will fit once pods have left that have to.
     """
 
@@ -54,7 +53,6 @@ class Member:
     status: Status = SUCCESS
     assumed: AssumedPod | None = None
     permitted: Status | Mapping[str, float] = SUCCESS
-    nominated: str = ""
     expected: str = ""
 
     @property
@@ -257,13 +255,12 @@ class GroupPasses:
     def _keep(self, member: Member) -> None:
         """Assume a member, if Reserve and Permit let it."""
         pod = member.decision.pod
-        member.nominated = self._nominator.node_of(pod.uid)
         assumed = member.assumed = self._pods.assume(member.attempt, member.decision)
         self._kept[pod.uid] = assumed
         status = self._pods.reserve(assumed)
         member.permitted = self._pods.permit(assumed) if status.is_success else status
         if isinstance(member.permitted, Status) and not member.permitted.is_success:
-            self.take_back_one(member, assumed)
+            self.take_back_one(assumed)
             member.assumed = None
             status = member.permitted
             if status.is_rejected:
@@ -277,15 +274,15 @@ class GroupPasses:
         tried.is_taken_back = True
         for member in reversed(tried.members):
             if member.assumed is not None:
-                self.take_back_one(member, member.assumed)
+                self.take_back_one(member.assumed)
 
-    def take_back_one(self, member: Member, assumed: AssumedPod) -> None:
+    def take_back_one(self, assumed: AssumedPod) -> None:
         """Let the cluster be as if a member were not where it was put."""
         self._undo(assumed)
         self._kept.pop(assumed.pod.uid, None)
-        if member.nominated:
-            self._nominator.add(member.attempt.queued.pod, member.nominated)
 
     def _undo(self, assumed: AssumedPod) -> None:
         assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name, goes_on=True)
         self._cache.forget(assumed.pod.uid)
+        if assumed.nominated:
+            self._nominator.add(assumed.attempt.queued.pod, assumed.nominated)

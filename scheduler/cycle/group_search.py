@@ -149,7 +149,7 @@ class _Backtracking:
     def _take_back(self, placed: list[Member]) -> None:
         for member in reversed(placed):
             assert member.assumed is not None
-            self._passes.take_back_one(member, member.assumed)
+            self._passes.take_back_one(member.assumed)
 
 
 def tightest(pod: PodInfo, feasible: Rows, snapshot: Snapshot) -> int:
