@@ -222,7 +222,9 @@ class ClaimWrites:
                 await self._sleep.sleep(_BETWEEN_TRIES_SECONDS)
             newest = await self._newest(held.claim)
             if newest is None:
-                raise ClaimError(f"get updated claim {held.claim.key} after conflict: it is gone, or may not be read")
+                raise ClaimError(
+                    f"get updated claim {held.claim.key} after conflict: it is gone, or may not be read"
+                )
             held = newest
         return await write(held)
 
