@@ -8,14 +8,12 @@ the daemon's loop of it in plain values.
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import kopf
@@ -26,7 +24,7 @@ from scheduler.errors import SchedulerError
 if TYPE_CHECKING:
     import ssl
 
-    from scheduler.client.login import Pem
+    from scheduler.client.login import Login
 
 logger = logging.getLogger(__name__)
 
@@ -50,13 +48,13 @@ Tell = Callable[..., None]
 
 @dataclass(frozen=True, kw_only=True)
 class _ConnectionInfo(kopf.ConnectionInfo):
-    """Beside that, the name that the server's certificate must carry, if not the URL's: kopf knows no such thing."""
+    """Whom the rest of the scheduler believes and how it says who it is; kopf has rules of its own, and knows no tls-server-name."""
 
-    server_hostname: str | None = None
+    login: Login
 
     def as_ssl_context(self) -> ssl.SSLContext:
-        context = super().as_ssl_context()
-        name = self.server_hostname
+        context = self.login.tls()
+        name = self.login.server_hostname
         if name:
             wrap = context.wrap_bio
 
@@ -257,22 +255,11 @@ async def _connection_info(kubeconfig: str | None) -> kopf.ConnectionInfo:
     scheme, _, token = (login.authorization or "").partition(" ")
     return _ConnectionInfo(
         server=login.server,
-        server_hostname=login.server_hostname,
-        insecure=not login.verifies,
-        **_pem("ca", login.authority),
-        **_pem("certificate", login.certificate),
-        **_pem("private_key", login.key),
+        login=login,
         scheme=scheme if token else None,
         token=token or None,
         proxy_url=credentials.proxy or None,
     )
-
-
-def _pem(what: str, pem: Pem | None) -> dict[str, Any]:
-    """Return what kopf calls a file, or what stands in none, which it wants in base64."""
-    if pem is None:
-        return {}
-    return {f"{what}_path": pem} if isinstance(pem, Path) else {f"{what}_data": base64.b64encode(pem)}
 
 
 def _is_no_failed_request(record: logging.LogRecord) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import threading
@@ -101,6 +102,30 @@ def test_a_server_is_followed_whose_certificate_carries_another_name(
             kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
             content = json.loads(kubeconfig.read_text())
             content["clusters"][0]["cluster"]["tls-server-name"] = "kubernetes"
+            kubeconfig.write_text(json.dumps(content))
+            heard = Heard(kubeconfig)
+            async with heard.thread:
+                await until(lambda: heard.ups)
+
+            assert heard.ups[0] is True
+            assert len(heard.versions) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_config_map_is_followed_where_the_server_s_own_certificate_is_all_that_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issued = issue("kube-apiserver", addresses=["127.0.0.1"])
+    monkeypatch.setattr("scheduler.simulator.server._issued", lambda _: issued)
+
+    async def scenario() -> None:
+        async with ApiServer(token="secret", tls=True) as server:
+            server.store.create("configmaps", {"metadata": {"name": "cs"}})
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            content = json.loads(kubeconfig.read_text())
+            own = base64.b64encode(issued.serving).decode()
+            content["clusters"][0]["cluster"]["certificate-authority-data"] = own
             kubeconfig.write_text(json.dumps(content))
             heard = Heard(kubeconfig)
             async with heard.thread:
