@@ -172,6 +172,9 @@ class HttpExtender:
                 return await _body(answer, len(body) + _LONGEST_ANSWER_BYTES)
         except TimeoutError as error:
             raise ExtenderError(f"POST {url}: no answer within {self._seconds:g} s") from error
+        except aiohttp.ClientHttpProxyError as error:
+            # Its own words have the proxy's URL, with a password perhaps; events would show it to users.
+            raise ExtenderError(f"POST {url}: the proxy answered {error.status}") from None
         except (aiohttp.ClientError, UnicodeError) as error:  # the latter of a name that no DNS can have
             raise ExtenderError(f"POST {url}: {error}") from error
 

@@ -104,6 +104,22 @@ async def test_https_goes_through_the_proxy_and_the_extender_is_still_who_must_b
 
 
 @virtually
+async def test_a_proxy_that_refuses_is_told_of_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setenv("HTTPS_PROXY", f"http://us:secret@127.0.0.1:{port}")
+        with pytest.raises(ExtenderError, match="the proxy answered 407") as raised:
+            await ask("https://extender.example")
+    assert "secret" not in str(raised.value)
+
+
+@virtually
 async def test_this_machine_is_asked_without(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scripted_extender(FILTERED) as server:
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
