@@ -79,7 +79,8 @@ def _is_stale(status: _Status) -> bool:
     expires = status.expiration_timestamp
     if expires is None:
         return True
-    return (expires if expires.tzinfo else expires.replace(tzinfo=UTC)) - _EARLY <= datetime.now(UTC)
+    # Nothing is taken from it: Go's zero time is the first that there is.
+    return (expires if expires.tzinfo else expires.replace(tzinfo=UTC)) <= datetime.now(UTC) + _EARLY
 
 
 async def _asked(kubeconfig: Kubeconfig, login: Login) -> _Status:
@@ -91,9 +92,12 @@ async def _asked(kubeconfig: Kubeconfig, login: Login) -> _Status:
     program = str(folder.absolute() / command) if os.sep in command else command
     is_interactive = sys.stdin is not None and sys.stdin.isatty() and plugin.get("interactiveMode") != "Never"
     spec: dict[str, Any] = {"interactive": is_interactive}
-    if plugin.get("provideClusterInfo"):
-        spec["cluster"] = _cluster(login, kubeconfig.exec_config)
-    info = msgspec.json.encode({"apiVersion": version, "kind": "ExecCredential", "spec": spec}).decode()
+    try:
+        if plugin.get("provideClusterInfo"):
+            spec["cluster"] = _cluster(login, kubeconfig.exec_config)
+        info = msgspec.json.encode({"apiVersion": version, "kind": "ExecCredential", "spec": spec}).decode()
+    except (OSError, TypeError, ValueError) as error:  # the others of what JSON cannot say
+        raise LoginError(f"exec: what the plugin is to be told of the cluster: {error}") from error
     try:
         more = {str(each["name"]): str(each["value"]) for each in plugin.get("env") or ()}
         arguments = [str(each) for each in plugin.get("args") or ()]

@@ -338,6 +338,43 @@ def test_a_plugin_may_write_much_to_stderr(tmp_path: Path):
     assert credentials.header() == "Bearer it"
 
 
+def test_a_plugin_whose_answer_expires_at_the_zero_time_of_go_is_asked_again(tmp_path: Path):
+    user = answering(tmp_path, "", token="it", expirationTimestamp="0001-01-01T00:00:00Z")
+    credentials = Credentials(kubeconfig(tmp_path, **user))
+
+    async def load_twice() -> None:
+        await credentials.load()
+        await credentials.load()
+
+    asyncio.run(load_twice())
+
+    assert credentials.header() == "Bearer it"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "problem"),
+    [
+        ({"certificate-authority": "/proc/self/mem"}, "Input/output error"),
+        (
+            {"extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {None: 1}}]},
+            "Only dicts",
+        ),
+    ],
+    ids=["a certificate that cannot be read", "a mapping that is none in JSON"],
+)
+def test_what_a_plugin_cannot_be_told_is_a_fault_of_the_kubeconfig(
+    tmp_path: Path, cluster: dict[str, Any], problem: str
+):
+    user = answering(tmp_path, "", also={"provideClusterInfo": True}, token="it")
+    path = Path(kubeconfig(tmp_path, server="https://127.0.0.1:1", **user))
+    content = yaml.safe_load(path.read_text())
+    content["clusters"][0]["cluster"] |= cluster
+    path.write_text(yaml.safe_dump(content))
+
+    with pytest.raises(ConfigurationError, match=problem):
+        asyncio.run(Credentials(str(path)).load())
+
+
 def test_a_plugin_that_asks_for_it_is_told_of_the_cluster(tmp_path: Path):
     info = tmp_path / "info"
     user = answering(
