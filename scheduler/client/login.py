@@ -1,7 +1,7 @@
 """How to log in at a server, as a kubeconfig or a pod's service account says it in plain words.
 
-These are what nearly everybody uses. What a kubeconfig leaves to an exec plugin, see `exec_plugin`; what to an auth provider
-is read by `kubernetes_asyncio`, see `login_by_plugin`: it takes as long to import as all the rest together.
+These are what nearly everybody uses. For what a kubeconfig leaves to an exec plugin see `exec_plugin`; what to an auth provider
+is read by `kubernetes_asyncio`, see `login_by_provider`: it takes as long to import as all the rest together.
 """
 
 from __future__ import annotations
