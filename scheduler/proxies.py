@@ -37,6 +37,15 @@ def proxy_of(server: str, environment: Mapping[str, str] = os.environ) -> str:
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
+def is_http(proxy: str) -> bool:
+    """Say whether this is the URL of an HTTP proxy; what it is otherwise is not for messages: a password may be in it."""
+    try:
+        url = urlsplit(proxy)
+        return url.scheme in _PORTS and bool(url.hostname) and url.port != 0
+    except ValueError:  # a port that is no number, an unfinished IPv6 address
+        return False
+
+
 def _variable(environment: Mapping[str, str], name: str) -> str:
     return environment.get(name.upper()) or environment.get(name) or ""
 

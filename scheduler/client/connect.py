@@ -17,7 +17,7 @@ from scheduler.client.exec_plugin import ExecLogin
 from scheduler.client.http.endpoint import Endpoint
 from scheduler.client.login import Kubeconfig, Login, LoginError, login_of_pod
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.proxies import proxy_of
+from scheduler.proxies import is_http, proxy_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -143,9 +143,13 @@ class Credentials:
         """Return the way to the server with the present certificates.
 
         Raises:
-            ConfigurationError: the certificates cannot be used.
+            ConfigurationError: the certificates cannot be used, or the proxy is of another kind.
         """
         login = self.login
+        if self.proxy and not is_http(self.proxy):
+            raise self._broken(
+                f"the proxy that {'it' if login.proxy else 'the environment'} names is no HTTP proxy"
+            )
         try:
             tls = login.tls() if login.server.startswith("https") else None
         except OSError as error:  # ssl.SSLError is one

@@ -11,7 +11,6 @@ import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlsplit
 
 from scheduler.certificates.key_pair import load_key_pair
 from scheduler.certificates.trust import believe_as_go
@@ -19,7 +18,7 @@ from scheduler.errors import ConfigurationError, FieldError
 from scheduler.extenders import wire
 from scheduler.extenders.health import ExtenderHealth
 from scheduler.extenders.wire import ExtenderError
-from scheduler.proxies import proxy_of
+from scheduler.proxies import is_http, proxy_of
 from scheduler.steps import UNHEARD
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ class HttpExtender:
     async def _post(self, url: str, verb: str, body: bytes) -> bytes:
         import aiohttp  # few profiles have extenders
 
-        if self._proxy is not None and not _is_http(self._proxy):
+        if self._proxy is not None and not is_http(self._proxy):
             raise ExtenderError(f"POST {url}: the proxy that the environment names is no HTTP proxy")
         if self._session is None:
             self._session = aiohttp.ClientSession(
@@ -193,14 +192,6 @@ class HttpExtender:
         trace.on_request_headers_sent.append(check)
         trace.on_request_chunk_sent.append(check)
         return trace
-
-
-def _is_http(proxy: str) -> bool:
-    try:
-        url = urlsplit(proxy)
-        return url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
-    except ValueError:  # a port that is no number, an unfinished IPv6 address
-        return False
 
 
 async def _body(answer: aiohttp.ClientResponse, longest: int) -> bytes:

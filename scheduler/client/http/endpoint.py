@@ -104,7 +104,7 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         proxy = urlsplit(self.proxy)
         if proxy.scheme not in _PORTS or not proxy.hostname:
-            raise ConnectionError(f"{self.proxy!r} is no URL of an HTTP proxy")
+            raise ConnectionError("that is no URL of an HTTP proxy")  # which may have a password
         to_proxy = {"ssl": ssl.create_default_context(), "server_hostname": proxy.hostname}
         options = {**await _where(proxy), **(to_proxy if proxy.scheme == "https" else {})}
         if not secured:

@@ -338,6 +338,24 @@ def test_a_plugin_may_write_much_to_stderr(tmp_path: Path):
     assert credentials.header() == "Bearer it"
 
 
+@pytest.mark.parametrize(
+    "proxy", ["socks5://us:secret@proxy:1", "http://us:secret@[", "http://us:secret@proxy:x"]
+)
+def test_a_proxy_of_another_kind_is_told_of_without_its_password(tmp_path: Path, proxy: str):
+    path = Path(kubeconfig(tmp_path, token="it"))
+    content = yaml.safe_load(path.read_text())
+    content["clusters"][0]["cluster"]["proxy-url"] = proxy
+    path.write_text(yaml.safe_dump(content))
+
+    async def begin() -> None:
+        async with connect(str(path)) as connection:
+            await connection.send(Request("GET", "/version"))
+
+    with pytest.raises(ConfigurationError, match="the proxy that it names is no HTTP proxy") as raised:
+        asyncio.run(begin())
+    assert "secret" not in str(raised.value)
+
+
 def test_a_plugin_whose_answer_expires_at_the_zero_time_of_go_is_asked_again(tmp_path: Path):
     user = answering(tmp_path, "", token="it", expirationTimestamp="0001-01-01T00:00:00Z")
     credentials = Credentials(kubeconfig(tmp_path, **user))
