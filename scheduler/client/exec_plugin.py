@@ -135,12 +135,23 @@ def _cluster(login: Login, config: object) -> dict[str, Any]:
 async def _run(program: str, *arguments: str, env: dict[str, str], reads: bool) -> bytes:
     """Return what a program writes.
 
+    Args:
+        program: its name or path.
+        arguments: of it.
+        env: its environment.
+        reads: whether it may ask at the terminal; what it asks stands on standard error.
+
     Raises:
         LoginError: it cannot be run, or says that it failed.
     """
     try:
         process = await asyncio.create_subprocess_exec(
-            program, *arguments, env=env, stdin=None if reads else DEVNULL, stdout=PIPE, stderr=PIPE
+            program,
+            *arguments,
+            env=env,
+            stdin=None if reads else DEVNULL,
+            stdout=PIPE,
+            stderr=None if reads else PIPE,
         )
     except (OSError, ValueError) as error:  # the second of a name that no file can have
         raise LoginError(f"exec: {program}: {error}") from error
@@ -150,6 +161,6 @@ async def _run(program: str, *arguments: str, env: dict[str, str], reads: bool) 
         if process.returncode is None:  # nobody waits any more
             process.kill()
     if process.returncode:
-        said = complaint.decode(errors="replace").strip()[-_LONGEST_COMPLAINT:]
+        said = (complaint or b"").decode(errors="replace").strip()[-_LONGEST_COMPLAINT:]
         raise LoginError(f"exec: process returned {process.returncode}" + (f". {said}" if said else ""))
     return answer

@@ -356,6 +356,20 @@ def test_a_proxy_of_another_kind_is_told_of_without_its_password(tmp_path: Path,
     assert "secret" not in str(raised.value)
 
 
+def test_what_a_plugin_asks_at_a_terminal_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    credentials = Credentials(
+        kubeconfig(tmp_path, **answering(tmp_path, "echo enter code 7 >&2", token="it"))
+    )
+
+    asyncio.run(credentials.load())
+
+    assert credentials.header() == "Bearer it"
+    assert capfd.readouterr().err == "enter code 7\n"
+
+
 def test_a_plugin_whose_answer_expires_at_the_zero_time_of_go_is_asked_again(tmp_path: Path):
     user = answering(tmp_path, "", token="it", expirationTimestamp="0001-01-01T00:00:00Z")
     credentials = Credentials(kubeconfig(tmp_path, **user))
