@@ -172,11 +172,13 @@ class ObjectStatuses:
             {**condition, "lastTransitionTime": at or rfc3339(self._clock.utc_now())},
         ]
         path = resource.path(namespace, name, "status")
-        body = msgspec.json.encode({"status": status})
+        # Not over conditions that somebody has written meanwhile, of which the watch has not told yet.
+        version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+        body = msgspec.json.encode({"metadata": version, "status": status})
         try:
             answer = await self._requests.send(Request("PATCH", path, body, MERGE_PATCH))
         except ApiError as error:
-            if error.status != 404:
+            if error.status not in {404, 409}:
                 fields = {"kind": resource.kind, "object": key, "error": str(error)}
                 logger.warning("Status could not be written", extra=fields)
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import select
 import sys
 from functools import partial
 from importlib import import_module
@@ -36,8 +37,8 @@ COMMANDS: Final = (
 )
 """Each is a function in a module of its own, both of that name."""
 _LONGEST_SENTENCE = 1000
-_NOT_TAKEN: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EPIPE}
-"""What ails an output that takes nothing more."""
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
+"""What ails a file that takes nothing more."""
 _FIRST_STEPS: Final = (
     ("demo", "see it at work; no cluster is needed"),
     ("new plugin NAME", "begin a rule of your own, with tests"),
@@ -120,12 +121,21 @@ def _run(command: Callable[[], object]) -> None:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(1)
     except OSError as error:
-        if error.errno not in _NOT_TAKEN or error.filename is not None:
+        if not _is_of_output(error):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left would be tried again at the end
         if error.errno != errno.EPIPE:
             sys.stderr.write(f"error: the output cannot be written: {error.strerror}\n")
         sys.exit(1)
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether it is our output that takes nothing more, and no other file, pipe or connection."""
+    if error.errno != errno.EPIPE:
+        return error.errno in _FULL and error.filename is None
+    reader = select.poll()
+    reader.register(1, select.POLLOUT)
+    return any(state & select.POLLERR for _, state in reader.poll(0))
 
 
 def _open_what_is_closed() -> None:

@@ -76,6 +76,9 @@ async def _keep_fresh(credentials: Credentials, connection: ApiConnection) -> No
                 "Credentials could not be read again",
                 extra={"source": credentials.source, "error": str(error)},
             )
+        except Exception:
+            # A mistake of ours, after which tokens have to be read again all the same.
+            logger.exception("Credentials could not be read again", extra={"source": credentials.source})
 
 
 class Credentials:

@@ -124,6 +124,25 @@ async def test_the_condition_of_somebody_else_stays_and_is_not_taken_for_ours(tm
 
 
 @virtually
+async def test_a_condition_that_no_watch_has_told_of_yet_stays(tmp_path: Path) -> None:
+    theirs = {"type": "Audited", "status": "True", "reason": "Checked", "message": "by the team"}
+    theirs["lastTransitionTime"] = "2020-01-01T00:00:00Z"
+    async with teams(tmp_path, a=(2, 6)) as it:
+        await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
+        ours = status(it, "a")["conditions"]
+        late = it.server.faults.stall_watches(lambda request: request.resource == "elasticquotas")
+        it.server.store.patch(
+            QUOTAS, "a", {"status": {"conditions": [theirs, *ours]}}, namespace="a", subresource="status"
+        )
+        it.add_pods(*several("a", 1))
+        await asyncio.sleep(5)
+        it.server.faults.remove(late)
+        await it.until(lambda: used(it, "a") == {"cpu": "1"})
+
+        assert status(it, "a")["conditions"] == [theirs, *ours]
+
+
+@virtually
 async def test_what_somebody_else_wrote_over_ours_is_put_right_within_a_minute(tmp_path: Path) -> None:
     async with teams(tmp_path, a=(2, 6)) as it:
         await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import shlex
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from scheduler.cli import main
-from scheduler.cli.command import _FIRST_STEPS, COMMANDS, _commands
+from scheduler.cli.command import _FIRST_STEPS, COMMANDS, _commands, _run
 from scheduler.version import VERSION
 
 if TYPE_CHECKING:
@@ -140,6 +141,14 @@ def test_streams_may_be_closed(arguments: str) -> None:
     done = redirected(arguments)
 
     assert (done.returncode, done.stdout, done.stderr) == (2 if "no-such" in arguments else 0, "", "")
+
+
+def test_a_pipe_that_is_not_the_output_is_not_taken_for_it() -> None:
+    def hung_up() -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    with pytest.raises(BrokenPipeError):
+        _run(hung_up)
 
 
 def redirected(arguments: str) -> subprocess.CompletedProcess[str]:
