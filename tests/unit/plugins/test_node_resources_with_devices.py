@@ -150,7 +150,7 @@ def test_devices_in_flight_count_as_taken():
     plugin = made(NodeResourcesFit, table=nodes.kept, scoringStrategy=STRATEGY)
     given = msgspec.convert(allocation("gpu-0", node="n"), AllocationResult)
 
-    nodes.devices.begin("somebody", given)
+    nodes.devices.begin("somebody", given, pod("other"))
 
     assert scores(plugin, pod("p", requests={GPU: 1}), nodes) == {"n": 50}
 
