@@ -228,7 +228,8 @@ class Groups:
             self._stage.find(f"{told}, though nothing went wrong", pods[0]["metadata"]["uid"])
             return
         is_long_calm = self._stage.is_calm and self._stage.now - self.troubled_at > _PARTLY_SECONDS
-        if is_long_calm and self._would_fit(group, pods):
+        # In other namespaces a quota may be what they wait for.
+        if is_long_calm and key.namespace == "default" and self._would_fit(group, pods):
             self._stage.find(f"{told}, though the others fit", pods[0]["metadata"]["uid"])
 
     def _note_troubles(self) -> None:
