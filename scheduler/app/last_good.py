@@ -70,6 +70,14 @@ class LastGood:
             fields = {"file": str(self._path), "error": str(error)}
             logger.warning("Configuration in force cannot be kept for a restart", extra=fields)
 
+    def read_if_usable(self) -> tuple[Configuration, bytes] | None:
+        """Return what `read` does; None also where it cannot be read, which is logged: it is not what has to be mended."""
+        try:
+            return self.read()
+        except ConfigurationError as error:
+            logger.warning("The last good configuration cannot be used", extra={"error": str(error)})
+            return None
+
     def read(self) -> tuple[Configuration, bytes] | None:
         """Return what was kept, and its digest; None if nothing was.
 

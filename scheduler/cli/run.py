@@ -301,7 +301,7 @@ async def _begin(
         read = await origin.read()
         daemon = await build(read)
     except ConfigurationError as error:
-        before = None if kept is None else _read_kept(kept)
+        before = None if kept is None else kept.read_if_usable()
         if before is None:
             raise
         read, digest = before
@@ -320,15 +320,6 @@ async def _begin(
     if kept is not None:
         kept.keep(read, digest)
     return daemon, digest
-
-
-def _read_kept(kept: LastGood) -> tuple[Configuration, bytes] | None:
-    """Return what was kept, and its digest; None if there is nothing that can be read: it is not what has to be mended."""
-    try:
-        return kept.read()
-    except ConfigurationError as error:
-        logger.warning("The last good configuration cannot be used", extra={"error": str(error)})
-        return None
 
 
 async def _note_attempts(daemon: Daemon, beside: Path, requests: Requests, clock: Clock) -> None:

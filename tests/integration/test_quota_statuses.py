@@ -103,21 +103,32 @@ async def test_a_negative_amount_is_refused_by_the_schema(tmp_path: Path) -> Non
                     it.server.store.patch(QUOTAS, "a", {"spec": {field: {"cpu": wrong}}}, namespace="a")
 
 
+THEIRS = {
+    "type": "Audited",
+    "status": "True",
+    "reason": "Checked",
+    "message": "by the team",
+    "lastTransitionTime": "2020-01-01T00:00:00Z",
+}
+
+
+def put_conditions(it: Any, namespace: str, *conditions: dict[str, str]) -> None:
+    """Let somebody else write the conditions of a quota."""
+    changed = {"status": {"conditions": list(conditions)}}
+    it.server.store.patch(QUOTAS, namespace, changed, namespace=namespace, subresource="status")
+
+
 @virtually
 async def test_the_condition_of_somebody_else_stays_and_is_not_taken_for_ours(tmp_path: Path) -> None:
-    theirs = {"type": "Audited", "status": "True", "reason": "Checked", "message": "by the team"}
-    theirs["lastTransitionTime"] = "2020-01-01T00:00:00Z"
     async with teams(tmp_path, a=(2, 6)) as it:
         await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
         ours = status(it, "a")["conditions"]
-        it.server.store.patch(
-            QUOTAS, "a", {"status": {"conditions": [theirs, *ours]}}, namespace="a", subresource="status"
-        )
+        put_conditions(it, "a", THEIRS, *ours)
         await asyncio.sleep(5)
         it.add_pods(*several("a", 1))
         await it.until(lambda: used(it, "a") == {"cpu": "1"})
 
-        assert status(it, "a")["conditions"] == [theirs, *ours]
+        assert status(it, "a")["conditions"] == [THEIRS, *ours]
         before = status_writes(it)
         await asyncio.sleep(60)
         assert status_writes(it) == before
@@ -125,21 +136,17 @@ async def test_the_condition_of_somebody_else_stays_and_is_not_taken_for_ours(tm
 
 @virtually
 async def test_a_condition_that_no_watch_has_told_of_yet_stays(tmp_path: Path) -> None:
-    theirs = {"type": "Audited", "status": "True", "reason": "Checked", "message": "by the team"}
-    theirs["lastTransitionTime"] = "2020-01-01T00:00:00Z"
     async with teams(tmp_path, a=(2, 6)) as it:
         await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
         ours = status(it, "a")["conditions"]
         late = it.server.faults.stall_watches(lambda request: request.resource == "elasticquotas")
-        it.server.store.patch(
-            QUOTAS, "a", {"status": {"conditions": [theirs, *ours]}}, namespace="a", subresource="status"
-        )
+        put_conditions(it, "a", THEIRS, *ours)
         it.add_pods(*several("a", 1))
         await asyncio.sleep(5)
         it.server.faults.remove(late)
         await it.until(lambda: used(it, "a") == {"cpu": "1"})
 
-        assert status(it, "a")["conditions"] == [theirs, *ours]
+        assert status(it, "a")["conditions"] == [THEIRS, *ours]
 
 
 @virtually
