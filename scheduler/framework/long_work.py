@@ -25,3 +25,19 @@ class AtOnce:
 
     async def done(self, steps: Generator[None, None, T]) -> T:
         return at_once(steps)
+
+
+class NeedsTime(Exception):  # noqa: N818  # a request, not an error
+    """Raised by a plugin that cannot answer within one turn of the event loop.
+
+    The attempt ends without a verdict. The runtime advances `steps`, a few milliseconds at a time, between attempts at
+    other pods, and then begins the attempt again on the cluster as it is by then. The plugin keeps what the steps found,
+    so that it answers the same question at once.
+
+    Args:
+        steps: the work; each step takes a few milliseconds at most.
+    """
+
+    def __init__(self, steps: Generator[None, None, None]) -> None:
+        super().__init__("a plugin needs more time than one turn of the event loop")
+        self.steps = steps
