@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
+from weakref import WeakSet
 
 import kopf
 
@@ -145,7 +146,11 @@ class KopfThread:
             began = time.monotonic()
             why = "it ended"
             try:
-                asyncio.run(self._operate())
+                with asyncio.Runner(loop_factory=_Loop) as runner:
+                    try:
+                        runner.run(self._operate())
+                    finally:
+                        runner.run(_close_all())
             except Exception as error:  # noqa: BLE001 - whatever it is, it costs no more than what is followed
                 why = f"{type(error).__name__}: {error}"
             if self._stopping.is_set():
@@ -228,6 +233,34 @@ class KopfThread:
     def _tell(self, what: Callable[..., object], *arguments: object) -> None:
         with suppress(RuntimeError):  # the daemon's loop is closed: nobody is left to tell
             self._loop.call_soon_threadsafe(what, *arguments)
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """The loop that kopf runs in. It knows its connections, because kopf does not close all of them when it ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.connections: WeakSet[asyncio.BaseTransport] = WeakSet()
+
+    async def create_connection(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        transport, protocol = await super().create_connection(*args, **kwargs)
+        self.connections.add(transport)
+        return transport, protocol
+
+
+async def _close_all() -> None:
+    """Cancel the tasks and close the connections that kopf left behind."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, _Loop)
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
+    for transport in list(loop.connections):
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.abort()
+    await asyncio.sleep(0)  # the loop closes the sockets in its next turn
 
 
 def _settings() -> kopf.OperatorSettings:

@@ -215,3 +215,33 @@ def test_kopf_that_breaks_is_begun_again_and_does_not_hold_up_the_end(
             assert not [each for each in threading.enumerate() if each.name == "kopf"]
 
     asyncio.run(scenario())
+
+
+def test_no_connection_stays_open_when_kopf_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[object] = []
+
+    async def scenario() -> None:
+        ended = asyncio.Event()
+
+        async def read_to_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+            ended.set()
+
+        server = await asyncio.start_server(read_to_the_end, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+
+        async def leaves_a_connection_open(**_: object) -> None:
+            kept.append(await asyncio.open_connection("127.0.0.1", port))
+            raise RuntimeError("kopf is broken")
+
+        async with server:
+            heard = Heard(tmp_path / "kubeconfig")
+            monkeypatch.setattr("scheduler.controllers.kopf_thread.kopf.operator", leaves_a_connection_open)
+            await heard.thread.__aenter__()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await ended.wait()
+            await heard.thread.__aexit__()
+
+    asyncio.run(scenario())
+    assert kept
