@@ -24,7 +24,8 @@ class PodGroupSpec(ApiStruct, frozen=True):
         min_resources: what the group asks for as a whole.
         schedule_timeout_seconds: how long a member may hold its place for the others; scheduler-plugins'.
         min_task_member: task -> so many of its pods run, or none; Volcano's.
-        priority_class_name: of the group as a whole; Volcano's.
+        priority_class_name: a limit of the group's priority; Volcano's. No admission checks who may use the class, so it
+            raises nothing.
     """
 
     min_member: int = 0

@@ -125,7 +125,7 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
             key,
             found.metadata.uid,
             found.min_count,
-            priority=None if class_ is None else class_.value,
+            highest_priority=None if class_ is None else class_.value,
             wait_seconds=seconds,
             releases=self._releases,
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugins.preemption.ranking import started
+from scheduler.objects.pod_group import POD_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +42,9 @@ class Unit:
     @property
     def importance(self) -> tuple[float, ...]:
         """What is compared, place by place; the most important has the least."""
-        of_group = self.pods[0].group is not None
+        # Only Kubernetes' own field is immutable: a label or an annotation could be added to gain importance.
+        group = self.pods[0].group
+        of_group = group is not None and group.kind == POD_GROUPS
         size = -len(self.pods) if self.is_group else 0
         return (-self.priority, not of_group, size, min(map(started, self.pods)))
 
@@ -89,7 +92,12 @@ class VictimUnits:
 
 
 def priority_of(group: PodGroup | None, pods: Sequence[PodInfo]) -> int:
-    """Return a group's priority; where its object leaves it out, that of its pods, the lowest where they differ."""
+    """Return a group's priority: what the API server admitted for its object, or for its pods.
+
+    Of pods whose priorities differ the lowest counts, since room is made for all of them; the object may ask for less.
+    """
     if group is not None and group.priority is not None:
         return group.priority
-    return min(pod.priority for pod in pods)
+    lowest = min(pod.priority for pod in pods)
+    highest = None if group is None else group.highest_priority
+    return lowest if highest is None else min(lowest, highest)

@@ -25,10 +25,13 @@ class PodGroup:
         min_count: so many of its pods run, or none; 0 if each may run without the others.
         topology_key: the label of which all its nodes must have the same value; "" for none.
         leaves_whole: whether preempting one of its pods preempts all.
-        priority: of the whole group; None where its pods' priority counts.
+        priority: of the whole group, as the API server's admission resolved it for the object; None where its pods' priority
+            counts.
         preempts_as_one: whether room is made for the group as a whole, not for one member after another.
         wait_seconds: how long a member that is ready to be bound waits for enough others to be; None is as long as those take.
         releases: whether members that are bound are deleted when too many of the others cannot be.
+        highest_priority: what the object asks for where no admission checks that: it lowers the priority of the pods, and
+            never raises it. None for no limit.
     """
 
     key: GroupKey
@@ -40,6 +43,7 @@ class PodGroup:
     preempts_as_one: bool = True
     wait_seconds: float | None = None
     releases: bool = False
+    highest_priority: int | None = None
 
 
 @runtime_checkable

@@ -247,20 +247,6 @@ async def test_each_task_of_a_volcano_group_needs_its_own(tmp_path: Path) -> Non
 
 
 @virtually
-async def test_a_volcano_groups_priority_class_is_that_of_the_group(tmp_path: Path) -> None:
-    async with groups(tmp_path) as it:
-        it.add_nodes(node_object("n", cpu="2"))
-        it.add_pods(pod_object("low", cpu="2", priority=5))
-        await it.until(lambda: placed(it) == {"low"})
-        it.server.store.create(
-            "priorityclasses.scheduling.k8s.io", {"metadata": {"name": "high"}, "value": 1000}
-        )
-        it.server.store.create(VOLCANO, pod_group(VOLCANO, "g", 2, priorityClassName="high"))
-        it.add_pods(*members(VOLCANO, "g", 2))
-        await it.until(lambda: placed(it) == {"g-0", "g-1"})
-
-
-@virtually
 async def test_a_failed_pod_fails_its_group(tmp_path: Path) -> None:
     async with groups(tmp_path) as it:
         it.add_nodes(node_object("n", cpu="4"))
