@@ -187,13 +187,16 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             else:
                 self._pending.give_up(pod.uid)
             return Status.unschedulable(why)
-        open_nodes = self._turns.left_to(pod, attempt.leaf, snapshot)
+        open_nodes = self._turns.left_to(pod, attempt.leaf, snapshot, state.group)
         return None if open_nodes is None else PreFilterResult(open_nodes)
 
     def _placed_with(self, group: PodGroup, attempt: Attempt) -> Int64s:
-        """Return what the members of a group take that were placed in the same attempt."""
+        """Return what the members of a gang take that were placed in the same attempt; nothing once they are enough."""
         total = np.zeros_like(attempt.asked)
-        for member in self._members.placed(group.key):
+        placed = self._members.placed(group.key)
+        if len(placed) >= group.min_count:
+            return total
+        for member in placed:
             if self._queued.get(member.uid) is not None:
                 total += attempt.standing.amounts(member.resources.taken)
         return total
@@ -247,14 +250,17 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
                 self._told[pod.uid] = self.leaving_with(report.candidates[row][0])
                 self._ledger.told.update({victim.uid: victim for victim in self._told[pod.uid]})
         elif ATTEMPT in state and pod.uid in self._pending:
-            self._note_failure(state.read(ATTEMPT, Attempt), pod, snapshot, diagnosis)
+            self._note_failure(state, pod, snapshot, diagnosis)
         return result
 
-    def _note_failure(self, attempt: Attempt, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis) -> None:
+    def _note_failure(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> None:
         """Hold a node for a pod that has waited too long, or let others have what it could use nowhere."""
+        attempt = state.read(ATTEMPT, Attempt)
         if not attempt.leaf or pod.uid in self._turns.kept_back:
             return
-        if self._turns.left_to(pod, attempt.leaf, snapshot) is not None:
+        if self._turns.left_to(pod, attempt.leaf, snapshot, state.group) is not None:
             self._turns.sent_elsewhere.add(pod.uid)
             return
         rows = rows_to_try(diagnosis)
@@ -262,7 +268,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             self._turns.release(pod.uid)
             self._pending.give_up(pod.uid)
         elif attempt.is_overdue:
-            self._turns.hold(pod, attempt.leaf, rows, snapshot)
+            self._turns.hold(pod, attempt.leaf, rows, snapshot, state.group)
 
     def why_not_eligible(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
@@ -314,7 +320,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         if state.group is not None and self._turns.is_overdue(pod):
             leaf = self._ledger.standing(self._cluster.snapshot()).tree.queue_of(pod)
             if leaf:
-                self._turns.hold_at(pod, leaf, node_name)
+                self._turns.hold_at(pod, leaf, node_name, state.group)
 
     # What is told.
 

@@ -1,8 +1,9 @@
 """Whose turn it is: what has waited too long is overtaken by nobody younger.
 
 Where its queue's share is in the way, younger pods of its queue, of no higher priority, wait behind it, and its queue may
-go beyond its share by this one pod, or by its whole group. Where it is within its share and no node has room, one node is held for it: pods
-of queues that began to wait later go elsewhere, so that it has its room once enough of those there have ended.
+go beyond its share by this one pod, or by as many pods as its gang takes at least. Where it is within its share and no node
+has room, one node is held for it: pods of queues that began to wait later go elsewhere, so that it has its room once enough
+of those there have ended.
 """
 
 from __future__ import annotations
@@ -16,18 +17,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from plugins.fair_queues.ledger import Pending
-    from scheduler.framework import Clock, QueuedPods
+    from scheduler.framework import Clock, PodGroup, QueuedPods
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
     from scheduler.snapshot import Rows, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A node that is held for a pod."""
+    """A node that is held for a pod.
+
+    Attributes:
+        group: the group that the pod was tried with, if it was.
+    """
 
     pod: PodInfo
     node: str
     since: float
+    group: GroupKey | None = None
+
+    def is_for(self, pod: PodInfo, group: PodGroup | None) -> bool:
+        """Whether it is held for a pod, or for the group that the pod is tried with."""
+        return self.pod.uid == pod.uid or (group is not None and self.group == group.key)
 
 
 class Turns:
@@ -84,9 +95,14 @@ class Turns:
                 return other
         return None
 
-    def hold(self, pod: PodInfo, leaf: str, rows: Rows, snapshot: Snapshot) -> None:
-        """Hold a node for an overdue pod, unless one is: that which lacks the least of what the pod asks for."""
-        known = self._held_with(pod, leaf)
+    def hold(
+        self, pod: PodInfo, leaf: str, rows: Rows, snapshot: Snapshot, group: PodGroup | None = None
+    ) -> None:
+        """Hold a node for an overdue pod, unless one is: that which lacks the least of what the pod asks for.
+
+        `group` is what the pod was tried with, if it was.
+        """
+        known = self._held_with(pod, leaf, group)
         if known is None:
             return
         if pod.uid in known and snapshot.row_of(known[pod.uid].node) in set(rows.tolist()):
@@ -101,21 +117,31 @@ class Turns:
         known.pop(pod.uid, None)
         for row in rows[np.argsort(lacking[rows], kind="stable")].tolist():
             if np.isfinite(lacking[row]) and snapshot.name_of(row) not in taken:
-                known[pod.uid] = Held(pod, snapshot.name_of(row), self.since(pod))
+                known[pod.uid] = self._for(pod, snapshot.name_of(row), group)
                 self.held[leaf] = known
                 return
 
-    def hold_at(self, pod: PodInfo, leaf: str, node_name: str) -> None:
+    def hold_at(self, pod: PodInfo, leaf: str, node_name: str, group: PodGroup) -> None:
         """Hold the node for an overdue member of a group where it would have gone, had the others found a place."""
-        known = self._held_with(pod, leaf)
+        known = self._held_with(pod, leaf, group)
         if known is not None:
-            known[pod.uid] = Held(pod, node_name, self.since(pod))
+            known[pod.uid] = self._for(pod, node_name, group)
             self.held[leaf] = known
 
-    def _held_with(self, pod: PodInfo, leaf: str) -> dict[str, Held] | None:
-        """Return what is held for a pod and its group; None if that is somebody else's turn, one at a time."""
+    def _for(self, pod: PodInfo, node_name: str, group: PodGroup | None) -> Held:
+        return Held(pod, node_name, self.since(pod), None if group is None else group.key)
+
+    def _held_with(self, pod: PodInfo, leaf: str, group: PodGroup | None) -> dict[str, Held] | None:
+        """Return what is held for a pod and its group; None if no other node may be held for its queue.
+
+        For a queue one node is held at a time, or for one gang as many as it takes at least. Only a group that the pods are
+        tried with counts: any pod may carry the label or annotation of one.
+        """
         known = {uid: held for uid, held in self.held.get(leaf, {}).items() if self._waits(held.pod)}
-        return known if all(_go_together(held.pod, pod) for held in known.values()) else None
+        others = len(known.keys() - {pod.uid})
+        if others and (group is None or others >= group.min_count):
+            return None
+        return known if all(held.is_for(pod, group) for held in known.values()) else None
 
     def release(self, uid: str) -> None:
         """Hold nothing for a pod any more."""
@@ -126,14 +152,16 @@ class Turns:
     def _all(self) -> Iterator[Held]:
         return (held for of_leaf in self.held.values() for held in of_leaf.values())
 
-    def left_to(self, pod: PodInfo, leaf: str, snapshot: Snapshot) -> frozenset[str] | None:
-        """Return the nodes that a pod may go to; None for all."""
+    def left_to(
+        self, pod: PodInfo, leaf: str, snapshot: Snapshot, group: PodGroup | None = None
+    ) -> frozenset[str] | None:
+        """Return the nodes that a pod may go to; None for all. `group` is what it is tried with, if it is."""
         began = self.since(pod) if self.held else 0.0
         closed = {
             held.node
             for name, of_leaf in self.held.items()
             for held in of_leaf.values()
-            if not _go_together(held.pod, pod)
+            if not held.is_for(pod, group)
             and held.since < began
             and not (name == leaf and pod.priority > held.pod.priority)
         }
@@ -155,8 +183,3 @@ class Turns:
 
     def _waits(self, pod: PodInfo) -> bool:
         return pod.uid in self._pending
-
-
-def _go_together(pod: PodInfo, other: PodInfo) -> bool:
-    """Whether two are one pod, or of one group."""
-    return pod.uid == other.uid or (pod.group is not None and pod.group == other.group)
