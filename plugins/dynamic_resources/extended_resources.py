@@ -142,17 +142,17 @@ class ExtendedResources:
 
 
 def _written_before(pod: PodInfo, claims: Objects) -> HeldClaim | None:
-    for key, claim in claims.indexed(_BY_OWNER, (pod.uid, pod.name)).items():
+    for key, claim in claims.indexed(_BY_OWNER, (pod.namespace, pod.uid, pod.name)).items():
         return HeldClaim(claim, claims[key])
     return None
 
 
-def _owners(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
-    """Yield uid and name of the pod whose extended resources a claim is for."""
+def _owners(claim: ResourceClaim) -> Iterator[tuple[str, str, str]]:
+    """Yield namespace, uid and name of the pod whose extended resources a claim is for: an owner is of the same namespace."""
     if claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) == "true":
         for owner in claim.metadata.owner_references:
             if owner.controller:
-                yield owner.uid, owner.name
+                yield claim.metadata.namespace, owner.uid, owner.name
 
 
 _BY_OWNER: Final = Index(ResourceClaim, _owners)

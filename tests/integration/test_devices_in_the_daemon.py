@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from plugins.dynamic_resources.devices import Devices
 from scheduler.app.capabilities import TableObjects
+from scheduler.objects.decode import decode_pod
 from scheduler.simulator.faults import requests
 from scheduler.testing.devices import (
     DRIVER,
@@ -279,6 +281,30 @@ async def test_an_extended_resource_gets_a_claim_and_the_pod_is_told(tmp_path: P
         assert created == 1.0
         it.add_pods(asking("late"))
         await it.until(lambda: "cannot allocate all claims" in says(it, "late"))
+
+
+@virtually
+async def test_a_claim_in_another_namespace_is_not_taken_for_that_of_a_pods_extended_resource(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        create(it, device_class(extended_resource=GPU))
+        it.add_pods(asking("ai"))
+        await it.until(lambda: it.condition("ai"))
+        it.server.store.create("namespaces", {"metadata": {"name": "tenant"}})
+        pod = decode_pod(msgspec.json.encode(it.pod("ai")))
+        marked = {"resource.kubernetes.io/extended-resource-claim": "true"}
+        kept = ["example.com/kept"]  # from the garbage collector, since its owner is not in its namespace
+        forged = resource_claim("forged", namespace="tenant", owner=pod, annotations=marked, finalizers=kept)
+        create(it, forged)
+        await asyncio.sleep(1)
+        it.add_nodes(node_object("n"))
+        create(it, resource_slice("n", 1))
+
+        await it.until(lambda: it.node_of("ai"))
+        [made] = [each for each in it.server.store.list(CLAIMS) if each["metadata"]["name"] != "forged"]
+        assert made["metadata"]["namespace"] == "default"
+        assert users(it, made["metadata"]["name"]) == ["ai"]
 
 
 @virtually

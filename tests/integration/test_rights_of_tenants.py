@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from scheduler.simulator.access.users import User
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
 from tests.integration import test_coscheduling_in_the_daemon as coscheduling
 from tests.integration import test_fair_queues_in_the_daemon as queues
 from tests.integration import test_pod_groups_in_the_daemon as native
 from tests.integration import test_quotas_in_the_daemon as quotas
+from tests.integration.simulator_client import serving
 from tests.integration.test_coscheduling_in_the_daemon import CRDS, EXAMPLE, KINDS, VOLCANO
 from tests.manifests import MANIFESTS
 from tests.virtually import virtually
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.daemon_harness import Cluster
+    from tests.integration.simulator_client import Client
 
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 TENANT, OTHER = "tenant", "other"
@@ -265,3 +268,83 @@ async def test_a_second_quota_in_a_namespace_gives_it_nothing(tmp_path: Path) ->
         it.add_pods(*quotas.several("a", 4))
         await asyncio.sleep(60)
         assert len(placed(it, "a")) == 2
+
+
+NATIVE = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default"
+EDITOR = "editor"
+
+
+def _named(name: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, **more}
+
+
+@asynccontextmanager
+async def with_an_editor(folder: Path) -> AsyncIterator[Client]:
+    """A server that has all our CRDs and the default roles; who shows EDITOR has the role `edit` in `default`."""
+    users = {EDITOR: User("ann")}
+    async with serving(folder, rbac=True, token="root", users=users) as (server, client):
+        for path in sorted((MANIFESTS / "crds").glob("*.yaml")):
+            server.store.create(CRDS, yaml.safe_load(path.read_text()))
+        binding = {
+            **_named("tenant"),
+            "roleRef": {"kind": "ClusterRole", "name": "edit"},
+            "subjects": [{"kind": "User", "name": "ann"}],
+        }
+        server.store.create("rolebindings.rbac.authorization.k8s.io", binding, namespace="default")
+        server.store.create("pods", pod_object("running", cpu="1", node="n"))
+        server.store.create(native.POD_GROUPS, native.pod_group("made"))
+        server.store.create("poddisruptionbudgets.policy", _named("made", spec={}))
+        server.store.create("resourceclaims.resource.k8s.io", _named("made", spec={}))
+        await asyncio.sleep(0.1)
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        pytest.param("POST", f"{NATIVE}/podgroups", 201, id="native PodGroups"),
+        pytest.param("PATCH", f"{NATIVE}/podgroups/made/status", 403, id="their status"),
+        pytest.param("PATCH", "/api/v1/namespaces/default/pods/running", 200, id="labels of pods"),
+        pytest.param("PATCH", "/api/v1/namespaces/default/pods/running/status", 403, id="their status"),
+        pytest.param("POST", "/api/v1/namespaces/default/pods/running/binding", 403, id="their binding"),
+        pytest.param("PATCH", "/api/v1/namespaces/default", 403, id="labels of the namespace"),
+        pytest.param("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", 201, id="budgets"),
+        pytest.param(
+            "PATCH", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/made/status", 403, id="their status"
+        ),
+        pytest.param(
+            "PATCH", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/made/status", 403, id="claims' status"
+        ),
+        pytest.param("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", 403, id="PriorityClasses"),
+        pytest.param("POST", "/api/v1/namespaces/default/resourcequotas", 403, id="ResourceQuotas"),
+        pytest.param(
+            "POST", "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/elasticquotas", 403, id="ElasticQuotas"
+        ),
+        pytest.param(
+            "POST", "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups", 403, id="Coscheduling's"
+        ),
+        pytest.param(
+            "POST", "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups", 403, id="Volcano's"
+        ),
+        pytest.param("POST", "/apis/custom-scheduler.io/v1alpha1/queues", 403, id="Queues"),
+        pytest.param("POST", "/apis/custom-scheduler.io/v1alpha1/schedulerprofiles", 403, id="SchedulerProfiles"),
+    ],
+)  # fmt: skip
+@virtually
+async def test_what_the_role_edit_may_write(tmp_path: Path, method: str, path: str, status: int) -> None:
+    spec = native.pod_group("new")["spec"] if path == f"{NATIVE}/podgroups" else {}
+    body = _named("new", spec=spec) if method == "POST" else {"metadata": {"labels": {"a": "b"}}}
+    more = {} if method == "POST" else {"Content-Type": "application/merge-patch+json"}
+    async with with_an_editor(tmp_path) as client:
+        found, _ = await client.ask(method, path, body, Authorization=f"Bearer {EDITOR}", **more)
+        by_root, _ = await client.ask(method, path, body, Authorization="Bearer root", **more)
+
+    assert found == status
+    assert by_root not in {403, 404, 405}, "the path leads nowhere"
+
+
+def test_no_manifest_adds_to_the_roles_of_tenants() -> None:
+    texts = {path: path.read_text() for path in MANIFESTS.rglob("*.yaml")}
+
+    assert len(texts) > 30
+    assert not [path for path, text in texts.items() if "aggregate-to-" in text]
