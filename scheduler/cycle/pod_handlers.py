@@ -53,7 +53,7 @@ class PodHandler(EventHandler[PodInfo]):
 
     def __init__(self, shared: Shared, left_node: Callable[[PodInfo], None] = lambda _: None) -> None:
         super().__init__(shared)
-        self._nominator = shared.nominator
+        self._nominator, self._profiles = shared.nominator, shared.profiles
         self._left_node = left_node
 
     def _added(self, pod: PodInfo) -> Events:
@@ -79,6 +79,8 @@ class PodHandler(EventHandler[PodInfo]):
             changes = pod_changes(old, new)
             for event in changes:
                 self._bus.happened(event, old, new)
+            if old.group != new.group and new.group is not None and self._profiles.pod_group(new.group):
+                self._bus.happened(ASSIGNED_POD_ADD, None, new)  # to pods that wait for others of the group
             return changes
         if new.node_name:
             self._cache.add_pod(new)
@@ -168,7 +170,7 @@ class QueueingPodHandler(PodHandler):
         self, shared: Shared, reporter: Reporter, left_node: Callable[[PodInfo], None] = lambda _: None
     ) -> None:
         super().__init__(shared, left_node)
-        self._profiles, self._queue, self._waiting_pods = shared.profiles, shared.queue, shared.waiting_pods
+        self._queue, self._waiting_pods = shared.queue, shared.waiting_pods
         self._reporter = reporter
 
     def _pending_added(self, pod: PodInfo) -> Events:
