@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from scheduler.app.generation import Generation
     from scheduler.configuration.load import Configuration
+    from scheduler.extenders.chain import Extenders
     from scheduler.runtime.registry import Registry
     from scheduler.simulator.server import ApiServer
 
@@ -111,8 +112,8 @@ class GrantedDaemon(Daemon):
         self._scheduler_profiles = scheduler_profiles
         super().__init__(*arguments, **options)
 
-    def _build(self, configuration: Configuration, registry: Registry) -> Generation:
-        generation = super()._build(configuration, registry)
+    def _build(self, configuration: Configuration, registry: Registry, extenders: Extenders) -> Generation:
+        generation = super()._build(configuration, registry, extenders)
         profiles = generation.frameworks.values()
         try:
             rights = rights_of(

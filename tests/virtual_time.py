@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from scheduler.aside import ASIDE
 from scheduler.whatif.simulation.loop import EPOCH, LoopClock
 from scheduler.whatif.simulation.loop import VirtualTimeLoop as VirtualTimeLoopOfSimulations
 
@@ -18,6 +20,7 @@ T = TypeVar("T")
 
 _TURNS_AT_MOST = 20_000
 """Without time going on: whatever is done then ends nowhere."""
+_LONGEST_READ_SECONDS = 5.0
 
 
 class VirtualTimeLoop(VirtualTimeLoopOfSimulations):
@@ -43,7 +46,17 @@ class VirtualTimeLoop(VirtualTimeLoopOfSimulations):
             self._moment, self._turns = self._now, 0
         if self._turns == _TURNS_AT_MOST:
             raise AssertionError(f"something goes on for ever at {self._now:.3f} s")
+        # What is read in a thread takes no time.
+        until = time.monotonic() + _LONGEST_READ_SECONDS
+        while timeout != 0 and _is_reading() and time.monotonic() < until:
+            if ready := self._poll(0.001):
+                self._reach_next_timer()
+                return ready
         return super()._select(timeout)
+
+
+def _is_reading() -> bool:
+    return any(thread.name == ASIDE for thread in threading.enumerate())
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -1,14 +1,19 @@
 """Which pod an attempt is at, in a file that outlives the process: whatever ended it, the next start finds the pod.
 
-The file is mapped into memory, so a note is no call into the system, and is kept whether it was SIGKILL for want of memory,
-a crash in C, or a probe that failed since something did not come back. Who starts next puts the pod aside, as one whose
-attempt went over its budget: in the pod's condition, which whoever leads by then reads.
+A note is one write into blocks that the file has already. The kernel keeps it whether the process ended by SIGKILL for want
+of memory, a crash in C, or a probe that failed since something did not come back. Who starts next puts the pod aside, as one
+whose attempt went over its budget: in the pod's condition, which whoever leads by then reads.
+
+The file is not mapped into memory: a mapped page that a full, truncated or broken file system cannot provide ends the process
+with SIGBUS, where a write fails with an error.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import logging
-import mmap
+import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -17,6 +22,7 @@ from scheduler.client.http.request import STRATEGIC_MERGE_PATCH, Request
 from scheduler.client.resources import PODS
 from scheduler.client.status_patch import status_patch
 from scheduler.errors import ApiError, ObjectError
+from scheduler.files import open_regular
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.v1 import PodCondition
 from scheduler.queue.put_aside import times_told, words
@@ -34,6 +40,11 @@ _BYTES: Final = 1024
 """Names and UIDs are shorter by far."""
 _LENGTH_BYTES: Final = 2
 _NOTHING: Final = bytes(_LENGTH_BYTES)
+# Not `os.pwrite`, which gives up the interpreter's lock: while another thread computes, it comes back only after that
+# thread's 5 ms, twice for each attempt. This takes a microsecond and keeps the lock.
+_write_at: Final = ctypes.PyDLL(None).pwrite
+_write_at.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_long]
+_write_at.restype = ctypes.c_ssize_t
 
 
 class Noted(NamedTuple):
@@ -45,31 +56,57 @@ class Noted(NamedTuple):
 
 
 class AttemptNote:
-    """One file.
+    """One file, open for as long as the process lives.
 
     Args:
         path: of the file, made if it is not there.
 
     Attributes:
         found: what the process before left in it.
+        is_kept: whether the file has the last note. What cannot be written is logged once, and tried again with the next.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be made, has no room on its file system, or is no regular file.
     """
 
     def __init__(self, path: Path) -> None:
-        with path.open("a+b") as file:
-            file.truncate(_BYTES)
-            self._map = mmap.mmap(file.fileno(), _BYTES)
-        self.found = _read(self._map[:])
+        self._path = path
+        self._file = open_regular(path, os.O_RDWR | os.O_CREAT)
+        try:
+            content = os.pread(self._file, _BYTES, 0)
+            # Written once as a whole, so that the file has its blocks and later notes need no room.
+            _write_all(self._file, content.ljust(_BYTES, b"\0"))
+        except OSError:
+            os.close(self._file)
+            raise
+        self.found = _read(content)
+        self.is_kept = True
 
     def write(self, pod: PodInfo | None) -> None:
         """Note which pod an attempt is at from now on; None for none."""
         if pod is None:
-            self._map[:_LENGTH_BYTES] = _NOTHING
+            self._put(_NOTHING)
             return
         text = f"{pod.uid}/{pod.key}".encode()[: _BYTES - _LENGTH_BYTES]
-        self._map[: _LENGTH_BYTES + len(text)] = len(text).to_bytes(_LENGTH_BYTES) + text
+        self._put(len(text).to_bytes(_LENGTH_BYTES) + text)
+
+    def _put(self, record: bytes) -> None:
+        if _write_at(self._file, record, len(record), 0) == len(record):
+            self.is_kept = True
+            return
+        try:
+            _write_all(self._file, record)  # which says what is wrong
+        except OSError as error:
+            if self.is_kept:
+                fields = {"file": str(self._path), "error": str(error)}
+                logger.warning("Which pod an attempt is at cannot be noted for a restart", extra=fields)
+            self.is_kept = False
+
+
+def _write_all(file: int, content: bytes) -> None:
+    """Write at the beginning of a file; raises OSError."""
+    if os.pwrite(file, content, 0) < len(content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _read(content: bytes) -> Noted | None:

@@ -7,12 +7,16 @@ link that is swapped, and notifications of the kernel neither follow links nor c
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.app.reloader import Offer, digest_of, named_files, outcome
+from scheduler.aside import in_a_thread
 from scheduler.client.recorded_event import ObjectReference
-from scheduler.configuration.load import NO_POLICIES, load
+from scheduler.configuration.load import NO_POLICIES, decoded, parse, unreadable
 from scheduler.errors import ConfigurationError
+from scheduler.files import read_regular
+from scheduler.wasm.source import MOST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,10 +56,16 @@ class ConfigFile:
         Raises:
             ConfigurationError: as `configuration.load`.
         """
-        self._look()
-        configuration = load(self._path, policies=self._policies)
+        self._state = self._states()
+        content, error = _content(self._path)
+        self._take_digest(content)
+        if error is not None:
+            raise unreadable(error, str(self._path)) from error
+        text = decoded(content, str(self._path))
+        configuration = parse(text, str(self._path), self._path.parent, policies=self._policies)
         self._named = named_files(configuration)
-        self._look()
+        self._state = self._states()
+        self._take_digest(content)
         return configuration
 
     def unread(self) -> None:
@@ -68,16 +78,22 @@ class ConfigFile:
         Events are `about` another object: a file is none.
         """
         last = self._state
+        doing = f"looking at {self._path}"
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            state = self._states()
-            # What differs from look to look is still being written.
-            if state != self._state and state == last:
-                before = self.digest
-                made = self._offer(about)
-                if self.digest != before:
-                    offer(made)
-            last = state
+            # A file system may take any time, and is asked again only when it has answered.
+            last, made = await in_a_thread(partial(self._look, last, about), doing, gives_up=False)
+            if made is not None:
+                offer(made)
+
+    def _look(self, last: _State, about: ObjectReference) -> tuple[_State, Offer | None]:
+        """Return the state of the files, and what they say if that is new and they rest."""
+        state, before = self._states(), self.digest
+        # What differs from look to look is still being written.
+        if state == self._state or state != last:
+            return state, None
+        made = self._offer(about)
+        return state, made if self.digest != before else None
 
     def _offer(self, about: ObjectReference) -> Offer:
         result: Configuration | ConfigurationError
@@ -87,10 +103,8 @@ class ConfigFile:
             result = error
         return Offer(str(self._path), about, self.digest, outcome(result))
 
-    def _look(self) -> None:
-        self._state = self._states()
-        files = ((str(path), _content(path)) for path in self._named)
-        self.digest = digest_of(_content(self._path), files)
+    def _take_digest(self, content: bytes) -> None:
+        self.digest = digest_of(content, ((str(path), _content(path)[0]) for path in self._named))
 
     def _states(self) -> _State:
         return [_state_of(path) for path in (self._path, *self._named)]
@@ -114,8 +128,9 @@ def _state_of(path: Path) -> tuple[int, int, int] | None:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path) -> tuple[bytes, OSError | None]:
+    """Return what a file holds, and why it cannot be read; then the words for that stand for what it holds."""
     try:
-        return path.read_bytes()
-    except (OSError, ValueError):  # the second of a name that no file can have
-        return b""
+        return read_regular(path, MOST_BYTES), None
+    except (OSError, ValueError) as error:  # the second of a name that no file can have
+        return str(error).encode(), error if isinstance(error, OSError) else OSError(str(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from scheduler.app.reloader import Offer, digest_of, outcome
+from scheduler.aside import in_a_thread
 from scheduler.client.connection import CONNECTION_LOST
 from scheduler.client.http.request import Request
 from scheduler.client.recorded_event import ObjectReference
@@ -183,14 +184,16 @@ async def with_policies(
     Raises:
         ConfigurationError: everything that is wrong with it, or the policy is not there.
         ApiError: the API server cannot be asked at present.
+        TookTooLongError: a file cannot be read in time.
     """
+    doing = "reading the configuration"
     try:
-        return read()
+        return await in_a_thread(read, doing)
     except PolicyMissingError as error:
         missing = error
     async with connecting(missing.kubeconfig) as connection:
         policies[missing.config_map] = await _read_policy(connection, missing.config_map)
-    return read()
+    return await in_a_thread(read, doing)
 
 
 async def _read_policy(connection: Requests, where: PolicyConfigMap) -> str:

@@ -9,7 +9,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from scheduler.app.api_access import ApiAccess
-from scheduler.app.aside import Aside, at_once
 from scheduler.app.assembly import Cycles, Parts, limited
 from scheduler.app.consistency.checker import ConsistencyChecker
 from scheduler.app.gauges import show_groups, show_queue, show_state
@@ -23,6 +22,7 @@ from scheduler.app.queue_statuses import QueueStatuses
 from scheduler.app.quota_statuses import QuotaStatuses
 from scheduler.app.share_gauges import show_shares
 from scheduler.app.watches import Watches
+from scheduler.aside import Aside, at_once
 from scheduler.client.events import CONTROLLER
 from scheduler.client.leadership import Leadership
 from scheduler.client.lease import LeaderElector, new_identity
@@ -130,7 +130,7 @@ class Daemon:
             random=random,
             sampling=NodeSampling(percentages_of(settings)),
         )
-        first = self._build(configuration, self.parts.registry())
+        first = self._build(configuration, self.parts.registry(), self._extenders(configuration))
         first.registry.settle()
         self.watches = Watches(
             connection,
@@ -144,6 +144,7 @@ class Daemon:
         self.generations = Generations(
             first,
             self._build,
+            self._extenders,
             parts=self.parts,
             cycles=self.cycles,
             watches=self.watches,
@@ -224,7 +225,13 @@ class Daemon:
         )
         return elector
 
-    def _build(self, configuration: Configuration, registry: Registry) -> Generation:
+    def _extenders(self, configuration: Configuration) -> Extenders:
+        """Build the extenders of a configuration, for which their certificates are read."""
+        return Extenders(
+            configuration.settings.extenders, self.cycles.failures, self.leadership.check, self.parts.steps
+        )
+
+    def _build(self, configuration: Configuration, registry: Registry, extenders: Extenders) -> Generation:
         """Build a configuration, plugins included; nothing of the daemon changes by that."""
         frameworks = self.parts.build_frameworks(
             configuration,
@@ -234,9 +241,6 @@ class Daemon:
                 Preemptions: self.cycles.preemptions,
             },
             registry,
-        )
-        extenders = Extenders(
-            configuration.settings.extenders, self.cycles.failures, self.leadership.check, self.parts.steps
         )
         return Generation(
             configuration,

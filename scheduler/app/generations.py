@@ -17,12 +17,13 @@ from scheduler.wasm.library import guest_urls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from scheduler.app.aside import Aside
     from scheduler.app.assembly import Cycles, Parts
     from scheduler.app.generation import Generation
     from scheduler.app.tasks import Tasks
     from scheduler.app.watches import Watches
+    from scheduler.aside import Aside
     from scheduler.configuration.load import Configuration
+    from scheduler.extenders.chain import Extenders
     from scheduler.framework.interface import Needs
     from scheduler.runtime.registry import Registry
 
@@ -32,7 +33,8 @@ class Generations:
 
     Args:
         first: what to begin with.
-        build: makes a generation of a configuration and what was imported for it; raises ConfigurationError.
+        build: makes a generation of a configuration, what was imported for it and its extenders; raises ConfigurationError.
+        extenders: makes the extenders of a configuration, by files that it names; raises ConfigurationError.
         aside: does what takes long.
 
     Attributes:
@@ -43,7 +45,8 @@ class Generations:
     def __init__(
         self,
         first: Generation,
-        build: Callable[[Configuration, Registry], Generation],
+        build: Callable[[Configuration, Registry, Extenders], Generation],
+        extenders: Callable[[Configuration], Extenders],
         *,
         parts: Parts,
         cycles: Cycles,
@@ -54,6 +57,7 @@ class Generations:
         self.in_force = first
         self.retiring: list[Generation] = []
         self._build = build
+        self._extenders = extenders
         self._parts = parts
         self._cycles = cycles
         self._watches = watches
@@ -109,8 +113,13 @@ class Generations:
         names = foreign_names(configuration)
         try:
             if names:
-                await self._aside(partial(self._prepare, configuration, names, registry))
-            return self._build(configuration, registry)
+                await self._aside(
+                    partial(self._prepare, configuration, names, registry), f"importing {', '.join(names)}"
+                )
+            extenders = await self._aside(
+                partial(self._extenders, configuration), "reading the certificates of extenders"
+            )
+            return self._build(configuration, registry, extenders)
         except BaseException:
             registry.release()
             raise

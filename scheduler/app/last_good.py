@@ -7,6 +7,7 @@ where only this process writes; to write into a ConfigMap would take the right t
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +16,8 @@ from scheduler.app.reloader import named_files
 from scheduler.configuration.load import parse
 from scheduler.configuration.write import to_yaml
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.files import read_regular
+from scheduler.wasm.source import MOST_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,11 +65,13 @@ class LastGood:
         }
         new = self._path.with_name(f"{self._path.name}.new")
         try:
-            files = {str(name): path.read_bytes() for path, name in named.items()}
+            files = {str(name): read_regular(path, MOST_BYTES) for path, name in named.items()}
             kept = _Kept(self._source, digest, to_yaml(configuration), files)
             new.write_bytes(msgspec.json.encode(kept))
             new.replace(self._path)  # all of it or nothing
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the second of a name that no file can have
+            with suppress(OSError):  # what is there of it would only take the room
+                new.unlink(missing_ok=True)
             fields = {"file": str(self._path), "error": str(error)}
             logger.warning("Configuration in force cannot be kept for a restart", extra=fields)
 
@@ -85,7 +90,7 @@ class LastGood:
             ConfigurationError: it cannot be read any more.
         """
         try:
-            kept = msgspec.json.decode(self._path.read_bytes(), type=_Kept)
+            kept = msgspec.json.decode(read_regular(self._path, 2 * MOST_BYTES), type=_Kept)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from plugins.capacity_scheduling.quotas import Quota
-    from scheduler.app.aside import Aside
+    from scheduler.aside import Aside
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects
 
@@ -53,7 +53,7 @@ class QuotaStatuses:
         namespaces = {key.partition("/")[0] for key in objects}
         # Copied, for another thread counts them: pods wait for nothing.
         pods = list(self._pods.values())
-        used = await self._aside(partial(used_by_running, pods, namespaces))
+        used = await self._aside(partial(used_by_running, pods, namespaces), "counting what quotas' pods use")
         self.parts_of_max = {
             namespace: part_of_max(used.get(namespace, _NONE), quota)
             for namespace, quota in quotas.items()

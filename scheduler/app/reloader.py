@@ -110,7 +110,7 @@ class Reloader:
         """
         tried, self._unread = self._unread, None
         try:
-            read = await self._daemon.aside(offer.read)
+            read = await self._daemon.aside(offer.read, f"reading {offer.source}")
             configuration = await self._settle(read)
             if self._try_out is not None:
                 await self._try_out(configuration)
@@ -131,7 +131,9 @@ class Reloader:
         else:
             self._taken(offer, configuration, left)
             if self._keep is not None:
-                await self._daemon.aside(partial(self._keep, read, offer.digest))
+                await self._daemon.aside(
+                    partial(self._keep, read, offer.digest), "keeping the configuration for a restart"
+                )
             return True
         return False
 

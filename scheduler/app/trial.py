@@ -14,11 +14,13 @@ import signal
 import sys
 import tempfile
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scheduler.app.in_tree import IN_TREE
+from scheduler.aside import TimeLimit, cpu_seconds
 from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.write import to_yaml
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
 
 TRIAL_SECONDS = 30.0
-"""For everything: heavy libraries take seconds to import on a small machine."""
+"""For everything, see `TimeLimit`: heavy libraries take seconds to import on a small machine."""
 LONGEST_BUILD_SECONDS = 2.0
 """Plugins are built in the loop, since they may want it; meanwhile nothing else happens."""
 
@@ -81,28 +83,29 @@ async def _problem_of(task: bytes) -> str:
             start_new_session=True,
             env=_environment(),
         )
+        limit = TimeLimit(TRIAL_SECONDS, partial(cpu_seconds, child.pid))
+        trying = asyncio.create_task(child.communicate(task))
         is_late = False
         try:
-            async with asyncio.timeout(TRIAL_SECONDS):
-                await child.communicate(task)
-        except TimeoutError:
-            is_late = True
+            while not is_late and not (await asyncio.wait({trying}, timeout=limit.look_seconds))[0]:
+                is_late = limit.is_over()
         finally:
+            trying.cancel()
             with suppress(ProcessLookupError):  # with all that it has begun
                 os.killpg(child.pid, signal.SIGKILL)
             await child.wait()
         told.seek(0)
         lines = told.read().splitlines()
-    return _problem(lines, child.returncode, is_late=is_late)
+    return _problem(lines, child.returncode, str(limit) if is_late else "")
 
 
-def _problem(lines: list[bytes], status: int | None, *, is_late: bool) -> str:
+def _problem(lines: list[bytes], status: int | None, taken: str) -> str:
     progress = Progress("being read")
     for line in lines:
         with suppress(msgspec.DecodeError):
             progress = msgspec.json.decode(line, type=Progress)
-    if progress.build_seconds is None and is_late:
-        return f"{progress.doing} takes more than {TRIAL_SECONDS:.0f} seconds, tried in another process"
+    if progress.build_seconds is None and taken:
+        return f"{progress.doing} takes {taken}, tried in another process"
     if progress.build_seconds is None:
         return f"{progress.doing} ends the process ({_ending(status)}), tried in another one"
     if progress.build_seconds > LONGEST_BUILD_SECONDS:

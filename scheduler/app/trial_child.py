@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _limit() -> None:
-    seconds = int(TRIAL_SECONDS)
+    seconds = 2 * int(TRIAL_SECONDS)  # whoever waits gives up before; this is for when that process has ended
     for what, amount in (
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_DATA, _MEMORY_BYTES),

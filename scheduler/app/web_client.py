@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from scheduler.aside import in_a_thread
+from scheduler.certificates.key_pair import as_file
+from scheduler.files import read_regular
 from scheduler.steps import UNHEARD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import aiohttp
 
     from scheduler.steps import Steps
 
+T = TypeVar("T")
 
 MAX_BYTES = 8 * 2**20
 """The most that an answer may have, which is read in less than half a second; 15,000 nodes take a quarter of it."""
@@ -29,6 +34,7 @@ class WebClient:
         self._session: aiohttp.ClientSession | None = None
         # CA file -> when it was written, and what it says
         self._trust: dict[str, tuple[int, ssl.SSLContext]] = {}
+        self._reading: dict[str, asyncio.Task[Any]] = {}  # path -> what reads it
 
     async def http_get(
         self,
@@ -57,8 +63,11 @@ class WebClient:
         # A packed answer may be a thousand times as large as what comes over the wire.
         sent = {**headers, "Accept-Encoding": "identity"}
         if bearer_token_file:
-            sent["Authorization"] = f"Bearer {_token(bearer_token_file)}"
-        trust = False if insecure else self._trusted(ca_file) if ca_file else True
+            token = await self._read(bearer_token_file, _token, timeout_seconds)
+            sent["Authorization"] = f"Bearer {token}"
+        trust: bool | ssl.SSLContext = not insecure
+        if ca_file and not insecure:
+            trust = await self._read(ca_file, self._trusted, timeout_seconds)
         if self._session is None:
             self._session = aiohttp.ClientSession(auto_decompress=False)
         timeout = aiohttp.ClientTimeout(total=timeout_seconds)
@@ -76,9 +85,28 @@ class WebClient:
             raise OSError(f"GET {url}: {type(error).__name__}: {error}") from error
 
     async def close(self) -> None:
-        """Close the pool."""
+        """Close the pool, and wait for no file."""
+        for reading in self._reading.values():
+            reading.cancel()
         if self._session is not None:
             await self._session.close()
+
+    async def _read(self, path: str, read: Callable[[str], T], timeout_seconds: float) -> T:
+        """Read a file, once for all requests that wait for it.
+
+        Raises:
+            OSError: it cannot be read, or not in that time.
+        """
+        reading = self._reading.get(path)
+        if reading is None:
+            ask = in_a_thread(partial(read, path), f"reading {path}", gives_up=False)
+            reading = self._reading[path] = asyncio.create_task(ask, name=f"reading {path}")
+            reading.add_done_callback(lambda _: self._reading.pop(path))
+        done, _ = await asyncio.wait({reading}, timeout=timeout_seconds)
+        if not done:
+            raise OSError(f"{path}: not read within {timeout_seconds:g} seconds")
+        result: T = reading.result()
+        return result
 
     def _trusted(self, ca_file: str) -> ssl.SSLContext:
         """Return who a CA file trusts; the file is read again when it was replaced."""
@@ -86,7 +114,8 @@ class WebClient:
         known = self._trust.get(ca_file)
         if known is None or known[0] != written:
             try:
-                context = ssl.create_default_context(cafile=ca_file)
+                with as_file(read_regular(Path(ca_file))) as authority:
+                    context = ssl.create_default_context(cafile=authority)
             except ssl.SSLError as error:
                 raise OSError(f"{ca_file}: not certificates in PEM: {error}") from error
             known = self._trust[ca_file] = (written, context)
@@ -112,7 +141,7 @@ async def _body(answer: aiohttp.ClientResponse, url: str) -> bytes:
 
 def _token(path: str) -> str:
     try:
-        token = Path(path).read_text(encoding="ascii").strip()
+        token = read_regular(Path(path)).decode("ascii").strip()
     except UnicodeDecodeError as error:
         raise OSError(f"{path}: not a bearer token") from error
     if not token or any(not character.isprintable() for character in token):

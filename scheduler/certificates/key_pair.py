@@ -1,25 +1,39 @@
-"""A certificate and its key, given to TLS from memory."""
+"""Certificates and keys, given to TLS from memory."""
 
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Iterator
 
 
-def load_key_pair(context: ssl.SSLContext, pem: bytes) -> None:
-    """Load a key pair from memory; OpenSSL asks for a file, and a pod may have no place to write one.
+@contextmanager
+def as_file(pem: bytes) -> Iterator[str]:
+    """Yield the path of a file in memory: OpenSSL asks for one, and a pod may have no place, or no room, to write it.
 
     Raises:
-        ssl.SSLError: it is none.
+        OSError: no descriptor is left.
     """
-    descriptor = os.memfd_create("serving-certificate")
+    descriptor = os.memfd_create("certificate")
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:
             file.write(pem)
-        # Without a password an encrypted key is an error, instead of a question on the terminal.
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
+        yield f"/proc/self/fd/{descriptor}"
     finally:
         os.close(descriptor)
+
+
+def load_key_pair(context: ssl.SSLContext, pem: bytes) -> None:
+    """Load a key pair from memory.
+
+    Raises:
+        ssl.SSLError: it is none.
+        OSError: no descriptor is left.
+    """
+    with as_file(pem) as path:
+        # Without a password an encrypted key is an error, instead of a question on the terminal.
+        context.load_cert_chain(path, password="")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler.app.aside import in_a_thread
 from scheduler.app.attempt_note import AttemptNote, put_aside
 from scheduler.app.config_file import ConfigFile
 from scheduler.app.config_map import ConfigMapKey, ConfigMapSource, read_config_map, with_policies
@@ -31,6 +30,7 @@ from scheduler.app.profile_objects.status_writer import StatusWriter
 from scheduler.app.reloader import Reloader
 from scheduler.app.serving import Serving
 from scheduler.app.trial import try_out
+from scheduler.aside import TookTooLongError, in_a_thread
 from scheduler.cli import configuration as configuration_flags
 from scheduler.cli import serving as serving_flags
 from scheduler.cli.feature_gates import feature_gates_option
@@ -318,16 +318,23 @@ async def _begin(
         return daemon, digest
     digest = b"" if origin.followed is None else origin.followed.digest
     if kept is not None:
-        kept.keep(read, digest)
+        await in_a_thread(partial(kept.keep, read, digest), "keeping the configuration for a restart")
     return daemon, digest
 
 
 async def _note_attempts(daemon: Daemon, beside: Path, requests: Requests, clock: Clock) -> None:
     """Note in a file which pod an attempt is at, and put aside the one at which the process before ended."""
     path = beside.with_name(f"{beside.name}.attempt")
+    note: AttemptNote | None = None
+    daemon.metrics.watch_gauges(
+        "custom_scheduler_attempt_note_up",
+        "Whether the file that outlives the process says which pod the last attempt was at; 0 where it cannot be written.",
+        (),
+        lambda: [((), float(note is not None and note.is_kept))],
+    )
     try:
-        note = AttemptNote(path)
-    except OSError as error:
+        note = await in_a_thread(partial(AttemptNote, path), f"opening {path}")
+    except (OSError, TookTooLongError) as error:
         fields = {"file": str(path), "error": str(error)}
         logger.warning("Which pod an attempt is at cannot be noted for a restart", extra=fields)
         return
@@ -354,7 +361,8 @@ async def _following(
         if file is not None:
             await stack.enter_async_context(following_file(daemon, reloader, file))
         if config_map is not None or profiles is not None:
-            await in_a_thread(partial(import_module, "kopf"))  # which takes a while
+            # It takes a second of CPU, which on a busy machine may be minutes: then there is nothing better than to wait.
+            await in_a_thread(partial(import_module, "kopf"), "importing kopf", gives_up=False)
             from scheduler.controllers.kopf_thread import KopfThread
 
             named = daemon.configuration.settings.client_connection.kubeconfig

@@ -9,9 +9,11 @@ import asyncio
 import logging
 import os
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from scheduler.aside import in_a_thread
 from scheduler.client.connection import ApiConnection
 from scheduler.client.exec_plugin import ExecLogin
 from scheduler.client.http.endpoint import Endpoint
@@ -20,11 +22,13 @@ from scheduler.errors import ConfigurationError, FieldError
 from scheduler.proxies import is_http, proxy_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from scheduler.client.login_by_provider import ProviderLogin
 
 logger = logging.getLogger(__name__)
+
+Identity: TypeAlias = tuple[bytes, ...]
 
 REFRESH_SECONDS = 60.0
 """How often tokens and certificates are read again; a plugin is asked five minutes before its answer expires."""
@@ -49,8 +53,12 @@ async def connect(kubeconfig: str | None) -> AsyncIterator[ApiConnection]:
 async def connected(credentials: Credentials) -> AsyncIterator[ApiConnection]:
     """Connect with credentials, which are read for that, as `connect`."""
     await credentials.load()
-    connection = ApiConnection(credentials.endpoint(), authorization=credentials)
-    refreshing = asyncio.create_task(_keep_fresh(credentials, connection), name="credentials refresh")
+    identity, endpoint = await in_a_thread(credentials.changed, f"reading {credentials.source}")
+    assert endpoint is not None
+    connection = ApiConnection(endpoint, authorization=credentials)
+    refreshing = asyncio.create_task(
+        _keep_fresh(credentials, connection, identity), name="credentials refresh"
+    )
     try:
         yield connection
     finally:
@@ -60,16 +68,17 @@ async def connected(credentials: Credentials) -> AsyncIterator[ApiConnection]:
         await connection.close()
 
 
-async def _keep_fresh(credentials: Credentials, connection: ApiConnection) -> None:
+async def _keep_fresh(credentials: Credentials, connection: ApiConnection, identity: Identity) -> None:
     """Read tokens and certificates again for ever; what cannot be read now leaves the old ones in use."""
-    identity = credentials.login.identity()
+    doing = f"reading {credentials.source}"
     while True:
         await credentials.wait_stale()
         try:
-            await credentials.load()
-            if credentials.login.identity() != identity:
-                connection.replace_endpoint(credentials.endpoint())
-                identity = credentials.login.identity()
+            await credentials.load(gives_up=False)
+            read = partial(credentials.changed, identity)
+            identity, endpoint = await in_a_thread(read, doing, gives_up=False)
+            if endpoint is not None:
+                connection.replace_endpoint(endpoint)
                 logger.info("Client certificates changed", extra={"source": credentials.source})
         except (ConfigurationError, OSError) as error:
             logger.warning(
@@ -109,14 +118,18 @@ class Credentials:
         self._provider: ProviderLogin | None = None
         self._rejected = asyncio.Event()
 
-    async def load(self) -> None:
+    async def load(self, *, gives_up: bool = True) -> None:
         """Read everything, or read again what may have changed.
+
+        Args:
+            gives_up: whether files that cannot be read in time are given up; see `in_a_thread`.
 
         Raises:
             ConfigurationError: something is missing or makes no sense.
+            TookTooLongError: it is given up.
         """
         try:
-            login = await self._read()
+            login = await self._read(partial(in_a_thread, doing=f"reading {self.source}", gives_up=gives_up))
             login.check()
         except LoginError as error:
             raise self._broken(str(error)) from error
@@ -159,15 +172,29 @@ class Credentials:
             raise self._broken(f"certificates: {error}") from error
         return Endpoint(login.server, tls, login.server_hostname, self.proxy)
 
+    def changed(self, identity: Identity | None = None) -> tuple[Identity, Endpoint | None]:
+        """Return with what connections are made at present, and the way to the server if that is something else.
+
+        Raises:
+            ConfigurationError: as `endpoint`.
+        """
+        try:
+            newest = self.login.identity()
+        except OSError as error:
+            raise self._broken(f"certificates: {error}") from error
+        return newest, None if newest == identity else self.endpoint()
+
     @property
     def proxy(self) -> str:
         """The proxy between, from the kubeconfig or else the environment; "" for none."""
         return self.login.proxy or proxy_of(self.login.server)
 
-    async def _read(self) -> Login:
+    async def _read(self, aside: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Login:
+        login: Login
         if not self._kubeconfig:
-            return login_of_pod()
-        kubeconfig = Kubeconfig(*self._kubeconfig, context=self._context)
+            login = await aside(login_of_pod)
+            return login
+        kubeconfig: Kubeconfig = await aside(partial(Kubeconfig, *self._kubeconfig, context=self._context))
         self.namespace = kubeconfig.namespace
         if kubeconfig.asks_provider:
             if self._provider is None:
@@ -179,8 +206,9 @@ class Credentials:
             return await self._provider.login(self._kubeconfig, kubeconfig.context)
         if kubeconfig.asks_plugin:
             self._plugin = self._plugin or ExecLogin()
-            return await self._plugin.login(kubeconfig)
-        return kubeconfig.login()
+            return await self._plugin.login(kubeconfig, aside)
+        login = await aside(kubeconfig.login)
+        return login
 
     def _broken(self, problem: str) -> ConfigurationError:
         return ConfigurationError([FieldError("", problem)], source=self.source)

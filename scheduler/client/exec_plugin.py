@@ -13,14 +13,16 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from scheduler.client.login import LoginError
+from scheduler.client.login import LoginError, content_of
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from scheduler.client.login import Kubeconfig, Login
 
 _EARLY: Final = timedelta(minutes=5)
@@ -57,15 +59,21 @@ class ExecLogin:
         """Ask the plugin anew next time: its answer was rejected."""
         self._known = None
 
-    async def login(self, kubeconfig: Kubeconfig) -> Login:
+    async def login(
+        self, kubeconfig: Kubeconfig, aside: Callable[[Callable[[], Any]], Awaitable[Any]]
+    ) -> Login:
         """Ask the plugin of a kubeconfig's user, if its answer is not known or about to expire.
+
+        Args:
+            kubeconfig: which.
+            aside: reads files.
 
         Raises:
             LoginError: it does not answer, or the kubeconfig is broken.
         """
-        login = kubeconfig.login()
+        login: Login = await aside(kubeconfig.login)
         if self._known is None or _is_stale(self._known):
-            self._known = await _asked(kubeconfig, login)
+            self._known = await _asked(kubeconfig, login, aside)
         known = self._known
         return replace(
             login,
@@ -83,7 +91,9 @@ def _is_stale(status: _Status) -> bool:
     return (expires if expires.tzinfo else expires.replace(tzinfo=UTC)) <= datetime.now(UTC) + _EARLY
 
 
-async def _asked(kubeconfig: Kubeconfig, login: Login) -> _Status:
+async def _asked(
+    kubeconfig: Kubeconfig, login: Login, aside: Callable[[Callable[[], Any]], Awaitable[Any]]
+) -> _Status:
     plugin, folder = kubeconfig.exec_plugin
     command, version = str(plugin.get("command") or ""), plugin.get("apiVersion")
     if not command or not version:
@@ -94,7 +104,7 @@ async def _asked(kubeconfig: Kubeconfig, login: Login) -> _Status:
     spec: dict[str, Any] = {"interactive": is_interactive}
     try:
         if plugin.get("provideClusterInfo"):
-            spec["cluster"] = _cluster(login, kubeconfig.exec_config)
+            spec["cluster"] = await aside(partial(_cluster, login, kubeconfig.exec_config))
         info = msgspec.json.encode({"apiVersion": version, "kind": "ExecCredential", "spec": spec}).decode()
     except (OSError, TypeError, ValueError) as error:  # the others of what JSON cannot say
         raise LoginError(f"exec: what the plugin is to be told of the cluster: {error}") from error
@@ -121,11 +131,11 @@ async def _asked(kubeconfig: Kubeconfig, login: Login) -> _Status:
 
 def _cluster(login: Login, config: object) -> dict[str, Any]:
     """Return what a plugin is told of the server."""
-    authority = login.authority.read_bytes() if isinstance(login.authority, Path) else login.authority
+    authority = content_of(login.authority or b"")
     said = {
         "tls-server-name": login.server_hostname,
         "insecure-skip-tls-verify": not login.verifies,
-        "certificate-authority-data": base64.b64encode(authority or b"").decode(),
+        "certificate-authority-data": base64.b64encode(authority).decode(),
         "proxy-url": login.proxy,
         "config": config,
     }

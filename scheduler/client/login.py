@@ -9,19 +9,20 @@ from __future__ import annotations
 import base64
 import os
 import ssl
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import yaml
 
+from scheduler.certificates.key_pair import as_file
 from scheduler.certificates.trust import believe_as_go
+from scheduler.files import read_any, read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 Pem: TypeAlias = Path | bytes
 """Certificates or a key: the file they are in, or themselves."""
@@ -84,7 +85,7 @@ class Login:
         """
         with ExitStack() as stack:
             authority, certificate, key = (
-                None if pem is None else stack.enter_context(_as_file(pem))
+                None if pem is None else stack.enter_context(as_file(content_of(pem)))
                 for pem in (self.authority, self.certificate, self.key)
             )
             context = ssl.create_default_context(cafile=authority) if self.verifies else _trusting_anybody()
@@ -100,10 +101,7 @@ class Login:
         Raises:
             OSError: a file is not there.
         """
-        return tuple(
-            pem.read_bytes() if isinstance(pem, Path) else pem or b""
-            for pem in (self.authority, self.certificate, self.key)
-        )
+        return tuple(content_of(pem or b"") for pem in (self.authority, self.certificate, self.key))
 
 
 def _trusting_anybody() -> ssl.SSLContext:
@@ -257,26 +255,23 @@ def _pem(where: _Entry, field: str) -> Pem | None:
     if not (name := values.get(field)):
         return None
     file = folder / str(name)
-    if not file.is_file():
+    if not file.exists():
         raise LoginError(f"{file}: no such file")
     return file
 
 
-@contextmanager
-def _as_file(pem: Pem) -> Iterator[Path]:
-    """Return a file for OpenSSL, which reads certificates and keys from nothing else."""
-    if isinstance(pem, Path):
-        yield pem
-        return
-    with NamedTemporaryFile() as file:
-        file.write(pem)
-        file.flush()
-        yield Path(file.name)
+def content_of(pem: Pem) -> bytes:
+    """Return the text of certificates or a key.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    return read_regular(pem) if isinstance(pem, Path) else pem
 
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         raise LoginError(f"{path}: {_problem(error)}") from error
 
@@ -287,7 +282,7 @@ def _problem(error: OSError) -> str:
 
 def _parse(kubeconfig: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+        content = yaml.safe_load(read_any(kubeconfig).decode())
     except OSError as error:
         raise LoginError(_problem(error)) from error
     except (

@@ -23,6 +23,7 @@ from scheduler.configuration.versions import to_current, type_meta_faults
 from scheduler.configuration.versions.algorithm_source import PolicyMissingError
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.files import read_any
 from scheduler.objects.wording import quoted, was
 
 if TYPE_CHECKING:
@@ -81,20 +82,32 @@ def load(path: str | Path, *, policies: Mapping[PolicyConfigMap, str] = NO_POLIC
 
 
 def read_file(path: str | Path) -> str:
-    """Return the text of a file.
+    """Return the text of a file, or of a pipe.
 
     Raises:
         ConfigurationError: it cannot be read.
     """
-    source = str(path)
     try:
-        return Path(path).read_bytes().decode("utf-8-sig")
+        return decoded(read_any(Path(path)), str(path))
     except OSError as error:
-        raise ConfigurationError(
-            [FieldError("", f"cannot be read: {error.strerror or error}")], source
-        ) from error
+        raise unreadable(error, str(path)) from error
+
+
+def decoded(content: bytes, source: str) -> str:
+    """Return the text of a configuration.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    try:
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigurationError([FieldError("", f"not UTF-8: byte {error.start}")], source) from error
+
+
+def unreadable(error: OSError, source: str) -> ConfigurationError:
+    """Say that a configuration cannot be read."""
+    return ConfigurationError([FieldError("", f"cannot be read: {error.strerror or error}")], source)
 
 
 def parse(

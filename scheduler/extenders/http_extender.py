@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from scheduler.certificates.key_pair import load_key_pair
+from scheduler.certificates.key_pair import as_file, load_key_pair
 from scheduler.certificates.trust import believe_as_go
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.extenders import wire
 from scheduler.extenders.health import ExtenderHealth
 from scheduler.extenders.wire import ExtenderError
+from scheduler.files import read_regular
 from scheduler.proxies import is_http, proxy_of
 from scheduler.steps import UNHEARD
 
@@ -218,13 +219,11 @@ def _ssl_context(settings: Extender) -> ssl.SSLContext:
     """
     tls = settings.tls_config
     has_authority = tls is not None and bool(tls.ca_file or tls.ca_data)
-    context = ssl.create_default_context()
     if tls is not None and has_authority:
-        context = ssl.create_default_context(
-            # Beside certificates a bundle has comments, which may be in any encoding.
-            cafile=None if tls.ca_data else tls.ca_file,
-            cadata=tls.ca_data.decode("ascii", "ignore") or None,
-        )
+        with as_file(tls.ca_data or read_regular(Path(tls.ca_file))) as authority:
+            context = ssl.create_default_context(cafile=authority)
+    else:
+        context = ssl.create_default_context()
     believe_as_go(context)
     if (settings.enable_https and not has_authority) or (tls is not None and tls.insecure):
         context.check_hostname = False
@@ -236,6 +235,6 @@ def _ssl_context(settings: Extender) -> ssl.SSLContext:
 
 def _key_pair(tls: ExtenderTLS) -> bytes:
     """Return the client's key and certificate; data take precedence over files."""
-    key = tls.key_data or Path(tls.key_file).read_bytes()
-    certificate = tls.cert_data or Path(tls.cert_file).read_bytes()
+    key = tls.key_data or read_regular(Path(tls.key_file))
+    certificate = tls.cert_data or read_regular(Path(tls.cert_file))
     return key + b"\n" + certificate

@@ -10,6 +10,7 @@ from importlib.machinery import SourceFileLoader
 from typing import TYPE_CHECKING
 
 from scheduler.errors import PluginLoadError
+from scheduler.files import read_regular
 from scheduler.framework.interface import Plugin
 from scheduler.runtime.checking import check_plugin
 
@@ -113,7 +114,7 @@ def _execute(path: Path, name: str, reference: str) -> ModuleType:
     try:
         # Compiled here, not by the loader: it would keep bytecode beside the file, and take that for a newer
         # version of the same size and second.
-        code = loader.source_to_code(path.read_bytes(), str(path))
+        code = loader.source_to_code(read_regular(path), str(path))
         exec(code, module.__dict__)  # noqa: S102 - a plugin is code of the operator's choice
     except KeyboardInterrupt:
         raise

@@ -6,10 +6,13 @@ import asyncio
 import logging
 import ssl
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.certificates.key_pair import load_key_pair
+from scheduler.aside import in_a_thread
+from scheduler.certificates.key_pair import as_file, load_key_pair
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,12 +47,13 @@ async def tls_context(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if client_authority is not None:
-        _ask_for_certificates(context, client_authority)
+        doing = f"reading {client_authority}"
+        await in_a_thread(partial(_ask_for_certificates, context, client_authority), doing)
     if files is None:
         load_key_pair(context, made or _made_for_localhost())
         yield context
         return
-    pem = _checked(files)
+    pem = await in_a_thread(partial(_checked, files), f"reading {files.certificate}")
     load_key_pair(context, pem)
     rereading = asyncio.create_task(_keep_fresh(context, files, pem), name="certificate refresh")
     try:
@@ -69,7 +73,8 @@ def _made_for_localhost() -> bytes:
 
 def _ask_for_certificates(context: ssl.SSLContext, authority: Path) -> None:
     try:
-        context.load_verify_locations(cafile=authority)
+        with as_file(read_regular(authority)) as path:
+            context.load_verify_locations(cafile=path)
     except OSError as error:  # ssl.SSLError is one
         problem = f"{authority} cannot be read as certificates: {error.strerror or error}"
         raise ConfigurationError([FieldError("--client-ca-file", problem)]) from error
@@ -79,10 +84,11 @@ def _ask_for_certificates(context: ssl.SSLContext, authority: Path) -> None:
 
 async def _keep_fresh(context: ssl.SSLContext, files: KeyPair, pem: bytes) -> None:
     """Take over what is new in the files, for ever; what makes no sense leaves the old certificate in use."""
+    doing = f"reading {files.certificate}"
     while True:
         await asyncio.sleep(_REREAD_SECONDS)
         try:
-            newest = _checked(files)
+            newest = await in_a_thread(partial(_checked, files), doing, gives_up=False)
             if newest != pem:
                 load_key_pair(context, newest)
                 pem = newest
@@ -99,7 +105,7 @@ def _checked(files: KeyPair) -> bytes:
         ("--tls-cert-file", files.certificate),
     ):
         try:
-            parts.append(path.read_bytes())
+            parts.append(read_regular(path))
         except OSError as error:
             problem = f"{path} cannot be read: {error.strerror or error}"
             raise ConfigurationError([FieldError(option, problem)]) from error

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scheduler.files import read_regular
+
 if TYPE_CHECKING:
     from http.client import HTTPResponse
 
@@ -13,7 +15,8 @@ _TIMEOUT_SECONDS = 10.0
 """How long a server may be silent."""
 _TOTAL_SECONDS = 60.0
 """How long a server may take altogether."""
-_MAX_BYTES = 256 * 1024 * 1024
+MOST_BYTES = 256 * 1024 * 1024
+"""Of a guest."""
 _PART_BYTES = 1024 * 1024
 _FILE = "file://"
 
@@ -38,8 +41,7 @@ def read_guest(url: str, folder: Path | None) -> bytes:
     """
     path = guest_file(url, folder)
     if path is not None:
-        with path.open("rb") as file:
-            return _not_too_large(file.read(_MAX_BYTES + 1))
+        return read_regular(path, MOST_BYTES)
     scheme = url.partition("://")[0]
     if scheme not in {"http", "https"}:
         raise ValueError(f"unsupported URL scheme: {scheme}")
@@ -66,16 +68,16 @@ def _body(answer: HTTPResponse) -> bytes:
     """Read an answer to its end, or a little more than is allowed."""
     end = time.monotonic() + _TOTAL_SECONDS
     content = bytearray()
-    while len(content) <= _MAX_BYTES and (part := answer.read1(_PART_BYTES)):
+    while len(content) <= MOST_BYTES and (part := answer.read1(_PART_BYTES)):
         content += part
         if time.monotonic() > end:
             raise OSError(f"not read within {_TOTAL_SECONDS:.0f} seconds")
-    if answer.length and len(content) <= _MAX_BYTES:
+    if answer.length and len(content) <= MOST_BYTES:
         raise OSError(f"the answer ends {answer.length} bytes too early")
     return bytes(content)
 
 
 def _not_too_large(content: bytes) -> bytes:
-    if len(content) > _MAX_BYTES:
-        raise OSError(f"more than {_MAX_BYTES} bytes")
+    if len(content) > MOST_BYTES:
+        raise OSError(f"more than {MOST_BYTES} bytes")
     return content

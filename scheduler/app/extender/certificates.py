@@ -15,6 +15,7 @@ from cryptography import x509
 
 from scheduler.certificates.made import issue
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.files import read_regular
 from scheduler.server.tls import KeyPair
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _issued(host: str) -> Issued:
 def _is_for(path: Path, host: str) -> bool:
     """Whether a certificate names a host; one that cannot be read is told of by who serves with it."""
     try:
-        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        certificate = x509.load_pem_x509_certificate(read_regular(path))
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError, x509.ExtensionNotFound):
         return True
@@ -154,7 +155,7 @@ def _write(folder: Path, names: tuple[str, str, str], issued: Issued) -> None:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         problem = f"{path} cannot be read: {error.strerror or error}"
         raise ConfigurationError([FieldError("--tls-ca-file", problem)]) from error

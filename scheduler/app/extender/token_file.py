@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from scheduler.aside import in_a_thread
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,7 +30,7 @@ def token_in(path: Path) -> bytes:
         ConfigurationError: it cannot be read, or has none.
     """
     try:
-        token = path.read_bytes().strip()
+        token = read_regular(path).strip()
     except OSError as error:
         problem = f"{path} cannot be read: {error.strerror or error}"
         raise ConfigurationError([FieldError("--token-file", problem)]) from error
@@ -52,7 +55,7 @@ async def _keep_fresh(callers: Callers, path: Path) -> None:
     while True:
         await asyncio.sleep(_REREAD_SECONDS)
         try:
-            newest = token_in(path)
+            newest = await in_a_thread(partial(token_in, path), f"reading {path}", gives_up=False)
         except ConfigurationError as error:
             logger.warning("Token could not be read again", extra={"error": str(error)})
             continue

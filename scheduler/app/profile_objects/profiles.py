@@ -144,7 +144,9 @@ class ClusterProfiles:
             if not known.has_read(version)
         ]
         specs = [version.spec for _, version in unread]
-        found = await self._daemon.aside(lambda: [read_profile(spec) for spec in specs])
+        found = await self._daemon.aside(
+            lambda: [read_profile(spec) for spec in specs], "reading SchedulerProfiles"
+        )
         for (known, version), read in zip(unread, found, strict=True):
             known.take(version, read)
 
@@ -204,7 +206,9 @@ class ClusterProfiles:
             profiles = [profile for _, _, profile in chosen]
             left: Sequence[str] = ()
             try:
-                merged = await self._daemon.aside(partial(with_more_profiles, base, profiles))
+                merged = await self._daemon.aside(
+                    partial(with_more_profiles, base, profiles), "merging SchedulerProfiles"
+                )
                 # A new base may say the same as the old one and have other files beside it.
                 if base is not self._base or merged != self._merged:
                     if self._try_out is not None:

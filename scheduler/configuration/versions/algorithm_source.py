@@ -13,6 +13,7 @@ from scheduler.configuration.decode import decode
 from scheduler.configuration.types import ConfigurationStruct
 from scheduler.configuration.versions.v1alpha2 import CLUSTER_AUTOSCALER
 from scheduler.errors import ConfigurationError
+from scheduler.files import read_regular
 from scheduler.objects.wording import did_you_mean, was
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _read_policy(
         found.where = str(file)
         found.files.append(file)
         try:
-            found.policy = file.read_bytes().decode("utf-8-sig")
+            found.policy = read_regular(file).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             conversion.fault(fields, found.path, f"{file} is not UTF-8: byte {error.start}")
         except (OSError, ValueError) as error:  # the second of a name that no file can have

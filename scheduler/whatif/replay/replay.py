@@ -279,7 +279,7 @@ class ReplayedDaemon(Daemon):
 
     def build(self, configuration: Configuration) -> Generation:
         """Build a configuration that a reload brought."""
-        return self._build(configuration, self.parts.registry())
+        return self._build(configuration, self.parts.registry(), self._extenders(configuration))
 
     def have_time(self) -> None:
         """Let attempts take what they take: what the recorded ones were stopped for is not so here."""

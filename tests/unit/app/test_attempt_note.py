@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
+import subprocess
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +22,7 @@ from tests.builders import CREATED, pod, pod_object
 from tests.manual_clock import ManualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from scheduler.client.http.request import Request
@@ -35,6 +41,77 @@ def test_a_note_is_found_by_who_opens_the_file_next_though_nobody_has_closed_it(
 
     note.write(None)
     assert AttemptNote(tmp_path / "note").found is None
+
+
+FULL = """
+import os, sys
+from pathlib import Path
+from scheduler.app.attempt_note import AttemptNote
+from tests.builders import pod
+
+path = Path(sys.argv[1])
+note = AttemptNote(path)
+os.truncate(path, 0)
+note.write(pod("web"))
+print(note.is_kept)
+"""
+
+
+def test_a_file_that_lost_its_blocks_does_not_end_the_process(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FULL, tmp_path / "note"], stdout=subprocess.PIPE, check=True
+    )
+
+    assert ended.stdout == b"True\n"
+    assert AttemptNote(tmp_path / "note").found == NOTED
+
+
+@contextmanager
+def full() -> Iterator[None]:
+    """No file takes anything while the block runs."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_file_system_that_takes_no_more_is_told_once_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    note = AttemptNote(tmp_path / "note")
+    with full():
+        for told in (WEB, None, WEB):
+            note.write(told)
+            assert not note.is_kept
+    (record,) = caplog.records
+    assert "File too large" in vars(record)["error"]
+    assert vars(record)["file"] == str(tmp_path / "note")
+    assert AttemptNote(tmp_path / "note").found is None
+
+    note.write(WEB)
+    assert note.is_kept
+    assert AttemptNote(tmp_path / "note").found == NOTED
+    note.write(None)
+    with full():
+        note.write(WEB)
+    assert len(caplog.records) == 2
+
+
+def test_the_room_for_a_note_is_taken_at_the_start(tmp_path: Path) -> None:
+    with full(), pytest.raises(OSError, match="File too large"):
+        AttemptNote(tmp_path / "note")
+    AttemptNote(tmp_path / "note")
+
+    status = (tmp_path / "note").stat()
+    assert (status.st_size, status.st_blocks > 0) == (1024, True)
+
+
+def test_what_is_no_file_takes_no_note(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "note")
+    with pytest.raises(OSError, match="is a FIFO"):
+        AttemptNote(tmp_path / "note")
 
 
 @pytest.mark.parametrize(
