@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import subprocess
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,10 +17,10 @@ from scheduler.errors import ApiError
 from scheduler.objects.decode import decode_pod
 from scheduler.queue.put_aside import times_told
 from tests.builders import CREATED, pod, pod_object
+from tests.full_disks import no_room
 from tests.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from scheduler.client.http.request import Request
@@ -66,22 +64,11 @@ def test_a_file_that_lost_its_blocks_does_not_end_the_process(tmp_path: Path) ->
     assert AttemptNote(tmp_path / "note").found == NOTED
 
 
-@contextmanager
-def full() -> Iterator[None]:
-    """No file takes anything while the block runs."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def test_a_file_system_that_takes_no_more_is_told_once_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     note = AttemptNote(tmp_path / "note")
-    with full():
+    with no_room():
         for told in (WEB, None, WEB):
             note.write(told)
             assert not note.is_kept
@@ -94,13 +81,13 @@ def test_a_file_system_that_takes_no_more_is_told_once_and_tried_again(
     assert note.is_kept
     assert AttemptNote(tmp_path / "note").found == NOTED
     note.write(None)
-    with full():
+    with no_room():
         note.write(WEB)
     assert len(caplog.records) == 2
 
 
 def test_the_room_for_a_note_is_taken_at_the_start(tmp_path: Path) -> None:
-    with full(), pytest.raises(OSError, match="File too large"):
+    with no_room(), pytest.raises(OSError, match="File too large"):
         AttemptNote(tmp_path / "note")
     AttemptNote(tmp_path / "note")
 

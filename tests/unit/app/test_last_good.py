@@ -9,6 +9,7 @@ import pytest
 from scheduler.app.last_good import LastGood
 from scheduler.configuration.load import load
 from scheduler.errors import ConfigurationError
+from tests.full_disks import no_room
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,6 +71,23 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_the_copy(
     assert [record.message for record in caplog.records] == [
         "Configuration in force cannot be kept for a restart"
     ]
+
+
+def test_a_full_file_system_keeps_the_copy_before_and_nothing_of_the_new_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = LastGood(tmp_path / "kept.json", "here")
+    configuration = given(tmp_path / "mounted")
+    kept.keep(configuration, b"before")
+    with no_room():
+        kept.keep(configuration, b"now")
+
+    found = kept.read()
+    assert found is not None
+    assert found[1] == b"before"
+    assert [path.name for path in tmp_path.glob("kept.json*")].count("kept.json.new") == 0
+    (record,) = caplog.records
+    assert "File too large" in vars(record)["error"]
 
 
 def test_files_that_cannot_be_put_beside_it_are_told_of(tmp_path: Path) -> None:

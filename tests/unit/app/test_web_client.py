@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
 import ssl
+import threading
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.app import web_client
 from scheduler.app.web_client import MAX_BYTES, WebClient
 from scheduler.certificates.key_pair import load_key_pair
 from scheduler.certificates.made import Issued, issue
@@ -112,6 +115,9 @@ async def test_a_token_is_read_anew_for_each_request(tmp_path: Path) -> None:
         pytest.param("bearer_token_file", b"\xff", "given: not a bearer token", id="no text"),
         pytest.param("ca_file", None, "No such file.*given", id="no CA file"),
         pytest.param("ca_file", b"x", "given: not certificates in PEM", id="no certificate"),
+        pytest.param(
+            "ca_file", b"\n" * (4 * 2**20 + 1), "has more than 4194304 bytes.*given", id="a large file"
+        ),
     ],
 )
 @virtually
@@ -122,6 +128,38 @@ async def test_a_file_that_cannot_be_used_is_named(
         (tmp_path / "given").write_bytes(content)
     with pytest.raises(OSError, match=told):
         await get("http://127.0.0.1:1/", **{option: str(tmp_path / "given")})
+
+
+@pytest.mark.parametrize("option", ["bearer_token_file", "ca_file"])
+@virtually
+async def test_a_fifo_in_the_place_of_a_file_is_waited_for_by_nobody(tmp_path: Path, option: str) -> None:
+    os.mkfifo(tmp_path / "given")
+    with pytest.raises(OSError, match=r"is a FIFO.*given"):
+        await get("http://127.0.0.1:1/", **{option: str(tmp_path / "given")})
+
+
+def test_a_file_that_is_not_read_in_time_fails_each_request_and_is_read_once_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, asked = threading.Event(), []
+
+    def hang(_: Path) -> bytes:
+        asked.append(1)
+        answers.wait(60)
+        return b"token"
+
+    async def scenario() -> None:
+        monkeypatch.setattr(web_client, "read_regular", hang)
+        async with client() as asking:
+            for _ in range(3):
+                with pytest.raises(OSError, match=r"given: not read within 0\.01 seconds"):
+                    await asking.http_get(
+                        "http://127.0.0.1:1/", bearer_token_file=str(tmp_path / "given"), timeout_seconds=0.01
+                    )
+
+    asyncio.run(scenario())
+    assert asked == [1]
+    answers.set()
 
 
 @virtually

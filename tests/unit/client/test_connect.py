@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import os
 import ssl
 import stat
 from pathlib import Path
@@ -254,6 +255,20 @@ async def test_credentials_that_cannot_be_read_again_stay_in_use(
 
         assert listener.tokens == ["Bearer one"]
         assert [record.message for record in caplog.records] == ["Credentials could not be read again"]
+
+
+@virtually
+async def test_a_fifo_in_the_place_of_a_token_or_certificate_is_waited_for_by_nobody(
+    tmp_path: Path,
+):
+    for name in ("token", "ca.crt"):
+        os.mkfifo(tmp_path / name)
+    path = kubeconfig(tmp_path, tokenFile=str(tmp_path / "token"))
+    assert "token: cannot be read: is a FIFO" in await problem_of(path)
+    path = kubeconfig(
+        tmp_path, server="https://127.0.0.1:1", **{"client-certificate": str(tmp_path / "ca.crt")}
+    )
+    assert "certificates: [Errno 22] is a FIFO" in await problem_of(path)
 
 
 def exec_plugin(folder: Path, *, expires: str | None) -> dict[str, Any]:

@@ -195,6 +195,27 @@ def test_an_encrypted_key_is_refused_and_nobody_asked_for_its_password(tmp_path:
     refused(pair, "is no certificate of the unencrypted key")
 
 
+def test_a_fifo_is_waited_for_by_nobody(tmp_path: Path) -> None:
+    pair = write_pair(tmp_path)
+    pair.key.unlink()
+    os.mkfifo(pair.key)
+    refused(pair, r"--tls-private-key-file: .*tls\.key cannot be read: is a FIFO")
+
+    pair.key.unlink()
+    pair = write_pair(tmp_path)
+    os.mkfifo(tmp_path / "clients.crt")
+
+    async def asking() -> None:
+        with pytest.raises(
+            ConfigurationError,
+            match=r"--client-ca-file: .*clients\.crt cannot be read as certificates: is a FIFO",
+        ):
+            async with tls_context(pair, client_authority=tmp_path / "clients.crt"):
+                pass
+
+    asyncio.run(asking())
+
+
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     pair = write_pair(tmp_path)
     pair.key.unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING
 
 from scheduler.app.extender.token_file import following_token, token_in
@@ -19,6 +20,12 @@ async def test_a_token_that_changes_is_read_again_and_what_is_none_is_not(tmp_pa
     path.write_text("first")
     callers = Callers(token=token_in(path))
     async with following_token(callers, path):
+        (tmp_path / "away").write_text("first")
+        path.unlink()
+        os.mkfifo(path)
+        await asyncio.sleep(15.0)
+        assert callers.token == b"first"
+        (tmp_path / "away").replace(path)
         for text, expected in (("second\n", b"second"), ("", b"second"), ("third", b"third")):
             path.write_text(text)
             await asyncio.sleep(15.0)
