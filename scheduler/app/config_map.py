@@ -113,15 +113,19 @@ class ConfigMapSource:
         """Put its plugin files into the folder; return the configuration's text, and what messages call it.
 
         Raises:
-            ConfigurationError: there is none.
+            ConfigurationError: there is none, or its plugin files cannot be written.
         """
         key = self._key_of(config_map)
-        self._folder.mkdir(exist_ok=True)
-        for old in self._folder.glob(f"*{_PLUGIN_FILE}"):
-            old.unlink()
-        for name, text in config_map.data.items():
-            if name.endswith(_PLUGIN_FILE) and "/" not in name:  # which no API server stores
-                (self._folder / name).write_text(text, encoding="utf-8")
+        try:
+            self._folder.mkdir(exist_ok=True)
+            for old in self._folder.glob(f"*{_PLUGIN_FILE}"):
+                old.unlink()
+            for name, text in config_map.data.items():
+                if name.endswith(_PLUGIN_FILE) and "/" not in name:  # which no API server stores
+                    (self._folder / name).write_text(text, encoding="utf-8")
+        except OSError as error:
+            problem = f"its plugin files cannot be written into {self._folder}: {error.strerror or error}"
+            raise self._fault(problem) from error
         return config_map.data[key], f"{self.where.source}, {key}"
 
     def _read(self, config_map: ConfigMap) -> Configuration:

@@ -12,7 +12,6 @@ import asyncio
 import os
 import signal
 import sys
-import tempfile
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -72,7 +71,8 @@ async def try_out(configuration: Configuration) -> None:
 
 
 async def _problem_of(task: bytes) -> str:
-    with tempfile.TemporaryFile() as told:
+    # In memory: the volume for temporary files may be full.
+    with os.fdopen(os.memfd_create("trial"), "w+b") as told:
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",

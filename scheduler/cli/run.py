@@ -209,7 +209,11 @@ def run(
 
 
 def _write(configuration: Configuration, path: Path) -> None:
-    path.write_text(to_yaml(configuration))
+    try:
+        path.write_text(to_yaml(configuration))
+    except OSError as error:
+        problem = f"{path} cannot be written: {error.strerror or error}"
+        raise ConfigurationError([FieldError("--write-config-to", problem)]) from error
 
 
 @dataclass(slots=True)
@@ -261,7 +265,11 @@ async def _origin(
     policies: dict[PolicyConfigMap, str] = {}
     if config_map is not None:
         connection = await stack.enter_async_context(connect(kubeconfig))
-        folder = stack.enter_context(TemporaryDirectory(prefix="custom-scheduler-"))
+        try:
+            folder = stack.enter_context(TemporaryDirectory(prefix="custom-scheduler-"))
+        except OSError as error:
+            problem = f"there is no place for its plugin files: {error.strerror or error}"
+            raise ConfigurationError([FieldError("--config-map", problem)]) from error
         source = ConfigMapSource(config_map, Path(folder), policies)
 
         async def read_map() -> Configuration:

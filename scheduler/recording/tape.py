@@ -6,6 +6,7 @@ import logging
 import queue
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -15,7 +16,7 @@ from scheduler.recording.notes import Note
 from scheduler.recording.objects import packed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from scheduler.recording.files import Header
@@ -32,6 +33,8 @@ _BATCH: Final = 20_000
 """So many notes are handed to the thread at a time, or what came until `flush`."""
 _MOST_WAITING: Final = 200_000
 """So many notes may wait for the thread; beyond it they are lost, and counted."""
+_PAUSE_SECONDS: Final = 10.0
+"""After a file could not be begun; to note how things stand takes long in a large cluster."""
 _encode = msgspec.msgpack.Encoder().encode
 _AT_OBJECT: Final = {Note.TOLD: 5, Note.OBJECT: 3}
 
@@ -67,19 +70,21 @@ class FileTape:
     Args:
         room: where.
         header: of the first file.
+        clock: seconds that only grow.
 
     Attributes:
         written_bytes: since the beginning, after compression.
         lost: notes that could not be written.
-        wants_state: whether how things stand is to be noted as soon as that is possible: then the next file begins.
 
     Raises:
         OSError: nothing can be written there.
     """
 
-    def __init__(self, room: Room, header: Header) -> None:
+    def __init__(self, room: Room, header: Header, clock: Callable[[], float] = time.monotonic) -> None:
         self.written_bytes = self.lost = 0
-        self.wants_state = False
+        self._clock = clock
+        self._wants_state = False
+        self._not_before = 0.0  # a file could not be begun
         self._room = room
         self._header = header
         room.folder.mkdir(parents=True, exist_ok=True)
@@ -94,6 +99,15 @@ class FileTape:
         self._complained = False
         self._thread = threading.Thread(target=self._run, name="recording", daemon=True)
         self._thread.start()
+
+    @property
+    def wants_state(self) -> bool:
+        """Whether how things stand is to be noted as soon as that is possible: then the next file begins."""
+        return self._wants_state and self._clock() >= self._not_before
+
+    @wants_state.setter
+    def wants_state(self, is_so: bool) -> None:
+        self._wants_state = is_so
 
     def put(self, note: AnyNote) -> None:
         """Take a note."""
@@ -157,15 +171,23 @@ class FileTape:
             try:
                 self._write(batch)
             except OSError as error:
-                self._give_up_file()
-                self._lose(batch.number, str(error))
+                self._fail(batch, str(error))
             except Exception:
                 logger.exception("Recording failed")
-                self._give_up_file()
-                self._lose(batch.number, "a mistake of ours")
+                self._fail(batch, "a mistake of ours")
             finally:
                 self._n_done += batch.number
         self._give_up_file()
+
+    def _fail(self, batch: _Batch, why: str) -> None:
+        file = self._file
+        self._give_up_file()
+        if batch.begins_file:
+            self._not_before = self._clock() + _PAUSE_SECONDS
+            if file is not None:  # it does not say how things stood, so nobody can go through it
+                with suppress(OSError):
+                    file.path.unlink(missing_ok=True)
+        self._lose(batch.number, why)
 
     def _write(self, batch: _Batch) -> None:
         if batch.begins_file:

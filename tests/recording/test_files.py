@@ -15,6 +15,7 @@ from scheduler.recording.room import Room
 from scheduler.recording.tape import FileTape
 from scheduler.whatif.replay.script import stretches
 from tests.builders import pod
+from tests.full_disks import no_room
 from tests.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -170,7 +171,8 @@ def test_the_next_file_is_wanted_when_one_has_its_share(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_counted_and_wants_another_file(tmp_path: Path) -> None:
-    tape = FileTape(Room(tmp_path / "room"), header())
+    clock = ManualClock(100.0)
+    tape = FileTape(Room(tmp_path / "room"), header(), clock.monotonic)
     for path in (tmp_path / "room").iterdir():
         path.unlink()
     (tmp_path / "room").rmdir()
@@ -178,7 +180,38 @@ def test_what_cannot_be_written_is_counted_and_wants_another_file(tmp_path: Path
     tape.put((Note.ASKED, 1, "lost"))
     tape.close()
     assert tape.lost == 2
+    assert not tape.wants_state  # how things stand is noted no sooner
+    clock.advance(10.0)
     assert tape.wants_state
+
+
+def test_a_full_file_system_loses_notes_and_is_left_without_half_files(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tape = FileTape(Room(tmp_path), header())
+    with no_room():
+        tape.begin_file([(Note.STATE, 1, "")])
+        for number in range(3):
+            tape.put((Note.ASKED, number, "lost"))
+            tape.begin_file([(Note.STATE, number, "")])
+        tape.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["run-0001.rec"]
+    assert tape.lost == 7
+    (record,) = caplog.records
+    assert "File too large" in vars(record)["why"]
+
+
+def test_a_file_whose_beginning_does_not_fit_does_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    tape = FileTape(Room(tmp_path), header())
+    monkeypatch.setattr(FileWriter, "put", fails)
+    tape.begin_file([(Note.STATE, 1, "")])
+    tape.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["run-0001.rec"]
 
 
 def test_a_run_is_named_after_its_beginning() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -149,6 +150,9 @@ def _write(folder: Path, names: tuple[str, str, str], issued: Issued) -> None:
         (folder / certificate_name).write_bytes(b"-----BEGIN CERTIFICATE-----" + certificate)
         (folder / authority_name).write_bytes(issued.authority)
     except OSError as error:
+        for name in names:  # a part of them would be an error at the next start
+            with suppress(OSError):
+                (folder / name).unlink(missing_ok=True)
         problem = f"a certificate cannot be kept in {folder}: {error.strerror or error}"
         raise ConfigurationError([FieldError("--cert-dir", problem)]) from error
 

@@ -9,6 +9,7 @@ import pytest
 from scheduler.app.config_map import ConfigMapKey, ConfigMapSource
 from scheduler.controllers.config_map import ConfigMap
 from scheduler.errors import ConfigurationError
+from tests.full_disks import no_room
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,3 +89,12 @@ def test_only_what_differs_is_offered_and_a_deletion_is_a_fault(tmp_path: Path) 
     again = source.offer(version(a=TEXT))
     assert again is not None
     assert again.about.resource_version == "7"
+
+
+def test_a_full_volume_for_temporary_files_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
+    source = ConfigMapSource(ConfigMapKey("ns", "cs"), tmp_path)
+    with no_room(), pytest.raises(ConfigurationError) as refused:
+        source.first(version(config_yaml=TEXT, gpu_py="x = 1\n"))
+
+    assert f"its plugin files cannot be written into {tmp_path}: File too large" in str(refused.value)
+    assert source.first(version(config_yaml=TEXT, gpu_py="x = 1\n")).source == "ConfigMap ns/cs, config.yaml"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,12 @@ def test_code_that_ends_in_time_may_be_run_here_whatever_it_raises(tmp_path: Pat
     asyncio.run(
         trial.try_out(configuration(tmp_path, at_import="raise RuntimeError", at_build="raise SystemExit"))
     )
+
+
+def test_a_trial_needs_no_place_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+
+    asyncio.run(trial.try_out(configuration(tmp_path)))
 
 
 @pytest.mark.parametrize(
