@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scheduler.urls import shown_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -44,7 +46,7 @@ class PluginLoadError(SchedulerError):
     def __init__(self, where: str, problem: str) -> None:
         self.where = where
         self.problem = problem
-        super().__init__(f"plugin {where}: {problem}")
+        super().__init__(shown_text(f"plugin {where}: {problem}"))
 
 
 @dataclass(frozen=True, slots=True)

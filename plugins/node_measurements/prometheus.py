@@ -14,6 +14,7 @@ from plugins.node_measurements.metrics_api import UNREADABLE
 from scheduler.errors import FieldError
 from scheduler.framework import PluginArgs
 from scheduler.objects.durations import Duration
+from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,7 +104,7 @@ class PrometheusArgs(PluginArgs, frozen=True):
     def faults(self) -> Iterator[FieldError]:
         problem = _url_problem(self.base_url)
         if problem:
-            yield FieldError("ip", f"{problem}, was {self.ip!r}")
+            yield FieldError("ip", f"{problem}, was {shown_url(self.ip)!r}")
         if self.time_range.nanoseconds < _MILLISECOND:
             yield FieldError("timeRange", f"must be at least 1ms, was {self.time_range}")
         if not _is_label(self.instance_label):

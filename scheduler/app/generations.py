@@ -12,6 +12,7 @@ from scheduler.app.trial import foreign_names
 from scheduler.cycle.sampling import percentages_of
 from scheduler.runtime.trial import load_each
 from scheduler.state.pod_states import PodState
+from scheduler.urls import shown_text
 from scheduler.wasm.library import guest_urls
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ class Generations:
         try:
             if names:
                 await self._aside(
-                    partial(self._prepare, configuration, names, registry), f"importing {', '.join(names)}"
+                    partial(self._prepare, configuration, names, registry),
+                    shown_text(f"importing {', '.join(names)}"),
                 )
             extenders = await self._aside(
                 partial(self._extenders, configuration), "reading the certificates of extenders"

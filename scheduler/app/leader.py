@@ -22,6 +22,7 @@ from scheduler.client.lease_record import Lease
 from scheduler.client.port_forward import forwarded
 from scheduler.client.resources import LEASES, PODS, Resource
 from scheduler.errors import ApiError, SchedulerError
+from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -99,7 +100,7 @@ async def at_url(url: str, token: str) -> AsyncIterator[Leader]:
     """Ask a daemon whose pages are at a URL, whatever its certificate."""
     endpoint = Endpoint(url.rstrip("/"), _any_certificate() if url.startswith("https:") else None)
     async with ApiConnection(endpoint, authorization=Bearer(token) if token else None) as connection:
-        yield Leader(url, connection)
+        yield Leader(shown_url(url), connection)
 
 
 @asynccontextmanager

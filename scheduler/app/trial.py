@@ -24,6 +24,7 @@ from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.write import to_yaml
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.urls import shown_text
 
 if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
@@ -104,10 +105,11 @@ def _problem(lines: list[bytes], status: int | None, taken: str) -> str:
     for line in lines:
         with suppress(msgspec.DecodeError):
             progress = msgspec.json.decode(line, type=Progress)
+    doing = shown_text(progress.doing)
     if progress.build_seconds is None and taken:
-        return f"{progress.doing} takes {taken}, tried in another process"
+        return f"{doing} takes {taken}, tried in another process"
     if progress.build_seconds is None:
-        return f"{progress.doing} ends the process ({_ending(status)}), tried in another one"
+        return f"{doing} ends the process ({_ending(status)}), tried in another one"
     if progress.build_seconds > LONGEST_BUILD_SECONDS:
         return (
             f"building the plugins takes {progress.build_seconds:.1f} seconds, for which nothing else could happen; "

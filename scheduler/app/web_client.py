@@ -12,6 +12,7 @@ from scheduler.aside import in_a_thread
 from scheduler.certificates.key_pair import as_file
 from scheduler.files import read_regular
 from scheduler.steps import UNHEARD
+from scheduler.urls import shown_text, shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,7 +48,7 @@ class WebClient:
         bearer_token_file: str = "",
     ) -> bytes:
         ask = partial(self._get, url, headers or {}, timeout_seconds, ca_file, insecure, bearer_token_file)
-        return await self._steps.outside(f"GET {url}", ask, bytes)
+        return await self._steps.outside(f"GET {shown_url(url)}", ask, bytes)
 
     async def _get(
         self,
@@ -70,19 +71,20 @@ class WebClient:
             trust = await self._read(ca_file, self._trusted, timeout_seconds)
         if self._session is None:
             self._session = aiohttp.ClientSession(auto_decompress=False)
-        timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        timeout, shown = aiohttp.ClientTimeout(total=timeout_seconds), shown_url(url)
         try:
             async with self._session.get(url, headers=sent, timeout=timeout, ssl=trust) as answer:
-                body = await _body(answer, url)
+                body = await _body(answer, shown)
                 if not answer.ok:
-                    raise OSError(f"GET {url}: {answer.status} {answer.reason}: {body[:256]!r}")
+                    raise OSError(f"GET {shown}: {answer.status} {answer.reason}: {body[:256]!r}")
                 return body
         except (
             aiohttp.ClientError,
             TimeoutError,
             UnicodeError,
         ) as error:  # the last of a name that DNS cannot have
-            raise OSError(f"GET {url}: {type(error).__name__}: {error}") from error
+            told = shown_text(f"{type(error).__name__}: {error}", url)
+            raise OSError(f"GET {shown}: {told}") from error
 
     async def close(self) -> None:
         """Close the pool, and wait for no file."""

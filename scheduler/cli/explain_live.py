@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from scheduler.errors import SchedulerError
+from scheduler.urls import shown_text, shown_url
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,7 @@ def ask(server: str, key: str, *, token_file: Path | None, skip_tls_verify: bool
     """
     url = f"{server.rstrip('/')}/debug/explain/{quote(key)}"
     if not url.startswith(("http://", "https://")):
-        raise AskingError(f"--server must begin with http:// or https://, was {server}")
+        raise AskingError(f"--server must begin with http:// or https://, was {shown_url(server)}")
     headers = {}
     try:
         if token_file is not None:
@@ -53,9 +54,9 @@ def ask(server: str, key: str, *, token_file: Path | None, skip_tls_verify: bool
             explanation: dict[str, Any] = msgspec.json.decode(answer.read())
     except urllib.error.HTTPError as error:
         said = error.read().decode(errors="replace").strip()
-        raise AskingError(f"GET {url}: {error.code} {error.reason}: {said}") from error
+        raise AskingError(f"GET {shown_url(url)}: {error.code} {error.reason}: {said}") from error
     except (OSError, msgspec.DecodeError) as error:
-        raise AskingError(f"GET {url}: {error}") from error
+        raise AskingError(f"GET {shown_url(url)}: {shown_text(str(error), url)}") from error
     return explanation
 
 

@@ -18,6 +18,7 @@ from scheduler.client.recorded_event import EventBody, EventMetadata, ObjectRefe
 from scheduler.client.resources import EVENTS
 from scheduler.clock import rfc3339_micro
 from scheduler.framework.pod_groups import PodGroup
+from scheduler.urls import shown_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +113,7 @@ class EventRecorder:
             type_: "Normal" or "Warning".
             reason: why, in one word: `FailedScheduling`.
             action: what was done, in one word: `Scheduling`.
-            note: for people; cut to 1024 bytes.
+            note: for people; cut to 1024 bytes, without what is secret in URLs.
             related: the other object in it, as the preemptor when a pod was preempted.
             is_unique: never counted as one that happened before: its note says something else.
         """
@@ -138,7 +139,7 @@ class EventRecorder:
                 action=action,
                 reason=reason,
                 regarding=about,
-                note=_shortened(note),
+                note=_shortened(shown_text(note)),
                 type=type_,
                 related=other,
             ),

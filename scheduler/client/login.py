@@ -20,6 +20,7 @@ import yaml
 from scheduler.certificates.key_pair import as_file
 from scheduler.certificates.trust import believe_as_go
 from scheduler.files import read_any, read_regular
+from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -73,7 +74,7 @@ class Login:
         except ValueError:  # a port that is none
             is_url = False
         if not is_url:
-            raise LoginError(f"{self.server!r} is no URL of a server")
+            raise LoginError(f"{shown_url(self.server)!r} is no URL of a server")
         if self.authorization is not None and not self.authorization.isprintable():
             raise LoginError("the token is more than one line of text")
 

@@ -12,6 +12,7 @@ from kubernetes_asyncio.config.config_exception import ConfigException
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from scheduler.client.login import Login, LoginError
+from scheduler.urls import shown_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,7 +70,7 @@ class ProviderLogin:
             )
         except _LOADING_ERRORS as error:
             raise LoginError(
-                str(error)
+                shown_text(str(error))
                 if isinstance(error, (ConfigException, OSError, aiohttp.ClientError))
                 else repr(error)
             ) from error

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from scheduler.errors import FieldError
 from scheduler.objects.resource_names import is_extended_resource_name
 from scheduler.objects.wording import entry, quoted, was
+from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +56,8 @@ def _faults_of_one(extender: Extender, path: str) -> Iterator[FieldError]:
         yield FieldError(f"{path}.urlPrefix", "is missing")
     elif not _is_http_url(extender.url_prefix):
         yield FieldError(
-            f"{path}.urlPrefix", f"must be an http:// or https:// address, {was(extender.url_prefix)}"
+            f"{path}.urlPrefix",
+            f"must be an http:// or https:// address, {was(shown_url(extender.url_prefix))}",
         )
     if extender.prioritize_verb and extender.weight <= 0:
         yield FieldError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.configuration.types import API_VERSION, KIND, ConfigurationStruct, Plugin, PluginSet
 from scheduler.configuration.yaml_syntax import write
 from scheduler.objects.durations import Duration
+from scheduler.urls import shown_in, shown_value
 
 if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
@@ -26,6 +27,31 @@ def to_plain(configuration: Configuration) -> dict[str, Any]:
     configuration came from. Keys of extenders are written as they are.
     """
     return {"apiVersion": API_VERSION, "kind": KIND, **_plain(configuration.settings)}
+
+
+def to_shown(configuration: Configuration) -> dict[str, Any]:
+    """Return what `to_plain` does, without what is secret: in URLs, and the private keys of extenders."""
+    shown: dict[str, Any] = shown_in(to_plain(configuration), shown_value)
+    for tls in _extenders_tls(shown):
+        if tls.get("keyData"):
+            tls["keyData"] = "REDACTED"
+    return shown
+
+
+def to_recorded(configuration: Configuration) -> str:
+    """Write what `to_yaml` does, without what is secret; `parse` reads a configuration back that decides the same.
+
+    Extenders are not asked again, so that nothing has to be proved to them.
+    """
+    shown: dict[str, Any] = shown_in(to_plain(configuration), shown_value)
+    for tls in _extenders_tls(shown):
+        if tls.get("keyData"):
+            del tls["keyData"], tls["certData"]
+    return write(shown)
+
+
+def _extenders_tls(plain: dict[str, Any]) -> list[dict[str, Any]]:
+    return [extender["tlsConfig"] for extender in plain["extenders"] if "tlsConfig" in extender]
 
 
 def converted_yaml(configuration: Configuration) -> str:

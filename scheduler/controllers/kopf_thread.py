@@ -21,6 +21,7 @@ import kopf
 
 from scheduler.client.connect import Credentials
 from scheduler.errors import SchedulerError
+from scheduler.urls import shown_text
 
 if TYPE_CHECKING:
     import ssl
@@ -152,7 +153,7 @@ class KopfThread:
                     finally:
                         runner.run(_close_all())
             except Exception as error:  # noqa: BLE001 - whatever it is, it costs no more than what is followed
-                why = f"{type(error).__name__}: {error}"
+                why = shown_text(f"{type(error).__name__}: {error}")
             if self._stopping.is_set():
                 break
             for followed in self._followed:

@@ -21,6 +21,7 @@ from scheduler.extenders.wire import ExtenderError
 from scheduler.files import read_regular
 from scheduler.proxies import is_http, proxy_of
 from scheduler.steps import UNHEARD
+from scheduler.urls import shown_text, shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +54,7 @@ class HttpExtender:
         steps: likewise.
 
     Attributes:
-        name: its URL prefix, as in kube-scheduler's messages.
+        name: its URL prefix, as in kube-scheduler's messages, without secrets.
         ignorable: whether scheduling goes on without it when it fails.
         health: what came of asking it.
 
@@ -71,7 +72,7 @@ class HttpExtender:
         self._steps = steps
         self.settings = settings
         self._check_leading = check_leading
-        self.name = settings.url_prefix
+        self.name = shown_url(settings.url_prefix)
         self.ignorable = settings.ignorable
         self.health = ExtenderHealth()
         self._server_name = (settings.tls_config.server_name if settings.tls_config else "") or None
@@ -134,10 +135,9 @@ class HttpExtender:
     async def _ask(self, verb: str, body: bytes, read: Callable[[bytes], T]) -> T:
         began = time.monotonic()
         try:
-            url = f"{self.name.rstrip('/')}/{verb}"
-            answer = read(
-                await self._steps.outside(f"POST {url}", partial(self._post, url, verb, body), bytes)
-            )
+            url = f"{self.settings.url_prefix.rstrip('/')}/{verb}"
+            asking = partial(self._post, url, verb, body)
+            answer = read(await self._steps.outside(f"POST {shown_url(url)}", asking, bytes))
         except ExtenderError as error:
             self.health.fails(str(error))
             raise ExtenderError(f'extender "{self.name}": {error}') from error
@@ -147,8 +147,9 @@ class HttpExtender:
     async def _post(self, url: str, verb: str, body: bytes) -> bytes:
         import aiohttp  # few profiles have extenders
 
+        shown = shown_url(url)
         if self._proxy is not None and not is_http(self._proxy):
-            raise ExtenderError(f"POST {url}: the proxy that the environment names is no HTTP proxy")
+            raise ExtenderError(f"POST {shown}: the proxy that the environment names is no HTTP proxy")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, ssl=self._context),
@@ -168,15 +169,15 @@ class HttpExtender:
                 trace_request_ctx=verb,
             ) as answer:
                 if answer.status != 200:
-                    raise ExtenderError(f"failed {verb} with extender at URL {url}, code {answer.status}")
+                    raise ExtenderError(f"failed {verb} with extender at URL {shown}, code {answer.status}")
                 return await _body(answer, len(body) + _LONGEST_ANSWER_BYTES)
         except TimeoutError as error:
-            raise ExtenderError(f"POST {url}: no answer within {self._seconds:g} s") from error
+            raise ExtenderError(f"POST {shown}: no answer within {self._seconds:g} s") from error
         except aiohttp.ClientHttpProxyError as error:
             # Its own words have the proxy's URL, with a password perhaps; events would show it to users.
-            raise ExtenderError(f"POST {url}: the proxy answered {error.status}") from None
+            raise ExtenderError(f"POST {shown}: the proxy answered {error.status}") from None
         except (aiohttp.ClientError, UnicodeError) as error:  # the latter of a name that no DNS can have
-            raise ExtenderError(f"POST {url}: {error}") from error
+            raise ExtenderError(f"POST {shown}: {shown_text(str(error), url)}") from error
 
     def _checked(self) -> aiohttp.TraceConfig:
         """Have the right to bind asked for when a connection is there, and right before the first byte is written.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pythonjsonlogger.json import JsonFormatter
 
 from scheduler.logs.repetitions import Repetitions
+from scheduler.urls import shown_in, shown_text
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -24,6 +25,14 @@ class LogFormat(Enum):
 
 _VERBOSE = 2
 """The verbosity from which on every pod that is bound, or has to wait, is logged. Source: kube-scheduler v1.36, schedule_one.go."""
+
+
+class _Formatter(JsonFormatter):
+    """Leaves out what is secret in URLs, also in tracebacks and in what others log."""
+
+    def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
+        shown: dict[str, Any] = shown_in(super().process_log_record(log_data), shown_text)
+        return shown
 
 
 def level_of(verbosity: int) -> int:
@@ -45,7 +54,7 @@ def configure_logging(level: int, format_: LogFormat | None = None, stream: Text
     if format_ is LogFormat.JSON:
         handler = logging.StreamHandler(stream)
         handler.setFormatter(
-            JsonFormatter(
+            _Formatter(
                 "{levelname}{name}{message}",
                 style="{",
                 rename_fields={"levelname": "level", "name": "logger"},

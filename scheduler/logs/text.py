@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.text import Text
 
+from scheduler.urls import shown_text
+
 if TYPE_CHECKING:
     from typing import TextIO
 
@@ -24,10 +26,10 @@ class FieldsHandler(RichHandler):
         )
 
     def render_message(self, record: logging.LogRecord, message: str) -> Text:
-        text = Text(message)
+        text = Text(shown_text(message))
         for name, value in _fields_of(record).items():
             text.append(f"  {name}=", style="dim")
-            text.append(str(value))
+            text.append(shown_text(str(value)))
         return text
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from scheduler.app.daemon import REJECTIONS, SCHEDULING
 from scheduler.app.generation import REFRESH
 from scheduler.configuration.load import Configuration
-from scheduler.configuration.write import to_yaml
+from scheduler.configuration.write import to_recorded
 from scheduler.objects.node import NodeObject
 from scheduler.objects.outline import outline_pod
 from scheduler.objects.pod import PodInfo
@@ -145,7 +145,7 @@ class Recorder(Steps):
     def configured(self, stage: str, configuration: object) -> None:
         assert isinstance(configuration, Configuration)
         folder = str(configuration.folder.absolute())
-        self._put((Note.CONFIGURED, self.begin(), stage, to_yaml(configuration), folder))
+        self._put((Note.CONFIGURED, self.begin(), stage, to_recorded(configuration), folder))
 
     def mended(self, what: str) -> None:
         self._put((Note.MENDED, self.begin(), what))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from scheduler.app.watches import NODE_KIND, POD_KIND
-from scheduler.configuration.write import to_yaml
+from scheduler.configuration.write import to_recorded
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.queue.places import Place
 from scheduler.recording.notes import Note
@@ -77,7 +77,7 @@ def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Itera
         Note.STATE,
         us,
         State(
-            configuration=to_yaml(in_force.configuration),
+            configuration=to_recorded(in_force.configuration),
             folder=str(in_force.configuration.folder.absolute()),
             random=random_state,
             next_start=daemon.cycles.sampling.next_start,

@@ -17,6 +17,7 @@ from scheduler.runtime.budget import (
     is_being_cancelled,
     is_ours,
 )
+from scheduler.urls import shown_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -330,7 +331,7 @@ class PluginCalls:
         at_node: str = "",
     ) -> Status:
         self.instruments.failed(plugin.name, point)
-        told = _sendable(f'running {point.metric_name} plugin "{plugin.name}"{at_node}: {what}')
+        told = _sendable(f'running {point.metric_name} plugin "{plugin.name}"{at_node}: {shown_text(what)}')
         return Status(Code.ERROR, (told,), plugin.name, error)
 
     def _fields(self, plugin: Plugin, point: ExtensionPoint) -> dict[str, str]:

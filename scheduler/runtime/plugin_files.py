@@ -13,6 +13,7 @@ from scheduler.errors import PluginLoadError
 from scheduler.files import read_regular
 from scheduler.framework.interface import Plugin
 from scheduler.runtime.checking import check_plugin
+from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +93,7 @@ def class_of(module: ModuleType, class_name: str, reference: str) -> object:
     except AttributeError as error:
         others = ", ".join(plugin.__name__ for plugin in _plugins_in(module)) or "none"
         raise PluginLoadError(
-            reference, f"{module.__name__} has no {class_name}; its plugins are: {others}"
+            reference, f"{module.__name__} has no {shown_url(class_name)}; its plugins are: {others}"
         ) from error
 
 

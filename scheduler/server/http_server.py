@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from scheduler.configuration.write import to_plain
+from scheduler.configuration.write import to_shown
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.server.door import Door
 from scheduler.server.health import health_pages
@@ -238,16 +238,12 @@ async def _version(_request: Request) -> Answer:
 
 
 def _configz(configuration: Configuration) -> bytes:
-    """Return the configuration in effect as JSON; extenders' private keys are withheld.
+    """Return the configuration in effect as JSON, without what is secret.
 
     Source:
         kube-scheduler v1.36, cmd/kube-scheduler/app/server.go, Run, which registers it as `componentconfig`.
     """
-    shown = to_plain(configuration)
-    for extender in shown.get("extenders", ()):
-        if "keyData" in extender.get("tlsConfig", {}):
-            extender["tlsConfig"]["keyData"] = "REDACTED"
-    return msgspec.json.encode({"componentconfig": shown})
+    return msgspec.json.encode({"componentconfig": to_shown(configuration)})
 
 
 def _json(body: Callable[[], bytes]) -> Handler:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.configuration.args import decode_args
 from scheduler.configuration.defaults import enabled_names
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.urls import shown_text, shown_url
 from scheduler.wasm.args import GuestArgs
 from scheduler.wasm.source import guest_file, read_guest
 
@@ -73,7 +74,10 @@ class GuestLibrary:
         args = decode_args(GuestArgs, dict(values), plugin=name, path=args_path)
         named_by_path = is_guest_file(name)
         if named_by_path and args.guest_url:
-            raise _fault(f"{args_path}.{_URL}", f"the plugin's name {name!r} says already where the guest is")
+            raise _fault(
+                f"{args_path}.{_URL}",
+                f"the plugin's name {shown_url(name)!r} says already where the guest is",
+            )
         where = path if named_by_path else f"{args_path}.{_URL}"
         url = name if named_by_path else args.guest_url
         if not url:
@@ -85,13 +89,16 @@ class GuestLibrary:
             if error.name != "wasmtime":
                 raise
             raise _fault(
-                where, f"the guest {name!r} needs WebAssembly, which is optional: pip install {_EXTRA!r}"
+                where,
+                f"the guest {shown_url(name)!r} needs WebAssembly, which is optional: pip install {_EXTRA!r}",
             ) from error
         try:
             guest = _compiled(self._content(url, folder))
         except (OSError, ValueError) as error:
             told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise _fault(where, f"wasm: error reading guestURL {url}: {told}") from error
+            raise _fault(
+                where, f"wasm: error reading guestURL {shown_url(url)}: {shown_text(told, url)}"
+            ) from error
         except GuestError as error:
             raise _fault(where, str(error)) from error
         return guest_class(PurePath(name).stem if named_by_path else name, guest)

@@ -315,7 +315,7 @@ FAULTS: dict[str, tuple[tuple[object, ...], str]] = {
     "a token without HTTPS": (
         ("--token-file", "x", "--secure-port", 0, "--http-port", 1), "--token-file: a token is shown over HTTPS only",
     ),
-    "a token that is none": (("--snippet", "--token-file", "/dev/null"), "--token-file: /dev/null has no token"),
+    "a token that is none": (("--snippet", "--token-file", "/dev/null"), "--token-file: /dev/null cannot be read: is a character device"),
     "no port": (("--secure-port", 0), "--secure-port: must not be 0 without --http-port"),
     "no URL": (("--url", "extender:8443"), "--url: must be like https://host:port, was 'extender:8443'"),
     "a URL with a path": (("--url", "https://a/b"), "--url: must end with the host or port, was 'https://a/b'"),

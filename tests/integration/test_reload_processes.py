@@ -80,6 +80,14 @@ class Run:
         ):
             return await answer.text()
 
+    async def beginning_of(self, path: str) -> str:
+        """What a page that does not end says first."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{self._port}{path}") as answer,
+        ):
+            return (await answer.content.readany()).decode()
+
     async def metrics(self) -> dict[str, float]:
         """The series of hot reload, without their prefix."""
         prefix = "custom_scheduler_config_"

@@ -21,6 +21,7 @@ from scheduler.server.callers import Callers
 from scheduler.server.extender import LONGEST_REQUEST_BYTES, verb_pages
 from scheduler.server.http_server import application
 from scheduler.server.tls import KeyPair, tls_context
+from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
     import asyncio
@@ -81,11 +82,11 @@ class ExtenderAddress:
         faults += self._faults_of_callers()
         parts = urlsplit(self.prefix)
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-            faults.append(FieldError("--url", f"must be like https://host:port, was {self.url!r}"))
+            faults.append(FieldError("--url", f"must be like https://host:port, was {shown_url(self.url)!r}"))
         elif parts.path:
-            faults.append(FieldError("--url", f"must end with the host or port, was {self.url!r}"))
+            faults.append(FieldError("--url", f"must end with the host or port, was {shown_url(self.url)!r}"))
         elif parts.scheme == "https" and not self.secure_port:
-            faults.append(FieldError("--url", f"{self.url} is HTTPS, and --secure-port is 0"))
+            faults.append(FieldError("--url", f"{shown_url(self.url)} is HTTPS, and --secure-port is 0"))
         if faults:
             raise ConfigurationError(faults)
 

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import aiohappyeyeballs
 
 from scheduler.client.http.protocol import HttpProtocol
+from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +87,7 @@ class Endpoint:
     def why_not(self, error: OSError) -> str:
         """Say where nobody took a connection, and why, for who has to mend it."""
         proxy = f" by proxy {urlsplit(self.proxy).hostname}" if self.proxy else ""
-        return f"{self.server}{proxy}: {_told(error)}"
+        return f"{shown_url(self.server)}{proxy}: {_told(error)}"
 
     @property
     def _is_read_by_proxy(self) -> bool:

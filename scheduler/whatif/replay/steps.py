@@ -10,6 +10,7 @@ from scheduler.recording.answers import unpacked, unpacked_error
 from scheduler.recording.clock import StepClock
 from scheduler.recording.notes import Note
 from scheduler.steps import Steps, resumed
+from scheduler.urls import shown_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -106,7 +107,7 @@ class ReplayedSteps(Steps):
         if self.is_over:
             raise asyncio.CancelledError
         note = self._script.peek()
-        if note is None or note[0] != Note.ASKED or note[2] != what:
+        if note is None or note[0] != Note.ASKED or shown_text(note[2]) != what:
             self.differs(Note.ASKED, 0, what)
             await asyncio.get_running_loop().create_future()  # for ever: nobody knows the answer
             raise AssertionError

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scheduler.extenders.http_extender import HttpExtender
+from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
     from scheduler.configuration.types import Extender
@@ -38,6 +39,6 @@ def without_bind(extender: Extender) -> Extender:
     if not extender.bind_verb:
         return extender
     logger.warning(
-        "Not simulated: the extender is not asked to bind", extra={"extender": extender.url_prefix}
+        "Not simulated: the extender is not asked to bind", extra={"extender": shown_url(extender.url_prefix)}
     )
     return msgspec.structs.replace(extender, bind_verb="")

@@ -18,7 +18,7 @@ def test_a_full_file_system_leaves_no_part_of_a_certificate_behind(tmp_path: Pat
     with no_room():
         for make in (lambda: kept_in(tmp_path, "localhost"), lambda: client_authority_in(tmp_path)):
             with pytest.raises(
-                ConfigurationError, match="a certificate cannot be kept in .*: File too large"
+                ConfigurationError, match=r"a certificate cannot be kept in .*: File too large"
             ):
                 make()
     assert list(tmp_path.iterdir()) == []
