@@ -1,7 +1,8 @@
 # The environment is built from lock files in one stage, by hash, and copied into the next, which has no compiler and no pip
 # cache. What runs is not root, and needs no file system but its own to read.
-# `make base-image` puts the digest of the day behind the name; `make image` builds from nothing else.
-ARG BASE=python:3.12-slim
+# `make base-image` puts the digest of the day behind the name, and `make image` does so if there is none. Until then the name is
+# no valid one, so that no build takes whatever the tag means at the moment; --build-arg BASE=... names another base.
+ARG BASE=python:3.12-slim@run-make-image
 FROM ${BASE} AS build
 ARG LOCK=requirements.lock
 WORKDIR /src

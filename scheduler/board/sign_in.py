@@ -31,7 +31,7 @@ _ATTRIBUTES: Final = f"Path={PATH}; Secure; HttpOnly; SameSite=Strict"
 _LONGEST_TOKEN: Final = 3800
 """Browsers keep no longer cookies."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]+")
-_FROM_HERE: Final = frozenset({"same-origin", "none", ""})
+_TELLING: Final = frozenset({"sec-fetch-site", "origin", "authorization"})
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _STYLE: Final = (
     ":root{color-scheme:light dark;font:1rem/1.5 system-ui,sans-serif}"
@@ -86,7 +86,10 @@ class LocalOnly:
 
 async def _signed_in(request: Request) -> Answer:
     """Keep the token that was typed in; whether it is any good shows when the page is asked for with it."""
-    if request.headers.get("sec-fetch-site", "") not in _FROM_HERE:
+    # A form elsewhere would have somebody look with another's token, unnoticed. What says nothing of where it comes from is no
+    # browser of today, unless it has a token already: no form can send that.
+    is_known = bool(_TELLING & request.headers.keys())
+    if request.is_of_another_site or not is_known:
         return Answer(b"403 the form is elsewhere\n", HTTPStatus.FORBIDDEN)
     body = await request.read()
     token = parse_qs(body.decode("latin-1"), max_num_fields=4).get("token", [""])[0].strip()

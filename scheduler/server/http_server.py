@@ -41,6 +41,8 @@ _WAITING_CONNECTIONS = 1024
 UNREVIEWED = "unreviewed"
 """Why a request was not answered: the API server was asked about too many strangers."""
 _LONGEST_REQUEST_BYTES = 1024 * 1024
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+"""What a page elsewhere may have a browser ask: it changes nothing, and that page cannot read the answer."""
 
 
 class Guard(Protocol):
@@ -127,6 +129,8 @@ class Application:
 
     async def answer(self, request: Request) -> Answer:
         """Answer a request, which nobody keeps in a cache."""
+        if request.method not in _SAFE_METHODS and request.is_of_another_site:
+            return Answer(b"403 sent by a page of another site\n", HTTPStatus.FORBIDDEN)
         refusal = await self.access.refusal(request) if self.access else None
         if refusal is not None and refusal.status == HTTPStatus.TOO_MANY_REQUESTS:
             self.turned_away(UNREVIEWED)

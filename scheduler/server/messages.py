@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -46,6 +47,25 @@ class Request:
     read: Callable[[], Awaitable[bytes]]
     parts: Mapping[str, str] = field(default_factory=dict)
     is_let_in: bool = False
+
+    @property
+    def is_of_another_site(self) -> bool:
+        """Whether a browser sends it on behalf of a page that is not ours.
+
+        A browser says so in `Sec-Fetch-Site`. One that does not know that header names the page's origin whenever it sends
+        anything but GET and HEAD.
+        """
+        site, origin = self.headers.get("sec-fetch-site", "none"), self.headers.get("origin")
+        if site != "none":
+            return site != "same-origin"
+        return origin is not None and not self._is_own(origin)
+
+    def _is_own(self, origin: str) -> bool:
+        try:
+            host = urlsplit(origin).netloc
+        except ValueError:  # an unfinished IPv6 address
+            return False
+        return bool(host) and host.lower() == self.headers.get("host", "").lower()
 
 
 class Answer(NamedTuple):

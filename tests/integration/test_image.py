@@ -43,9 +43,23 @@ DROPPED: dict[str, Any] = {"user": USER, "group": GROUP, "extra_groups": []} if 
 ARGUMENTS = dict(arguments.partition("=")[::2] for arguments in said("ARG") if "=" in arguments)
 
 
+REFERENCE = re.compile(
+    r"[a-z0-9._/-]+(:\w[\w.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?"
+)
+"""The name of an image. Source: github.com/distribution/reference, regexp.go, without a registry's name."""
+
+
 def test_both_stages_are_the_base_image_that_is_fixed_in_one_place():
     assert [arguments.split()[0] for arguments in said("FROM")] == ["${BASE}", "${BASE}"]
-    assert re.fullmatch(r"python:3\.\d+-slim(@sha256:[0-9a-f]{64})?", ARGUMENTS["BASE"])
+    assert re.fullmatch(r"python:3\.\d+-slim@(sha256:[0-9a-f]{64}|run-make-image)", ARGUMENTS["BASE"])
+
+
+def test_a_base_without_a_digest_is_no_name_of_an_image():
+    base = "python:3.12-slim"
+    digest = f"sha256:{'1b' * 32}"
+    assert [bool(REFERENCE.fullmatch(name)) for name in (base, f"{base}@{digest}")] == [True, True]
+    assert not REFERENCE.fullmatch(f"{base}@run-make-image")
+    assert not REFERENCE.fullmatch(ARGUMENTS["BASE"]) or digest[:7] in ARGUMENTS["BASE"]
 
 
 def test_what_runs_is_not_root_and_starts_the_daemon():

@@ -82,7 +82,10 @@ def workshop(tmp_path: Path) -> Path:
     for name in ("Makefile", "Dockerfile"):
         shutil.copy(ROOT / name, tmp_path)
     unpinned = re.sub(
-        r"^(ARG BASE=[^@\n]*)@.*", r"\1", (tmp_path / "Dockerfile").read_text(), flags=re.MULTILINE
+        r"^(ARG BASE=[^@\n]*)@.*",
+        r"\1@run-make-image",
+        (tmp_path / "Dockerfile").read_text(),
+        flags=re.MULTILINE,
     )
     (tmp_path / "Dockerfile").write_text(unpinned)
     (tmp_path / "bin").mkdir()
@@ -124,7 +127,7 @@ def test_what_is_no_digest_is_refused_and_nothing_is_built(workshop: Path, answe
     done = make("image", folder=workshop, path=f"{workshop / 'bin'}:")
 
     assert done.returncode != 0
-    assert base_of(workshop) == "python:3.12-slim"
+    assert base_of(workshop) == "python:3.12-slim@run-make-image"
     assert "build " not in (workshop / "asked").read_text()
 
 

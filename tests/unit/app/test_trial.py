@@ -89,7 +89,7 @@ def test_code_that_would_stop_the_scheduler_is_refused(
     began = time.monotonic()
 
     assert told in refusal(configuration(tmp_path, at_import=at_import, at_build=at_build))
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60  # beyond ten times the limit a machine that is busy counts no more
 
 
 def test_a_constructor_that_takes_long_is_refused(tmp_path: Path) -> None:

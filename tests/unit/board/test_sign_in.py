@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import pytest
 
 from scheduler.board.sign_in import COOKIE, SIGN_IN, LocalOnly, SignIn
 from scheduler.server.messages import Answer, Request, json_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LIKES_HTML = "text/html,application/xhtml+xml,*/*;q=0.8"
 
@@ -99,18 +103,40 @@ def test_signing_in_keeps_the_token_where_no_script_and_no_other_page_finds_it()
     ids=lambda token: repr(token[:9]),
 )
 def test_what_is_no_token_is_kept_nowhere(token: str) -> None:
-    refused = answer(request(SIGN_IN, "POST", urlencode({"token": token}).encode()))
+    refused = answer(request(SIGN_IN, "POST", urlencode({"token": token}).encode(), sec_fetch_site="none"))
 
     assert refused is not None
     assert refused.status == 400
     assert "Set-Cookie" not in refused.headers
 
 
-def test_nobody_is_signed_in_by_a_form_elsewhere() -> None:
-    refused = answer(request(SIGN_IN, "POST", b"token=good", sec_fetch_site="cross-site"))
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"sec_fetch_site": "cross-site"}, 403),
+        ({"sec_fetch_site": "same-site", "origin": "https://board:10259"}, 403),
+        ({"sec_fetch_site": "", "origin": "https://board:10259"}, 403),
+        ({"origin": "https://elsewhere"}, 403),
+        ({"origin": "https://board:10260"}, 403),
+        ({"origin": "https://board"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "https://[::1"}, 403),
+        ({"origin": "https://elsewhere", "sec_fetch_site": "none"}, 403),
+        ({"origin": "https://elsewhere", "authorization": "Bearer good"}, 403),
+        ({}, 403),
+        ({"origin": "https://Board:10259"}, 303),
+        ({"origin": "https://before.the.proxy", "sec_fetch_site": "same-origin"}, 303),
+        ({"sec_fetch_site": "same-origin"}, 303),
+        ({"sec_fetch_site": "none"}, 303),
+        ({"authorization": "Bearer good"}, 303),
+    ],
+)
+def test_nobody_is_signed_in_by_a_form_elsewhere(headers: Mapping[str, str], status: int) -> None:
+    signed = answer(request(SIGN_IN, "POST", b"token=good", host="board:10259", **headers))
 
-    assert refused is not None
-    assert refused.status == 403
+    assert signed is not None
+    assert signed.status == status
+    assert ("Set-Cookie" in signed.headers) == (status == 303)
 
 
 def test_why_a_token_is_not_enough_is_shown_as_text() -> None:

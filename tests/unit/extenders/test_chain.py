@@ -14,6 +14,7 @@ from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.status import Code
 from scheduler.objects.durations import Duration
+from scheduler.urls import shown_url
 from tests.builders import pod
 from tests.extender_server import Hangs, scripted_extender
 from tests.snapshots import snapshot_of
@@ -164,7 +165,8 @@ def test_an_address_that_cannot_be_put_on_the_wire_is_told_of(host: str) -> None
         await chain.close()
 
     asyncio.run(ask())  # names are resolved in a thread, which virtual time does not wait for
-    told = f'extender "{url}": POST {url}/ask: '
+    shown = shown_url(url)
+    told = f'extender "{shown}": POST {shown}/ask: '
     assert [verb for verb, _, problem in heard.failures if problem.startswith(told)] == [
         "filter",
         "prioritize",

@@ -96,7 +96,11 @@ EVERYTHING = {
     "schedulerProfiles": {"enabled": True},
     "nodeSelector": {"pool": "system"},
     "tolerations": [{"key": "pool", "operator": "Exists"}],
-    "networkPolicy": {"create": True, "egress": [{"ports": [{"port": 8888, "protocol": "TCP"}]}]},
+    "networkPolicy": {
+        "create": True,
+        "prometheusNamespace": "metrics",
+        "egress": [{"ports": [{"port": 8888, "protocol": "TCP"}]}],
+    },
 }
 
 
@@ -121,6 +125,10 @@ def test_every_value_is_heeded() -> None:
     assert container(objects)["image"] == "registry.example.com/it:9"
     assert container(objects)["imagePullPolicy"] == "Always"
     assert container(objects)["args"][-3:] == ["--board", "--scheduler-profiles", "--v=2"]
+    (ingress,) = one(objects, "NetworkPolicy")["spec"]["ingress"]
+    assert ingress["from"][0]["namespaceSelector"] == {
+        "matchLabels": {"kubernetes.io/metadata.name": "metrics"}
+    }
     assert one(objects, "NetworkPolicy")["spec"]["egress"][1:] == EVERYTHING["networkPolicy"]["egress"]  # type: ignore[index]
     assert not [obj for obj in objects if obj["kind"] in RBAC]
     data = one(objects, "ConfigMap")["data"]

@@ -135,7 +135,8 @@ def test_only_prometheus_comes_in_and_only_the_api_server_is_asked():
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     (ingress,) = policy["ingress"]
     prometheus = {"matchLabels": {"app.kubernetes.io/name": "prometheus"}}
-    assert ingress["from"] == [{"namespaceSelector": {}, "podSelector": prometheus}]
+    monitoring = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    assert ingress["from"] == [{"namespaceSelector": monitoring, "podSelector": prometheus}]
     assert [port["port"] for port in ingress["ports"]] == [container()["ports"][0]["containerPort"]]
     (egress,) = policy["egress"]
     assert [(port["port"], port["protocol"]) for port in egress["ports"]] == [(443, "TCP"), (6443, "TCP")]

@@ -198,7 +198,7 @@ def test_a_path_that_leads_nowhere_is_named(folder: Path):
 def test_a_folder_is_no_file(folder: Path):
     (folder / "folder.py").mkdir()
 
-    assert "cannot be imported: IsADirectoryError" in refusal(Registry({}), "folder.py", folder)
+    assert "is a directory, a regular file is expected" in refusal(Registry({}), "folder.py", folder)
 
 
 def test_a_class_of_an_importable_module_is_found():

@@ -6,12 +6,19 @@ import base64
 import json
 import platform
 from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import pytest
 
 from scheduler.configuration.load import default, parse
 from scheduler.metrics import Metrics
+from scheduler.server.messages import Answer, Page
 from tests.builders import pod
 from tests.unit.metrics.exposition import families
 from tests.unit.server.asking import ask, some_pages
+
+if TYPE_CHECKING:
+    from scheduler.server.messages import Request
 
 EXTENDER = f"""
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -117,3 +124,28 @@ def test_asking_for_the_head_of_a_page_gives_no_body() -> None:
     answer = ask(some_pages(pods=lambda: [pod("web", cpu="1")]), "/metrics/resources", method="HEAD")
 
     assert (answer.status, answer.text) == (200, "")
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("POST", {"Origin": "https://elsewhere"}, 403),
+        ("POST", {"Sec-Fetch-Site": "cross-site"}, 403),
+        ("POST", {"Host": "board", "Origin": "http://board"}, 200),
+        ("POST", {"Sec-Fetch-Site": "same-origin"}, 200),
+        ("POST", {}, 200),
+        ("GET", {"Origin": "https://elsewhere", "Sec-Fetch-Site": "cross-site"}, 200),
+    ],
+)
+def test_a_page_of_another_site_has_no_browser_change_anything(
+    method: str, headers: dict[str, str], status: int
+) -> None:
+    done = []
+
+    async def change(request: Request) -> Answer:
+        done.append(request.method)
+        return Answer(b"done")
+
+    app = some_pages(more=[Page("/change", change, ("GET", "POST"))])
+    assert ask(app, "/change", method, **headers).status == status
+    assert done == [method] * (status == 200)
