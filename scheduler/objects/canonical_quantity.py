@@ -9,13 +9,14 @@ from scheduler.objects.quantity import Quantity, parse_quantity
 
 _DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_CACHED_LENGTH = 100
 _DIGITS = re.compile(r"[+-]?0*([0-9]*)\.?([0-9]*)", re.ASCII)  # before and after the point
 
 
 def canonical_quantity(value: str | float) -> str:
     """Write a quantity in the form upstream gives it: the greatest suffix that leaves a whole number.
 
-    The family of suffixes stays: binary, decimal, or an exponent.
+    The family of suffixes stays: binary, decimal, or an exponent. More than 1000 digits stay as they are written.
 
     Raises:
         ValueError: it is none.
@@ -23,21 +24,29 @@ def canonical_quantity(value: str | float) -> str:
     Source:
         kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go, CanonicalizeBytes.
     """
-    return _canonical(value if isinstance(value, str) else repr(value))
+    text = value if isinstance(value, str) else repr(value)
+    return _cached(text) if len(text) <= _CACHED_LENGTH else _canonical(text)
 
 
-@lru_cache(maxsize=16_384)
 def _canonical(text: str) -> str:
     quantity = parse_quantity(text)
     trimmed = text.strip()
+    if quantity.is_long and len(trimmed) > _CACHED_LENGTH:
+        return trimmed  # of so many digits that they are not all kept
     if trimmed.endswith("i"):
         return _binary(quantity)
     # An E may be a suffix (1E) or open an exponent (1E3).
     has_exponent = "e" in trimmed or ("E" in trimmed and not trimmed.endswith("E"))
     mantissa, power = _by_thousands(quantity)
-    if not has_exponent:
-        return f"{mantissa}{_DECIMAL[power]}" if power in _DECIMAL else f"{mantissa}e{power}"
-    return f"{mantissa}e{power}" if power else str(mantissa)
+    if has_exponent:
+        return f"{mantissa}e{power}" if power else str(mantissa)
+    above = power - max(_DECIMAL)
+    if above > 0:
+        return f"{mantissa}{'0' * above}{_DECIMAL[power - above]}"
+    return f"{mantissa}{_DECIMAL[power]}" if power in _DECIMAL else f"{mantissa}e{power}"
+
+
+_cached = lru_cache(maxsize=16_384)(_canonical)
 
 
 def quantity_as_read(value: str | float) -> str:
@@ -66,16 +75,9 @@ def _looks_canonical(text: str, quantity: Quantity) -> bool:
 
 def _by_thousands(quantity: Quantity) -> tuple[int, int]:
     """Split a quantity into a whole number and a power of ten, the greatest multiple of three that allows it."""
-    number, power = quantity.unscaled, quantity.exponent
-    if not number:
-        return 0, 0
-    while number % 10 == 0:
-        number, power = number // 10, power + 1
+    number, power = quantity.reduced()
     shift = power % 3
-    number, power = number * 10**shift, power - shift
-    while power > max(_DECIMAL):
-        number, power = number * 1000, power - 3
-    return number, power
+    return number * 10**shift, power - shift
 
 
 def _binary(quantity: Quantity) -> str:

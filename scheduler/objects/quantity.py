@@ -13,17 +13,23 @@ from typing import NoReturn
 
 _MAX_INT64 = 2**63 - 1
 _MIN_INT64 = -(2**63)
+_INT64_DIGITS = 18  # as many as int64 always holds
 
-_MAX_LENGTH = 1000
-_MAX_EXPONENT = 10_000
+_MAX_DIGITS = 1000
+_MAX_BITS = 3322  # as many as 1000 digits have
+_MAX_NANOS = 10**_MAX_DIGITS
+_CHUNK = 500  # digits; Python converts text to an int in quadratic time
+_CACHED_LENGTH = 100
 
 _MILLI = -3
 _NANO = -9
+# Value() and MilliValue() of a decimal follow from its sign and its rest by this.
+_MODULUS = 2**64 * 10**-_NANO
 
 _NOTATION = re.compile(
     r"([+-]?)(0*+)([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[-+]?[0-9]*+)", re.ASCII
 )  # sign, leading zeros, digits, decimals, suffix
-_EXPONENT = re.compile(r"[eE]([-+]?[0-9]+)", re.ASCII)
+_EXPONENT = re.compile(r"[eE]([-+]?)(?=[0-9])0*+([0-9]*+)", re.ASCII)  # sign, digits
 
 _DECIMAL_SUFFIXES = {
     "n": -9,
@@ -45,7 +51,10 @@ _SPACES = " \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u
 
 @total_ordering
 class Quantity:
-    """An exact decimal number, in one of upstream's two forms. Immutable.
+    """A decimal number, in one of upstream's two forms. Immutable.
+
+    It is exact up to 1000 digits. Of longer ones the first 1000 are kept, so that all operations are cheap: two that
+    differ only in later digits are equal. `value` and `milli_value` are exact for all numbers.
 
     Attributes:
         unscaled: the number without its power of ten.
@@ -56,21 +65,49 @@ class Quantity:
         kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/api/resource, quantity.go and amount.go.
     """
 
-    __slots__ = ("exponent", "is_int64", "unscaled")
+    __slots__ = ("_held", "exponent", "is_int64", "unscaled")
 
-    def __init__(self, unscaled: int, exponent: int = 0, *, is_int64: bool = True) -> None:
+    def __init__(
+        self,
+        unscaled: int,
+        exponent: int = 0,
+        *,
+        is_int64: bool = True,
+        held: tuple[int, int] | None = None,
+    ) -> None:
+        """Make a quantity.
+
+        Args:
+            unscaled: see the attributes, as the next two.
+            exponent: likewise.
+            is_int64: likewise.
+            held: for a decimal of more than 1000 digits as upstream holds it: the exponent that upstream holds it
+                with, and its unscaled number there modulo 2**64 * 10**9.
+        """
         self.unscaled = unscaled
         self.exponent = exponent
         self.is_int64 = is_int64
+        self._held = held
 
     @property
     def is_zero(self) -> bool:
         return self.unscaled == 0
 
     @property
+    def is_long(self) -> bool:
+        """Whether upstream holds it as a decimal of more than 1000 digits; some may be missing here."""
+        return self._held is not None
+
+    @property
     def nanos(self) -> int:
-        """The exact number of billionths, of what was parsed; to compare many."""
-        return self._at(_NANO)
+        """The number of billionths, of what was parsed; to compare many. More than 10**1000 count as that many."""
+        if not self.unscaled:
+            return 0
+        most: int = _MAX_NANOS if self.unscaled > 0 else -_MAX_NANOS
+        if self.is_long or self.exponent > _MAX_DIGITS:
+            return most
+        nanos = self._at(_NANO)
+        return nanos if -_MAX_NANOS < nanos < _MAX_NANOS else most
 
     def value(self) -> int:
         """Return the int64 upstream's Value() gives: rounded away from zero, as far as it fits."""
@@ -89,7 +126,7 @@ class Quantity:
         A comparison turns a scaled int64 into a decimal when the other side is one.
         """
         if self.is_int64 and not other.is_int64:
-            return Quantity(self.unscaled, self.exponent, is_int64=False)
+            return _decimal_form(self.unscaled, self.exponent, self.exponent)
         return self
 
     def __add__(self, other: Quantity) -> Quantity:
@@ -99,36 +136,96 @@ class Quantity:
                 return self
             if self.unscaled == 0:
                 return other
-            mine, theirs = self._at(exponent), other._at(exponent)
-            if _fits_int64(mine) and _fits_int64(theirs) and _fits_int64(mine + theirs):
-                return Quantity(mine + theirs, exponent)
-        return Quantity(self._at(exponent) + other._at(exponent), exponent, is_int64=False)
+            if abs(self.exponent - other.exponent) <= _INT64_DIGITS:
+                mine, theirs = self._at(exponent), other._at(exponent)
+                if _fits_int64(mine) and _fits_int64(theirs) and _fits_int64(mine + theirs):
+                    return Quantity(mine + theirs, exponent)
+        is_long = self.is_long or other.is_long
+        if not is_long and self._is_short(exponent) and other._is_short(exponent):
+            return Quantity(self._at(exponent) + other._at(exponent), exponent, is_int64=False)
+        return self._long_sum(other)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Quantity):
             return NotImplemented
-        exponent = min(self.exponent, other.exponent)
-        return self._at(exponent) == other._at(exponent)
+        return self._compared(other) == 0
 
     def __lt__(self, other: Quantity) -> bool:
-        exponent = min(self.exponent, other.exponent)
-        return self._at(exponent) < other._at(exponent)
+        return self._compared(other) < 0
 
     def __hash__(self) -> int:
+        return hash(self.reduced())
+
+    def reduced(self) -> tuple[int, int]:
+        """Return the number with the greatest exponent: equal quantities are equal there; (0, 0) is zero."""
         unscaled, exponent = self.unscaled, self.exponent
-        while unscaled and unscaled % 10 == 0:
-            unscaled, exponent = unscaled // 10, exponent + 1
-        return hash((unscaled, exponent if unscaled else 0))
+        if unscaled % 10:
+            return unscaled, exponent
+        if not unscaled:
+            return 0, 0
+        digits = str(unscaled)
+        kept = digits.rstrip("0")
+        return int(kept), exponent + len(digits) - len(kept)
 
     def __repr__(self) -> str:
         form = "" if self.is_int64 else ", is_int64=False"
-        return f"Quantity({self.unscaled}, {self.exponent}{form})"
+        held = "" if self._held is None else f", held={self._held}"
+        return f"Quantity({self.unscaled}, {self.exponent}{form}{held})"
 
     def _at(self, exponent: int) -> int:
         """Return the number in units of a power of ten that is not above its own."""
         if exponent == self.exponent:
             return self.unscaled
         return self.unscaled * _power(self.exponent - exponent)
+
+    def _is_short(self, exponent: int) -> bool:
+        return _is_short(self.unscaled, self.exponent - exponent)
+
+    def _compared(self, other: Quantity) -> int:
+        """Return a negative number, 0 or a positive one: how it compares with another."""
+        mine, theirs = self.unscaled, other.unscaled
+        if self.exponent != other.exponent:
+            sign = (mine > 0) - (mine < 0)
+            if not mine or not theirs or sign != (theirs > 0) - (theirs < 0):
+                return sign - ((theirs > 0) - (theirs < 0))
+            if abs(self.exponent - other.exponent) > _INT64_DIGITS:
+                digits = _digits(mine) + self.exponent - _digits(theirs) - other.exponent
+                if digits:
+                    return digits * sign
+            exponent = min(self.exponent, other.exponent)
+            mine, theirs = self._at(exponent), other._at(exponent)
+        return (mine > theirs) - (mine < theirs)
+
+    def _long_sum(self, other: Quantity) -> Quantity:
+        """Add where upstream's decimal has more than 1000 digits, or may have them."""
+        if self._size() < other._size():
+            return other._long_sum(self)
+        held = min(self._exponent_held, other._exponent_held)
+        unscaled, exponent = self.unscaled, self.exponent
+        is_exact = not self.is_long and not other.is_long
+        if other.unscaled:
+            least = min(exponent, other.exponent)
+            if self._size() - least <= 2 * _MAX_DIGITS:
+                unscaled, exponent = self._at(least) + other._at(least), least
+            else:
+                is_exact = False
+        if is_exact:
+            return _decimal_form(unscaled, exponent, held)
+        return _truncated(unscaled, exponent, held, self._rest(held) + other._rest(held))
+
+    @property
+    def _exponent_held(self) -> int:
+        return self.exponent if self._held is None else self._held[0]
+
+    def _rest(self, exponent: int) -> int:
+        """Return upstream's unscaled number for an exponent that is not above the one it holds, by the modulus."""
+        held, rest = (self.exponent, self.unscaled) if self._held is None else self._held
+        found: int = rest * _power_of_rest(held - exponent) % _MODULUS
+        return found
+
+    def _size(self) -> int:
+        """Return how many digits it has before the point; the least if it is 0."""
+        return _digits(self.unscaled) + self.exponent if self.unscaled else -(2**32)
 
     def _scaled(self, exponent: int) -> int:
         """Return the number in units of a power of ten, as upstream's ScaledValue()."""
@@ -140,32 +237,32 @@ class Quantity:
         if self.exponent < exponent:
             size = _divide_up(abs(self.unscaled), _power(exponent - self.exponent))
             return size if self.unscaled > 0 else -size
+        if not self.unscaled or self.exponent - exponent > _INT64_DIGITS:
+            return 0
         scaled = self._at(exponent)
         return scaled if _fits_int64(scaled) else 0
 
     def _scaled_decimal(self, exponent: int) -> int:
-        if self.exponent >= exponent:
-            power = self.exponent - exponent
+        held, unscaled = (self.exponent, self.unscaled) if self._held is None else self._held
+        if held >= exponent:
+            power = held - exponent
             # Beyond int64, Go's conversion of the power from a float gives the lowest int64 (amd64).
             factor = _power(power) if power < 19 else _MIN_INT64
-            return _wrap(_wrap(self.unscaled) * factor)
-        shift = exponent - self.exponent
-        divisor = _power(shift)
-        if self.unscaled < _MAX_INT64 and shift < 19:
+            return _wrap(_wrap(unscaled) * factor)
+        divisor = _power(exponent - held)
+        if self.unscaled < 0 or (not self.is_long and unscaled < _MAX_INT64):
             # Go divides toward zero and then adds one, so negative numbers come out one too high.
-            narrow = _wrap(self.unscaled)
+            narrow = _wrap(unscaled)
             whole, rest = divmod(abs(narrow), divisor)
             return (whole if narrow >= 0 else -whole) + (1 if rest else 0)
-        whole, rest = divmod(self.unscaled, divisor)
+        whole, rest = divmod(unscaled, divisor)
         return _wrap(_wrap(whole) + (1 if rest else 0))
 
 
 def parse_quantity(text: str | float) -> Quantity:
-    """Read a quantity in any notation Kubernetes takes; JSON numbers are quantities as well.
+    """Read a quantity in any notation Kubernetes takes, in linear time; JSON numbers are quantities as well.
 
     What is smaller than 1n is rounded up to it, away from zero; binary quantities are capped at 2**63 - 1.
-    Unlike upstream, exponents beyond 10,000 and texts beyond 1000 characters are refused: upstream would
-    compute with numbers of that many digits.
 
     Raises:
         ValueError: it is none; the message says why.
@@ -173,17 +270,15 @@ def parse_quantity(text: str | float) -> Quantity:
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go, ParseQuantity.
     """
-    if type(text) is str:
-        return _parse(text)
+    if type(text) is str and len(text) <= _CACHED_LENGTH:
+        return _cached(text)
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise ValueError(f"{text!r} is not a quantity: expected text or a number")  # noqa: TRY004 - one kind
-    return _parse(text if isinstance(text, str) else repr(text))
+    written = text if isinstance(text, str) else repr(text)
+    return _cached(written) if len(written) <= _CACHED_LENGTH else _parse(written)
 
 
-@lru_cache(maxsize=16_384)
 def _parse(text: str) -> Quantity:
-    if len(text) > _MAX_LENGTH:
-        _refuse(text[:20] + "...", f"longer than {_MAX_LENGTH} characters")
     trimmed = text.strip(_SPACES)
     match = _NOTATION.fullmatch(trimmed)
     if not trimmed or match is None:
@@ -197,31 +292,71 @@ def _parse(text: str) -> Quantity:
         # Upstream estimates three decimal digits for each step of 2**10, in a budget of 14.
         if not decimals and len(digits) + power_of_two * 3 // 10 <= 14:
             return Quantity(factor * (int(digits) << power_of_two))
-        power_of_ten = 0
+        exponent = -len(decimals)
     else:
-        power_of_ten = _power_of_ten(text, suffix)
-        exponent = power_of_ten - len(decimals)
+        exponent = _int32(_power_of_ten(text, suffix) - len(decimals))
         if len(digits) + len(decimals) <= 18 and exponent >= _NANO:
             return Quantity(factor * int(digits + decimals), exponent)
 
     if not (zeros or match[3] or decimals):
         _refuse(text, "unable to parse numeric part of quantity")
-    return _decimal(factor, int(digits + decimals), power_of_ten - len(decimals), power_of_two)
-
-
-def _decimal(factor: int, size: int, exponent: int, power_of_two: int | None) -> Quantity:
-    """Build the form of any size, rounded up to nanos and, with a binary suffix, capped."""
     if power_of_two is not None:
-        size <<= power_of_two
-    if size:
-        if exponent >= _NANO:
-            size *= _power(exponent - _NANO)
-        else:
-            size = _divide_up(size, _power(_NANO - exponent))
-        exponent = _NANO
-    if power_of_two is not None and size > _MAX_INT64 * 10**-_NANO:
-        size, exponent = _MAX_INT64, 0
-    return Quantity(factor * size, exponent, is_int64=False)
+        return _binary_decimal(factor, digits, decimals, power_of_two)
+    return _decimal(factor, (digits + decimals).lstrip("0"), exponent)
+
+
+_cached = lru_cache(maxsize=16_384)(_parse)
+
+
+def _decimal(factor: int, digits: str, exponent: int) -> Quantity:
+    """Build the form of any size, rounded up to nanos."""
+    if not digits:
+        return Quantity(0, max(exponent, _NANO), is_int64=False)
+    if exponent < _NANO:
+        kept, dropped = digits[: exponent - _NANO], digits[exponent - _NANO :]
+        more, exponent = (1 if dropped.strip("0") else 0), _NANO
+    else:
+        kept, more = digits, 0
+    if len(kept) <= _MAX_DIGITS:
+        return _decimal_form(factor * (int(kept or "0") + more), exponent, _NANO)
+    rest = 0
+    for start in range(0, len(kept), _CHUNK):
+        chunk = kept[start : start + _CHUNK]
+        rest = (rest * _power(len(chunk)) + int(chunk)) % _MODULUS
+    rest = factor * (rest + more) * _power_of_rest(exponent - _NANO)
+    excess = len(kept) - _MAX_DIGITS
+    return _truncated(factor * int(kept[:_MAX_DIGITS]), exponent + excess, _NANO, rest)
+
+
+def _binary_decimal(factor: int, digits: str, decimals: str, power_of_two: int) -> Quantity:
+    """Build the form of any size of a binary quantity, rounded up to nanos, and capped."""
+    size = _MAX_INT64 * 10**-_NANO + 1
+    if len(digits) <= _INT64_DIGITS + 1:
+        carry, is_rounded = 0, False  # of the decimals beyond nanos, from the last on
+        for start in reversed(range(-_NANO, len(decimals), _CHUNK)):
+            chunk = decimals[start : start + _CHUNK]
+            carry, rest = divmod((int(chunk) << power_of_two) + carry, _power(len(chunk)))
+            is_rounded |= bool(rest)
+        size = (int(digits + decimals[:-_NANO].ljust(-_NANO, "0")) << power_of_two) + carry + is_rounded
+    if size > _MAX_INT64 * 10**-_NANO:
+        return Quantity(factor * _MAX_INT64, is_int64=False)
+    return Quantity(factor * size, _NANO, is_int64=False)
+
+
+def _decimal_form(unscaled: int, exponent: int, held: int) -> Quantity:
+    """Build the form of any size of an exact number; upstream holds it with an exponent that is not above its own."""
+    if _is_short(unscaled, exponent - held):
+        return Quantity(unscaled * _power(exponent - held), held, is_int64=False)
+    return _truncated(unscaled, exponent, held, unscaled * _power_of_rest(exponent - held))
+
+
+def _truncated(unscaled: int, exponent: int, held: int, rest: int) -> Quantity:
+    """Build the form of any size of the first 1000 digits of a number; the rest is upstream's, by the modulus."""
+    excess = _digits(unscaled) - _MAX_DIGITS
+    if excess > 0:
+        size = abs(unscaled) // _power(excess)
+        unscaled, exponent = (size if unscaled > 0 else -size), exponent + excess
+    return Quantity(unscaled, exponent, is_int64=False, held=(held, rest % _MODULUS))
 
 
 def _power_of_ten(text: str, suffix: str) -> int:
@@ -229,20 +364,42 @@ def _power_of_ten(text: str, suffix: str) -> int:
     if power is not None:
         return power
     match = _EXPONENT.fullmatch(suffix)
-    if match is None:
+    if match is None or len(match[2]) > _INT64_DIGITS + 1:
         _refuse(text, "unable to parse quantity's suffix")
-    power = int(match[1])
-    if abs(power) > _MAX_EXPONENT:
-        _refuse(text, f"exponents go up to {_MAX_EXPONENT}")
-    return power
+    power = int(match[1] + (match[2] or "0"))
+    if not _fits_int64(power):
+        _refuse(text, "unable to parse quantity's suffix")
+    return _int32(power)
 
 
 def _refuse(text: str, problem: str) -> NoReturn:
-    raise ValueError(f"{text!r} is not a quantity: {problem}")
+    shown = text if len(text) <= _CACHED_LENGTH else f"{text[:20]}..."
+    raise ValueError(f"{shown!r} is not a quantity: {problem}")
 
 
 def _power(exponent: int) -> int:
     return int(10**exponent)
+
+
+def _is_short(number: int, zeros: int) -> bool:
+    """Say whether a number has at most about 1000 digits once zeros are appended, so that computing with it is cheap."""
+    return zeros <= _MAX_DIGITS and number.bit_length() + zeros * 10 // 3 <= _MAX_BITS
+
+
+def _power_of_rest(exponent: int) -> int:
+    return int(pow(10, exponent, _MODULUS))
+
+
+def _digits(number: int) -> int:
+    """Return how many decimal digits a number has."""
+    size = abs(number)
+    least = size.bit_length() * 30102 // 100_000  # of it, or one too few
+    return least + (size >= _power(least))
+
+
+def _int32(number: int) -> int:
+    """Keep the low 32 bits, as Go keeps exponents."""
+    return (number + 2**31) % 2**32 - 2**31
 
 
 def _divide_up(size: int, divisor: int) -> int:

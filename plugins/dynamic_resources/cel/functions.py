@@ -90,7 +90,7 @@ def _quantity(text: str) -> bytes:
 def _as_integer(carried: bytes) -> int | None:
     """Return a quantity that is an int64 as one, None of another."""
     quantity: Quantity = from_bytes(carried, Quantity)
-    if quantity.exponent < 0:
+    if quantity.exponent < 0 or abs(quantity.nanos) > (_MAX_INT64 + 1) * 10**9:
         return None
     whole: int = quantity.unscaled * 10**quantity.exponent
     return whole if -_MAX_INT64 - 1 <= whole <= _MAX_INT64 else None
@@ -106,7 +106,7 @@ def _get_integer(carried: bytes) -> int:
 def _approximate_float(carried: bytes) -> float:
     quantity: Quantity = from_bytes(carried, Quantity)
     try:
-        return float(quantity.unscaled) * 10.0**quantity.exponent
+        return float(quantity.unscaled) * float(f"1e{quantity.exponent}")
     except OverflowError:
         return float("inf") if quantity.unscaled > 0 else float("-inf")
 

@@ -26,10 +26,8 @@ Opaque = Quantity | Version | Address | Network
 def to_bytes(value: Opaque) -> bytes:
     """Return how a value travels; equal values are equal bytes."""
     if isinstance(value, Quantity):
-        unscaled, exponent = value.unscaled, value.exponent
-        while unscaled and unscaled % 10 == 0:
-            unscaled, exponent = unscaled // 10, exponent + 1
-        return f"kubernetes.Quantity {unscaled} {exponent if unscaled else 0}".encode()
+        unscaled, exponent = value.reduced()
+        return f"kubernetes.Quantity {unscaled} {exponent}".encode()
     if isinstance(value, Version):
         return f"kubernetes.Semver {value}".encode()
     if isinstance(value, Network):

@@ -6,12 +6,8 @@ from functools import lru_cache
 
 from scheduler.objects.quantity import parse_quantity
 
-_BILLIONTHS = 9
-
 
 @lru_cache(maxsize=4096)
 def amount_of(quantity: str | float) -> int:
-    """Return a quantity as it is written as a number of billionths."""
-    read = parse_quantity(quantity)
-    # What is 0 may have been written with any exponent.
-    return int(read.unscaled * 10 ** (read.exponent + _BILLIONTHS)) if read.unscaled else 0
+    """Return a quantity as it is written as a number of billionths; see `Quantity.nanos`."""
+    return parse_quantity(quantity).nanos
