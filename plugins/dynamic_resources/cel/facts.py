@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 _TEXT = r"""(?:"[^"\\\n]*"|'[^'\\\n]*')"""
 _DOMAIN = rf"\[\s*(?:(?P<domain>{_TEXT})|(?P<own>device\s*\.\s*driver))\s*\]"
-_NAME = rf"(?:\s*\.\s*\??\s*(?P<name>\w+)\b(?!\s*\()|\s*\[\s*\??\s*(?P<quoted>{_TEXT})\s*\])"
+_NAME = rf"(?:\s*\.\s*(?:\?\s*)?(?P<name>\w+)\b(?!\s*\()|\s*\[\s*(?:\?\s*)?(?P<quoted>{_TEXT})\s*\])"
 _MAP = r"(?<![.\w])device\s*\.\s*(?P<field>attributes|capacity)\s*"
 _LOOK_UP = re.compile(rf"{_MAP}{_DOMAIN}{_NAME}")
 _CONTAINS = re.compile(rf"(?<![\w\"'])(?P<quoted>{_TEXT})\s+in\s+{_MAP}{_DOMAIN}(?P<name>(?!\s*[.\[]))")
 _PLAIN = re.compile(r"(?<![.\w])device\s*\.\s*(?:driver|allowMultipleAllocations)\b(?!\s*[.\[(])")
+_START = re.compile(r"[\"'\\]|//|\bdevice\b")
 _REST = re.compile(rf"{_TEXT}|(?P<device>\bdevice\b)|(?P<unclear>[\"'\\]|//)")
 
 
@@ -47,7 +48,8 @@ def facts_of(expression: str) -> tuple[Fact, ...] | None:
         return None
     facts: dict[Fact, None] = {}
     position = 0
-    while position < len(expression):
+    while start := _START.search(expression, position):
+        position = start.start()
         found = next(
             (
                 each

@@ -16,6 +16,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugins.dynamic_resources.cel.opaque import (
+    LONGEST_CACHED,
     NO_SUCH_OVERLOAD,
     Address,
     Network,
@@ -27,7 +28,7 @@ from plugins.dynamic_resources.cel.semver import Version, parse_version, parse_v
 from scheduler.objects.quantity import Quantity, parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
 _MAX_INT64 = 2**63 - 1
 _WRONG_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -58,15 +59,18 @@ _COMPARABLE = Quantity | Version
 
 
 def _compare_to(left: bytes, right: bytes) -> int:
-    return _compared(bytes(left), bytes(right))
+    first, second = bytes(left), bytes(right)
+    return (_cached_comparison if len(first) + len(second) <= LONGEST_CACHED else _compared)(first, second)
 
 
-@lru_cache(maxsize=4096)
 def _compared(left: bytes, right: bytes) -> int:
     first, second = from_bytes(left, _COMPARABLE), from_bytes(right, _COMPARABLE)
     if type(first) is not type(second):
         raise ValueError(NO_SUCH_OVERLOAD)
     return int(first > second) - int(first < second)
+
+
+_cached_comparison = lru_cache(maxsize=4096)(_compared)
 
 
 _COMPARISONS = (
@@ -277,12 +281,23 @@ def _equal(left: Any, right: Any) -> bool:
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 
-def _contains(items: Sequence[Any], wanted: Any) -> bool:
-    return any(_equal(item, wanted) for item in items)
+def _set_of(items: Sequence[Any]) -> set[Hashable]:
+    """Return what stands for values in a set: the same for values that are equal."""
+    return set(map(_hashable, items))
 
 
-def _sets_contain(items: Sequence[Any], others: Sequence[Any]) -> bool:
-    return all(_contains(items, other) for other in others)
+def _hashable(value: Any) -> Hashable:
+    if isinstance(value, list):
+        return ("list", *map(_hashable, value))
+    if isinstance(value, dict):
+        return ("map", frozenset((_hashable(key), _hashable(item)) for key, item in value.items()))
+    if isinstance(value, bytearray):
+        return bytes(value)
+    try:
+        hash(value)
+    except TypeError:  # a type, as the language has them
+        return type(value).__name__, repr(value)
+    return isinstance(value, bool), value
 
 
 def _index_of(items: Sequence[Any], wanted: Any) -> int:
@@ -314,19 +329,25 @@ def _ordered(compute: Callable[[], Any]) -> Any:
 
 
 _LISTS = (
-    Function("sets.contains", ("list", "list"), "bool", _sets_contain, is_member=False),
+    Function(
+        "sets.contains",
+        ("list", "list"),
+        "bool",
+        lambda items, others: _set_of(others) <= _set_of(items),
+        is_member=False,
+    ),
     Function(
         "sets.equivalent",
         ("list", "list"),
         "bool",
-        lambda left, right: _sets_contain(left, right) and _sets_contain(right, left),
+        lambda left, right: _set_of(left) == _set_of(right),
         is_member=False,
     ),
     Function(
         "sets.intersects",
         ("list", "list"),
         "bool",
-        lambda left, right: any(_contains(right, item) for item in left),
+        lambda left, right: not _set_of(left).isdisjoint(_set_of(right)),
         is_member=False,
     ),
     Function("indexOf", ("list", "dyn"), "int", _index_of),

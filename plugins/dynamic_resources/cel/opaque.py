@@ -22,7 +22,10 @@ Network = IPv4Interface | IPv6Interface
 Opaque = Quantity | Version | Address | Network
 
 
-@lru_cache(maxsize=4096)
+LONGEST_CACHED = 256
+"""Longer bytes are read anew each time: an expression may make thousands of them."""
+
+
 def to_bytes(value: Opaque) -> bytes:
     """Return how a value travels; equal values are equal bytes."""
     if isinstance(value, Quantity):
@@ -35,7 +38,6 @@ def to_bytes(value: Opaque) -> bytes:
     return f"net.IP {value}".encode()
 
 
-@lru_cache(maxsize=4096)
 def _from_bytes(carried: bytes) -> Opaque:
     kind, _, text = carried.decode().partition(" ")
     if kind == "kubernetes.Quantity":
@@ -46,6 +48,9 @@ def _from_bytes(carried: bytes) -> Opaque:
     return ip_interface(text) if kind == "net.CIDR" else ip_address(text)
 
 
+_cached = lru_cache(maxsize=4096)(_from_bytes)
+
+
 def from_bytes(carried: Any, kind: type[Any] | Any) -> Any:
     """Return the value that bytes carry.
 
@@ -53,7 +58,8 @@ def from_bytes(carried: Any, kind: type[Any] | Any) -> Any:
         ValueError: it is of another kind, or the bytes carry none.
     """
     try:
-        value = _from_bytes(bytes(carried))
+        written = bytes(carried)
+        value = _cached(written) if len(written) <= LONGEST_CACHED else _from_bytes(written)
     except (ValueError, UnicodeDecodeError) as error:
         raise ValueError(NO_SUCH_OVERLOAD) from error
     # A network is an address too, by Python's classes.

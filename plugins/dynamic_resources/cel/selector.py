@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from plugins.dynamic_resources.cel.cost import RefusedError, check_cost, check_text
 from plugins.dynamic_resources.cel.environment import environment
 from plugins.dynamic_resources.cel.facts import facts_of
 from plugins.dynamic_resources.cel.opaque import to_bytes
@@ -13,6 +14,7 @@ from plugins.dynamic_resources.cel.semver import parse_version
 from plugins.dynamic_resources.cel.wording import compile_error, conversion_error, evaluation_error
 from scheduler.errors import SchedulerError
 from scheduler.objects.quantity import parse_quantity
+from scheduler.objects.remembered import Remembered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from scheduler.objects.dynamic_resources import Device, DeviceAttribute
 
 _KEPT = 256
+_COMPILED_SIZE = 24  # times as long as what is written and parsed elsewhere
+_COMPILED: Remembered[str, Any] = Remembered(64 * 1024 * 1024)
 _DEVICE = re.compile(
     r"""(?P<text>r?(?:\"\"\"(?:.|\n)*?\"\"\"|'''(?:.|\n)*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))"""
     r"""|(?P<comment>//[^\n]*)"""
@@ -68,22 +72,22 @@ class Selector:
         kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go, CompileCELExpression.
     """
 
-    __slots__ = ("_domains", "_evaluate", "_reads", "facts", "said")
+    __slots__ = ("_domains", "_reads", "_rewritten", "facts", "said")
 
     def __init__(self, expression: str) -> None:
-        known = environment()
         try:
-            known.compile(expression)  # as it was written, for the words of errors
+            check_text(expression)
             rewritten, self._reads, self._domains = _with_defaults(expression)
-            compiled = known.compile(rewritten)
-        except RuntimeError as error:
-            raise CELError(f"CEL compile error: {compile_error(error)}") from error
+            compiled = _compiled(rewritten, expression)
+            check_cost(compiled.serialize())
+        except RefusedError as error:
+            raise CELError(f"CEL runtime error: {error}") from error
         result = compiled.return_type().name()
         if result not in {"BOOL", "DYN"}:
             raise CELError(
                 f"CEL compile error: must evaluate to bool or the unknown type, not {result.lower()}"
             )
-        self._evaluate = compiled.eval
+        self._rewritten = rewritten
         self.facts = facts_of(expression)
         self.said: dict[Hashable, bool | CELError] = {}
 
@@ -98,10 +102,13 @@ class Selector:
         """
         variables = {name: _VARIABLES[name](subject, self._domains) for name in self._reads}
         try:
-            found = self._evaluate(data=variables)
+            found = _compiled(self._rewritten).eval(data=variables)
         except RuntimeError as error:
             raise CELError(f"CEL runtime error: {evaluation_error(str(error))}") from error
-        value = found.value()
+        try:
+            value = found.value()
+        except TypeError as error:  # Python has no type for it
+            raise CELError(f"CEL runtime error: {conversion_error('optional_type')}") from error
         if value is True or value is False:
             return bool(value)
         kind = found.type().name()
@@ -132,6 +139,35 @@ def selector(expression: str) -> Selector | CELError:
         return Selector(expression)
     except CELError as error:
         return error
+
+
+def _compiled(expression: str, written: str | None = None) -> Any:
+    """Return a compiled expression; many are kept, but not all, for one may take two megabytes.
+
+    Args:
+        expression: the expression.
+        written: as its author wrote it, for the words of errors.
+
+    Raises:
+        CELError: it cannot be compiled.
+    """
+    compiled = _COMPILED.get(expression)
+    if compiled is None:
+        known = environment()
+        try:
+            compiled = known.compile(expression)
+        except RuntimeError as error:
+            raise CELError(f"CEL compile error: {_why(written or expression, error)}") from error
+        _COMPILED.keep(expression, compiled, _COMPILED_SIZE * len(expression))
+    return compiled
+
+
+def _why(expression: str, error: RuntimeError) -> str:
+    try:
+        environment().compile(expression)
+    except RuntimeError as of_written:
+        error = of_written
+    return compile_error(error)
 
 
 def _domain(name: str, driver: str) -> tuple[str, str]:

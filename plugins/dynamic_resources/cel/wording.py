@@ -15,14 +15,25 @@ _SAID = (
 )
 
 
+_LONGEST = 4096  # characters; some have the text that is wrong for each thing that is wrong with it
+
+
+def _said(said: Any) -> str:
+    """Return what was said without its code, and shortened."""
+    text = str(said)
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}...{text[-len(' [INVALID_ARGUMENT]') :]}"
+    return _CODE.sub("", text)
+
+
 def compile_error(error: Exception) -> str:
     """Say why an expression could not be compiled."""
-    return f"compilation failed: {_CODE.sub('', str(error))}"
+    return f"compilation failed: {_said(error)}"
 
 
 def evaluation_error(said: Any) -> str:
     """Say why an evaluation failed."""
-    text = _CODE.sub("", str(said))
+    text = _said(said)
     for pattern, words in _SAID:
         found = pattern.fullmatch(text)
         if found:
